@@ -1,0 +1,1 @@
+//! The wire types between the engine and the agent inside a body.

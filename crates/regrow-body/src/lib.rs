@@ -1,0 +1,1 @@
+//! A kept address space: fork, arm, order, verify and discard.

@@ -1,0 +1,1 @@
+//! ELF facts, snapshot points, tracing and the image store.

@@ -1,0 +1,1 @@
+//! Raw system calls, the maps reader and the kernel probe.

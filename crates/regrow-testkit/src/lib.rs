@@ -1,0 +1,1 @@
+//! What the tests share: victims, flavours, the corpus and fault points.
