@@ -1,1 +1,3 @@
 //! What the tests share: victims, flavours, the corpus and fault points.
+
+pub mod corpus;
