@@ -1,0 +1,166 @@
+//! x86-64: system calls, the clone that continues on another stack, and the jump to the snapshot point.
+
+use core::arch::asm;
+
+use crate::state::Agent;
+use regrow_abi::{Registers, register};
+
+/// Numbers of the system calls that the agent makes.
+pub mod nr {
+    #![allow(missing_docs, reason = "the names are the kernel's")]
+    pub const WRITE: usize = 1;
+    pub const CLOSE: usize = 3;
+    pub const POLL: usize = 7;
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const BRK: usize = 12;
+    pub const RT_SIGACTION: usize = 13;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const IOCTL: usize = 16;
+    pub const PREAD64: usize = 17;
+    pub const SCHED_YIELD: usize = 24;
+    pub const MADVISE: usize = 28;
+    pub const GETPID: usize = 39;
+    pub const SENDTO: usize = 44;
+    pub const RECVMSG: usize = 47;
+    pub const FCNTL: usize = 72;
+    pub const CHDIR: usize = 80;
+    pub const UMASK: usize = 95;
+    pub const SETPGID: usize = 109;
+    pub const SETSID: usize = 112;
+    pub const RT_SIGPENDING: usize = 127;
+    pub const SETPRIORITY: usize = 141;
+    pub const MUNLOCKALL: usize = 152;
+    pub const MODIFY_LDT: usize = 154;
+    pub const PRCTL: usize = 157;
+    pub const FUTEX: usize = 202;
+    pub const SCHED_SETAFFINITY: usize = 203;
+    pub const IO_DESTROY: usize = 207;
+    pub const SET_TID_ADDRESS: usize = 218;
+    pub const CLOCK_GETTIME: usize = 228;
+    pub const EXIT_GROUP: usize = 231;
+    pub const OPENAT: usize = 257;
+    pub const UNSHARE: usize = 272;
+    pub const SET_ROBUST_LIST: usize = 273;
+    pub const DUP3: usize = 292;
+    pub const PRLIMIT64: usize = 302;
+    pub const MEMBARRIER: usize = 324;
+    pub const PKEY_FREE: usize = 331;
+    pub const RSEQ: usize = 334;
+    pub const PIDFD_OPEN: usize = 434;
+    pub const CLONE3: usize = 435;
+    pub const CLOSE_RANGE: usize = 436;
+}
+
+/// One system call. Returns what the kernel returns: negative values down to -4095 are errors.
+///
+/// # Safety
+/// The arguments must be what the call `number` takes; pointers among them must be valid for it.
+#[inline(always)]
+pub unsafe fn syscall6(number: usize, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the `syscall` instruction clobbers rcx and r11, and memory as the caller's contract says.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// `clone3` whose child starts `child(agent)` on the stack that the arguments name. Returns in the parent only.
+///
+/// # Safety
+/// `args` points to a valid `struct clone_args` of `bytes` bytes whose stack is unused memory, and `child` never returns.
+pub unsafe fn clone_onto(
+    args: *const u64,
+    bytes: usize,
+    agent: &Agent,
+    child: unsafe extern "C" fn(&Agent) -> !,
+) -> isize {
+    let result: isize;
+    // SAFETY: the child runs on its own stack and never comes back through this frame; it inherits the register
+    // values, so that `child` and `agent` are still in the two registers that are named.
+    unsafe {
+        asm!("syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") nr::CLONE3 as isize => result,
+            in("rdi") args, in("rsi") bytes, in("r12") agent, in("r13") child,
+            lateout("rcx") _, lateout("r11") _);
+    }
+    result
+}
+
+/// Leaves the agent for the snapshot point: loads the floating-point state, all general registers but r11, and jumps.
+///
+/// # Safety
+/// `fp` is a 64-byte aligned XSAVE (or FXSAVE) area as the kernel hands it out; `registers` are those of a snapshot
+/// whose memory is in place.
+pub unsafe fn jump(registers: &Registers, fp: *const u8, xsave: bool) -> ! {
+    const RSP: usize = register::RSP * 8;
+    const RIP: usize = 16 * 8;
+    // SAFETY: see the contract; nothing of this frame is needed once rsp is loaded, and r11 is a scratch register at
+    // every function boundary.
+    unsafe {
+        if xsave {
+            asm!("xrstor64 [{}]", in(reg) fp, in("eax") u32::MAX, in("edx") u32::MAX, options(nostack));
+        } else {
+            asm!("fxrstor64 [{}]", in(reg) fp, options(nostack));
+        }
+        asm!(
+            "mov r11, [rax + {rip}]",
+            "mov rsp, [rax + {rsp}]",
+            "mov rbx, [rax + 8]",
+            "mov rcx, [rax + 16]",
+            "mov rdx, [rax + 24]",
+            "mov rsi, [rax + 32]",
+            "mov rdi, [rax + 40]",
+            "mov rbp, [rax + 48]",
+            "mov r8, [rax + 64]",
+            "mov r9, [rax + 72]",
+            "mov r10, [rax + 80]",
+            "mov r12, [rax + 96]",
+            "mov r13, [rax + 104]",
+            "mov r14, [rax + 112]",
+            "mov r15, [rax + 120]",
+            "mov rax, [rax]",
+            "cld",
+            "jmp r11",
+            rip = const RIP, rsp = const RSP,
+            in("rax") registers, options(noreturn));
+    }
+}
+
+/// Copies bytes forward.
+///
+/// # Safety
+/// Both ranges are valid and do not overlap with `to` above `from`.
+#[inline(always)]
+pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
+    // SAFETY: see the contract; `rep movsb` changes the three registers, which are outputs too.
+    unsafe {
+        asm!("rep movsb", inout("rdi") to => _, inout("rsi") from => _, inout("rcx") bytes => _,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Fills bytes.
+///
+/// # Safety
+/// The range is valid.
+#[inline(always)]
+pub unsafe fn fill(to: *mut u8, byte: u8, bytes: usize) {
+    // SAFETY: see the contract.
+    unsafe {
+        asm!("rep stosb", inout("rdi") to => _, in("al") byte, inout("rcx") bytes => _,
+            options(nostack, preserves_flags));
+    }
+}

@@ -1,0 +1,245 @@
+//! The armed process: waits for its order, makes itself the run, and jumps to the snapshot point.
+//!
+//! It shares its memory with the keeper, which sleeps meanwhile. It is a process of its own: pid, descriptors, signals,
+//! limits; the engine is its parent. Root, working directory and umask are shared with the engine until the order comes.
+
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use regrow_abi::{
+    Control, KEEPER_SOCKET_FD, LIMITS, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, State, order_flags, point, register,
+};
+
+use crate::arch::{self, nr};
+use crate::reset::bounds;
+use crate::state::Agent;
+use crate::sys::{self, FdRoom, Res};
+
+const CLONE_FS: u32 = 0x200;
+
+/// Start of the armed process, on its own stack.
+///
+/// # Safety
+/// Called by the clone only.
+pub unsafe extern "C" fn start(agent: &Agent) -> ! {
+    let control = agent.control();
+    register_task(agent);
+    control.pid.store(sys::getpid(), Relaxed);
+    control.generation.fetch_add(1, Relaxed);
+    control.refused.store(0, Relaxed);
+    agent.set_state(State::Armed);
+    let mut room = FdRoom::new();
+    let message = sys::receive(KEEPER_SOCKET_FD, &mut room);
+    if message.result <= 0 {
+        // SAFETY: the keeper sleeps until this process is gone.
+        unsafe { (*agent.private()).engine_gone = 1 };
+        sys::exit(0);
+    }
+    let order = &control.order;
+    if let Err((step, error)) = carry_out(agent, order, &room, message.fds) {
+        refuse(control, step, error);
+    }
+    place_memory(agent, order);
+    if order.flags & order_flags::TIMES != 0 {
+        control.main_ns.store(sys::now_ns(), Relaxed);
+    }
+    agent.set_state(State::Running);
+    unblock_signals(order);
+    leave(agent, order)
+}
+
+/// Gives the kernel what it must know of this task's place in the memory: its thread descriptor, rseq, robust list.
+fn register_task(agent: &Agent) {
+    let image = agent.image();
+    // SAFETY: addresses of the program's own thread descriptor, as they were registered at the snapshot.
+    unsafe {
+        if image.robust_list != 0 {
+            let (list, bytes) = (image.robust_list as usize, image.robust_list_bytes as usize);
+            sys::raw(nr::SET_ROBUST_LIST, [list, bytes, 0, 0, 0, 0]);
+        }
+        let tid = sys::raw(nr::SET_TID_ADDRESS, [image.tid_address as usize, 0, 0, 0, 0, 0]);
+        let words = (image.tid_word_count as usize).min(image.tid_words.len());
+        for word in image.tid_words.iter().take(words) {
+            (*word as *mut i32).write(tid as i32);
+        }
+        if image.rseq_bytes != 0 {
+            let (address, bytes) = (image.rseq_address as usize, image.rseq_bytes as usize);
+            sys::raw(nr::RSEQ, [address, bytes, 0, image.rseq_signature as usize, 0, 0]);
+        }
+    }
+}
+
+/// Reports that the order cannot be carried out; the engine falls back. Nothing of the program has run.
+fn refuse(control: &Control, step: Refused, error: Res) -> ! {
+    control.errno.store(-error as i32, Relaxed);
+    control.refused.store(step as u32, Release);
+    sys::exit(125)
+}
+
+type Step = Result<(), (Refused, Res)>;
+
+fn checked(step: Refused, result: Res) -> Step {
+    if result < 0 { Err((step, result)) } else { Ok(()) }
+}
+
+/// Everything of an order that belongs to the task.
+fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
+    let flags = order.flags;
+    if flags & order_flags::PLACE_FDS == 0 {
+        checked(Refused::Descriptors, sys::close_range(3, u32::MAX))?;
+    } else {
+        place_fds(order, room, fds)?;
+    }
+    checked(Refused::Filesystem, sys::unshare(CLONE_FS))?;
+    if flags & order_flags::BOUNDS != 0 {
+        let [a, b, c, d] = order.bounds;
+        checked(Refused::Bounds, bounds::set(agent, [order.start_stack, a, b, c, d]))?;
+    }
+    let rare = !(order_flags::PLACE_FDS | order_flags::BOUNDS | order_flags::TIMES);
+    if flags & rare != 0 { carry_out_rest(agent, order) } else { Ok(()) }
+}
+
+/// The parts of an order that most orders do not have.
+fn carry_out_rest(agent: &Agent, order: &Order) -> Step {
+    let flags = order.flags;
+    // SAFETY: numbers, and pointers into the order and the arg area, which are mapped.
+    unsafe {
+        if flags & order_flags::SETSID != 0 {
+            checked(Refused::Session, sys::raw(nr::SETSID, [0; 6]))?;
+        }
+        if flags & order_flags::PGROUP != 0 {
+            let group = order.pgroup as usize;
+            checked(Refused::ProcessGroup, sys::raw(nr::SETPGID, [0, group, 0, 0, 0, 0]))?;
+        }
+        if flags & order_flags::UMASK != 0 {
+            sys::raw(nr::UMASK, [order.umask as usize, 0, 0, 0, 0, 0]);
+        }
+        if flags & order_flags::NICE != 0 {
+            let nice = order.nice as isize as usize;
+            checked(Refused::Nice, sys::raw(nr::SETPRIORITY, [0, 0, nice, 0, 0, 0]))?;
+        }
+        if flags & order_flags::AFFINITY != 0 {
+            let cpus = &raw const order.affinity as usize;
+            checked(Refused::Scheduling, sys::raw(nr::SCHED_SETAFFINITY, [0, 128, cpus, 0, 0, 0]))?;
+        }
+        if flags & order_flags::LIMITS != 0 {
+            set_limits(order)?;
+        }
+        if flags & order_flags::CWD != 0 {
+            let path = agent.args() as usize + order.cwd_offset as usize;
+            checked(Refused::Directory, sys::raw(nr::CHDIR, [path, 0, 0, 0, 0, 0]))?;
+        }
+    }
+    Ok(())
+}
+
+fn set_limits(order: &Order) -> Step {
+    for (index, pair) in order.limits.iter().enumerate().take(LIMITS) {
+        if order.limit_mask & (1 << index) == 0 {
+            continue;
+        }
+        // SAFETY: a pair of limits has the layout of `struct rlimit64`.
+        let result = unsafe { sys::raw(nr::PRLIMIT64, [0, index, pair.as_ptr() as usize, 0, 0, 0]) };
+        checked(Refused::Limit, result)?;
+    }
+    Ok(())
+}
+
+/// Moves the descriptors of the message to their numbers: first all of them up, out of the way, then down.
+fn place_fds(order: &Order, room: &FdRoom, received: usize) -> Step {
+    let count = received.min(order.fd_count as usize).min(MAX_FDS);
+    if received != order.fd_count as usize {
+        return Err((Refused::Descriptors, -24));
+    }
+    let mut base = 16;
+    for target in order.fd_targets.iter().take(count) {
+        base = base.max(target + 1);
+    }
+    for fd in room.fds.iter().take(count) {
+        base = base.max(fd + 1);
+    }
+    for fd in room.fds.iter().take(count) {
+        checked(Refused::Descriptors, sys::dup_above(*fd, base))?;
+    }
+    checked(Refused::Descriptors, sys::close_range(0, base as u32 - 1))?;
+    for (index, target) in order.fd_targets.iter().enumerate().take(count) {
+        checked(Refused::Descriptors, sys::dup3(base + index as i32, *target))?;
+    }
+    checked(Refused::Descriptors, sys::close_range(base as u32, u32::MAX))
+}
+
+/// Everything of an order that belongs to the memory: the argument block, pointers to it, fresh secrets.
+fn place_memory(agent: &Agent, order: &Order) {
+    let image = agent.image();
+    // SAFETY: the engine laid the block out for this image's stack; the patched words, the random bytes and the
+    // canary lie in the image's writable memory.
+    unsafe {
+        arch::copy(order.block_address as *mut u8, agent.args(), order.block_bytes as usize);
+        let patches = (order.patch_count as usize).min(MAX_PATCHES);
+        for patch in order.patches.iter().take(patches) {
+            (patch.address as *mut u64).write(patch.value);
+        }
+        if image.random_address != 0 {
+            (image.random_address as *mut [u64; 2]).write_unaligned([order.random[0], order.random[1]]);
+        }
+        if image.canary_address != 0 {
+            (image.canary_address as *mut u64).write(order.random[2] & !0xff);
+        }
+    }
+}
+
+/// Drops what was sent to this process before it became the run, then takes the caller's ignored signals and an
+/// empty mask.
+fn unblock_signals(order: &Order) {
+    let mut pending = 0u64;
+    // SAFETY: a signal set is 8 bytes.
+    unsafe { sys::raw(nr::RT_SIGPENDING, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };
+    if pending != 0 || order.flags & order_flags::IGNORES != 0 {
+        set_dispositions(order, pending);
+    }
+    let none = 0u64;
+    // SAFETY: as above.
+    unsafe { sys::raw(nr::RT_SIGPROCMASK, [2, &raw const none as usize, 0, 8, 0, 0]) };
+}
+
+fn set_dispositions(order: &Order, pending: u64) {
+    let set = |signal: usize, handler: usize| {
+        let action = [handler, 0, 0, 0];
+        // SAFETY: the kernel's `struct sigaction` without a handler function.
+        unsafe { sys::raw(nr::RT_SIGACTION, [signal, action.as_ptr() as usize, 0, 8, 0, 0]) };
+    };
+    for signal in 1..=64usize {
+        let bit = 1u64 << (signal - 1);
+        let mut old = [0usize; 4];
+        // SAFETY: as above; reads the disposition.
+        unsafe { sys::raw(nr::RT_SIGACTION, [signal, 0, old.as_mut_ptr() as usize, 8, 0, 0]) };
+        let ignored =
+            if order.flags & order_flags::IGNORES != 0 { order.ignore_mask & bit != 0 } else { old[0] == 1 };
+        if pending & bit != 0 {
+            set(signal, 1);
+        }
+        if pending & bit != 0 || ignored != (old[0] == 1) {
+            set(signal, usize::from(ignored));
+        }
+    }
+}
+
+/// To the snapshot point, with this run's arguments.
+fn leave(agent: &Agent, order: &Order) -> ! {
+    let image = agent.image();
+    let mut room = MaybeUninit::<Registers>::uninit();
+    // SAFETY: copied byte by byte, because the compiler's `memcpy` is not there (see `memory`).
+    let registers = unsafe {
+        arch::copy(room.as_mut_ptr().cast(), (&raw const image.registers).cast(), size_of::<Registers>());
+        room.assume_init_mut()
+    };
+    if image.point == point::ENTRY {
+        registers.general[register::RSP] = order.stack_pointer;
+    } else {
+        registers.general[register::RDI] = order.argc;
+        registers.general[register::RSI] = order.argv;
+        registers.general[register::RDX] = order.envp;
+    }
+    // SAFETY: the memory of the snapshot is in place; the image's floating-point area is sealed and aligned.
+    unsafe { arch::jump(registers, agent.fp(), agent.xsave()) }
+}

@@ -1,0 +1,147 @@
+//! The keeper: holds the address space, makes each process, and puts the memory back when it has left.
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use regrow_abi::{Broken, State, features, order_flags};
+
+use crate::arch::{self, nr};
+use crate::state::Agent;
+use crate::{armed, reset, sys};
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_FS: u64 = 0x200;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_PARENT: u64 = 0x8000;
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+
+/// Takes from this task what would make the kernel write into the kept memory, and blocks every signal.
+pub fn park(agent: &Agent) {
+    let image = agent.image();
+    let all = u64::MAX;
+    // SAFETY: numbers and live pointers; a rseq or robust list that is not registered gives an error, which is fine.
+    unsafe {
+        sys::raw(nr::RT_SIGPROCMASK, [2, &raw const all as usize, 0, 8, 0, 0]);
+        if image.rseq_bytes != 0 {
+            let (address, bytes) = (image.rseq_address as usize, image.rseq_bytes as usize);
+            sys::raw(nr::RSEQ, [address, bytes, 1, image.rseq_signature as usize, 0, 0]);
+        }
+        sys::raw(nr::SET_ROBUST_LIST, [0, 24, 0, 0, 0, 0]);
+        sys::raw(nr::SET_TID_ADDRESS, [0, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// The life of a body.
+pub fn run(agent: &Agent) -> ! {
+    let control = agent.control();
+    control.keeper.store(sys::getpid(), Relaxed);
+    if !reset::open_proc(agent) {
+        agent.give_up(Broken::Proc, 0);
+    }
+    // The kernel gave this address space a copy of the seed's pages: put back what fork itself changed.
+    reset::run(agent);
+    wait_for_verify(agent);
+    loop {
+        agent.set_state(State::Arming);
+        let pid = clone_armed(agent);
+        if pid < 0 {
+            agent.give_up(Broken::Clone, -pid as i32);
+        }
+        // SAFETY: the armed process wrote this flag before it left the memory.
+        if unsafe { (*agent.private()).engine_gone } != 0 {
+            sys::exit(0);
+        }
+        let timed = control.order.flags & order_flags::TIMES != 0;
+        if timed {
+            control.left_ns.store(sys::now_ns(), Relaxed);
+        }
+        agent.set_state(State::Resetting);
+        if !alone(agent, pid as i32) {
+            agent.give_up(Broken::Shared, 0);
+        }
+        reset::run(agent);
+        if timed {
+            control.armed_ns.store(sys::now_ns(), Relaxed);
+        }
+        wait_for_verify(agent);
+    }
+}
+
+/// Makes the next process and sleeps until it has left the memory: `CLONE_VFORK` ends at exit and at exec.
+fn clone_armed(agent: &Agent) -> isize {
+    let (stack, bytes) = agent.armed_stack();
+    let flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT | CLONE_FS | CLONE_CLEAR_SIGHAND;
+    let args: [u64; 11] = [flags, 0, 0, 0, 0, stack, bytes, 0, 0, 0, 0];
+    // SAFETY: the stack lies in the private area and is used by no other task: this one sleeps meanwhile.
+    unsafe { arch::clone_onto(args.as_ptr(), 88, agent, armed::start) }
+}
+
+/// Whether this task is the only one that uses the memory. Waits for threads of the run that outlive its first one.
+fn alone(agent: &Agent, pid: i32) -> bool {
+    if !agent.has(features::SHARE_CHECK) {
+        return wait_gone(pid, -1);
+    }
+    // The kernel wakes this task a moment before the process lets go of the memory.
+    let mut tries = 0;
+    while tries < 200 {
+        if sys::unshare(CLONE_VM as u32) == 0 {
+            return true;
+        }
+        sys::sched_yield();
+        tries += 1;
+    }
+    wait_gone(pid, -1) && settle()
+}
+
+/// After the process is gone with all its threads, whoever shares the memory is a stranger; its last moments are
+/// waited for.
+fn settle() -> bool {
+    let mut tries = 0;
+    while tries < 1000 {
+        if sys::unshare(CLONE_VM as u32) == 0 {
+            return true;
+        }
+        sys::sched_yield();
+        tries += 1;
+    }
+    false
+}
+
+/// Waits until every thread of the process is gone.
+fn wait_gone(pid: i32, timeout_ms: isize) -> bool {
+    const ESRCH: isize = -3;
+    // SAFETY: numbers, and a pollfd that lives on this stack.
+    unsafe {
+        let fd = sys::raw(nr::PIDFD_OPEN, [pid as usize, 0, 0, 0, 0, 0]);
+        if fd < 0 {
+            return fd == ESRCH;
+        }
+        let mut poll = (fd as i32, 1i16, 0i16);
+        let ready = sys::raw(nr::POLL, [&raw mut poll as usize, 1, timeout_ms as usize, 0, 0, 0]);
+        sys::close(fd as i32);
+        ready == 1
+    }
+}
+
+/// In verify mode the engine compares the body before the next process is armed.
+fn wait_for_verify(agent: &Agent) {
+    let control = agent.control();
+    if control.verify.load(Relaxed) == 0 {
+        return;
+    }
+    agent.set_state(State::Clean);
+    while control.state.load(SeqCst) == State::Clean as u32 {
+        sys::futex_wait(&control.state, State::Clean as u32, 100);
+        if engine_closed() {
+            sys::exit(0);
+        }
+    }
+}
+
+/// Whether the engine's end of the socket is closed.
+fn engine_closed() -> bool {
+    const HANGUP: i16 = 0x10;
+    let mut poll = (regrow_abi::KEEPER_SOCKET_FD, 0i16, 0i16);
+    // SAFETY: a pollfd that lives on this stack.
+    unsafe { sys::raw(nr::POLL, [&raw mut poll as usize, 1, 0, 0, 0, 0]) };
+    poll.2 & HANGUP != 0
+}

@@ -1,0 +1,45 @@
+//! The agent: the only code of Regrow that runs inside a body.
+//!
+//! It is loaded into a program that stands at its snapshot point, and turns that process into the image's *seed*.
+//! A seed never runs the program; it only makes bodies by `fork`. A body's first task is its *keeper*, which lives in
+//! a loop: clone a process that shares its memory, sleep in `CLONE_VFORK` until that process has left the memory (by
+//! exit or by exec), put the memory back, clone the next one.
+//!
+//! ```text
+//!   seed ──fork──> keeper ──clone(VM|VFORK)──> armed ──order──> the program's own code … exit or exec
+//!                    ^                                                                       │
+//!                    └────────────── reset <── woken by the kernel (vfork completion) <──────┘
+//! ```
+//!
+//! Invariants: no libc, no thread-local storage, no writable statics, no relocations (the build checks it): all state
+//! hangs from the two areas of `regrow-abi` and from [`state::Private`]. No code here may panic: a panic would be an
+//! endless trap in the caller's child.
+
+#![no_std]
+#![no_main]
+
+mod arch;
+mod armed;
+mod keeper;
+mod memory;
+mod reset;
+mod seed;
+mod state;
+mod sys;
+
+use regrow_abi::ImageHeader;
+
+/// Where the tracer lets the stopped program go on: in the seed, on the agent's own stack.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.start")]
+unsafe extern "C" fn agent_start(image: *const ImageHeader) -> ! {
+    // SAFETY: the tracer passes the address at which it mapped the image memfd, read-only and sealed, in whose
+    // header stand the addresses of the other two areas; they stay mapped as long as this process lives.
+    let agent = unsafe { state::Agent::new(image) };
+    seed::run(&agent)
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    sys::exit(125)
+}

@@ -1,0 +1,47 @@
+//! Whole pages. There is no `memcpy` and no `memset` here on purpose: position-independent calls to them would need a
+//! relocation. Where the compiler wants one, linking fails; copy with `arch::copy` there.
+
+use crate::arch;
+use regrow_abi::PAGE_BYTES;
+
+const WORDS: usize = PAGE_BYTES as usize / 8;
+
+/// Whether two pages differ.
+///
+/// # Safety
+/// Both are readable, page-aligned pages that nobody writes meanwhile.
+pub unsafe fn page_differs(a: *const u64, b: *const u64) -> bool {
+    let mut at = 0;
+    while at < WORDS {
+        let mut difference = 0;
+        let mut step = 0;
+        while step < 16 {
+            // SAFETY: `at + step` is below the number of words in a page.
+            difference |= unsafe { *a.add(at + step) ^ *b.add(at + step) };
+            step += 1;
+        }
+        if difference != 0 {
+            return true;
+        }
+        at += 16;
+    }
+    false
+}
+
+/// Copies a page.
+///
+/// # Safety
+/// `to` is a writable page, `from` a readable one.
+pub unsafe fn copy_page(to: u64, from: *const u8) {
+    // SAFETY: see the contract.
+    unsafe { arch::copy(to as *mut u8, from, PAGE_BYTES as usize) };
+}
+
+/// Zeroes a page.
+///
+/// # Safety
+/// `to` is a writable page.
+pub unsafe fn zero_page(to: u64) {
+    // SAFETY: see the contract.
+    unsafe { arch::fill(to as *mut u8, 0, PAGE_BYTES as usize) };
+}

@@ -1,0 +1,145 @@
+//! Mappings, both ways: what the run added goes, what it removed comes back, what it re-protected is undone.
+//!
+//! Both lists are sorted by address, with like neighbours joined. When they are equal, nothing is done. Otherwise the
+//! differences are worked off in one pass, and the lists must be equal afterwards.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use regrow_abi::{Broken, VmaEntry, vma_flags};
+
+use super::{Step, query};
+use crate::state::Agent;
+use crate::sys::{self, map};
+
+/// What decides whether a mapping is the image's.
+const BACKING: u32 = vma_flags::SHARED | vma_flags::FILE;
+/// What the kernel tells of a mapping.
+const SEEN: u32 = vma_flags::PROTECTION | vma_flags::FILE;
+
+/// Makes the mappings those of the image.
+pub fn put_back(agent: &Agent) -> Step {
+    let brk = agent.image().brk;
+    if sys::brk(0) != brk && sys::brk(brk) != brk {
+        return Err((Broken::Brk, 0));
+    }
+    if read_and_compare(agent)? {
+        return Ok(());
+    }
+    undo(agent)?;
+    if read_and_compare(agent)? { Ok(()) } else { Err((Broken::Mappings, 0)) }
+}
+
+/// Reads the mappings and tells whether they equal the image's.
+fn read_and_compare(agent: &Agent) -> Result<bool, (Broken, i32)> {
+    let count = query::read_all(agent)?;
+    let have = current(agent, count);
+    let want = agent.vmas();
+    let equal = have.len() == want.len()
+        && want.iter().zip(have).all(|(want, have)| {
+            want.start == have.start && want.end == have.end && same_backing(want, have) && same_protection(want, have)
+        });
+    // SAFETY: the private area is this body's.
+    unsafe { (*agent.private()).vma_count = count as u32 };
+    Ok(equal)
+}
+
+fn current(agent: &Agent, count: usize) -> &[VmaEntry] {
+    // SAFETY: `read_all` wrote this many entries; nobody writes them while the slice lives.
+    unsafe { core::slice::from_raw_parts((&raw const (*agent.private()).vmas).cast(), count) }
+}
+
+fn same_backing(want: &VmaEntry, have: &VmaEntry) -> bool {
+    if want.flags & vma_flags::HANDS_OFF != 0 {
+        return true;
+    }
+    (want.flags ^ have.flags) & BACKING == 0
+        && want.inode == have.inode
+        && want.dev_major == have.dev_major
+        && want.dev_minor == have.dev_minor
+        && (want.inode == 0
+            || want.offset.wrapping_sub(want.start) == have.offset.wrapping_sub(have.start))
+}
+
+fn same_protection(want: &VmaEntry, have: &VmaEntry) -> bool {
+    want.flags & vma_flags::HANDS_OFF != 0 || (want.flags ^ have.flags) & vma_flags::PROTECTION & SEEN == 0
+}
+
+/// Walks both lists over all addresses and treats each piece that only one of them has, or that differs.
+fn undo(agent: &Agent) -> Step {
+    // SAFETY: see `read_and_compare`.
+    let count = unsafe { (*agent.private()).vma_count } as usize;
+    let want = agent.vmas();
+    let have = current(agent, count);
+    let (mut w, mut h) = (0, 0);
+    let mut at = 0u64;
+    loop {
+        while want.get(w).is_some_and(|vma| vma.end <= at) {
+            w += 1;
+        }
+        while have.get(h).is_some_and(|vma| vma.end <= at) {
+            h += 1;
+        }
+        let wanted = want.get(w);
+        let had = have.get(h);
+        let next = |vma: Option<&VmaEntry>| vma.map_or(u64::MAX, |vma| if vma.start > at { vma.start } else { vma.end });
+        let end = next(wanted).min(next(had));
+        if end == u64::MAX && wanted.is_none() && had.is_none() {
+            return Ok(());
+        }
+        let wanted = wanted.filter(|vma| vma.start <= at);
+        let had = had.filter(|vma| vma.start <= at);
+        piece(agent, at, end, wanted, had)?;
+        at = end;
+    }
+}
+
+/// Treats one piece of address space, in which neither list changes.
+fn piece(agent: &Agent, start: u64, end: u64, wanted: Option<&VmaEntry>, had: Option<&VmaEntry>) -> Step {
+    match (wanted, had) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => unmap(agent, start, end),
+        (Some(wanted), None) => map_again(agent, start, end, wanted),
+        (Some(wanted), Some(had)) => {
+            if !same_backing(wanted, had) {
+                unmap(agent, start, end)?;
+                map_again(agent, start, end, wanted)
+            } else if !same_protection(wanted, had) {
+                protect(agent, start, end, wanted)
+            } else {
+                Ok(())
+            }
+        }
+    }
+}
+
+fn count(agent: &Agent) {
+    agent.control().reset.mappings.fetch_add(1, Relaxed);
+}
+
+fn done(why: Broken, result: isize) -> Step {
+    if result < 0 { Err((why, -result as i32)) } else { Ok(()) }
+}
+
+fn unmap(agent: &Agent, start: u64, end: u64) -> Step {
+    query::end_aio(start);
+    count(agent);
+    // SAFETY: the image has nothing here, and the run that had is gone.
+    done(Broken::Mappings, unsafe { sys::munmap(start, end - start) })
+}
+
+fn map_again(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> Step {
+    if wanted.flags & (vma_flags::FILE | vma_flags::SHARED | vma_flags::HANDS_OFF) != 0 {
+        return Err((Broken::MappingLost, 0));
+    }
+    let stack = if wanted.flags & vma_flags::STACK != 0 { map::GROWSDOWN } else { 0 };
+    let flags = map::PRIVATE | map::ANONYMOUS | map::FIXED | stack;
+    count(agent);
+    // SAFETY: nothing is mapped here.
+    done(Broken::Mappings, unsafe { sys::mmap(start, end - start, wanted.flags & 7, flags, -1, 0) })
+}
+
+fn protect(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> Step {
+    count(agent);
+    // SAFETY: a mapping of the program, not the agent's (those are `HANDS_OFF`).
+    done(Broken::Mappings, unsafe { sys::mprotect(start, end - start, wanted.flags & 7) })
+}

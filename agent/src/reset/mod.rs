@@ -1,0 +1,73 @@
+//! The reset: puts a body back to its image after a run, from inside.
+//!
+//! Order matters. First what decides which memory there is (locks, the break, mappings), then the pages, then what
+//! belongs to the address space but lies in no page. A step that cannot be carried out gives the body up: the engine
+//! sees the reason and makes another one.
+
+pub mod bounds;
+mod mappings;
+mod pages;
+mod query;
+mod sticky;
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use regrow_abi::Broken;
+
+use crate::state::Agent;
+use crate::sys;
+
+/// Number of the fault point that makes a reset fail (tests; see the engine's list of fault points).
+const FAULT_RESET: u32 = 1;
+/// Number of the fault point that kills the keeper in the middle of a reset.
+const FAULT_KILL: u32 = 2;
+
+/// Opens the files of `/proc/self` that a reset reads. False when there is no `/proc`.
+pub fn open_proc(agent: &Agent) -> bool {
+    const RDWR_CLOEXEC: u32 = 0o2_000_002;
+    const WRONLY_CLOEXEC: u32 = 0o2_000_001;
+    const RDONLY_CLOEXEC: u32 = 0o2_000_000;
+    let pagemap = sys::open(b"/proc/self/pagemap\0", RDONLY_CLOEXEC);
+    let maps = sys::open(b"/proc/self/maps\0", RDONLY_CLOEXEC);
+    let clear_refs = sys::open(b"/proc/self/clear_refs\0", WRONLY_CLOEXEC);
+    let filter = sys::open(b"/proc/self/coredump_filter\0", RDWR_CLOEXEC);
+    // SAFETY: the private area is this process's own.
+    unsafe {
+        let private = agent.private();
+        (*private).pagemap = pagemap as i32;
+        (*private).maps = maps as i32;
+        (*private).clear_refs = clear_refs as i32;
+        (*private).coredump_filter = filter as i32;
+        (*private).bounds = agent.image().bounds;
+        (*private).engine_gone = 0;
+    }
+    pagemap >= 0 && maps >= 0
+}
+
+/// Puts the body back, or gives it up.
+pub fn run(agent: &Agent) {
+    let control = agent.control();
+    let counters = &control.reset;
+    for counter in [&counters.compared, &counters.copied, &counters.zeroed, &counters.dropped, &counters.mappings] {
+        counter.store(0, Relaxed);
+    }
+    match control.fault.load(Relaxed) {
+        FAULT_RESET => agent.give_up(Broken::Fault, 0),
+        FAULT_KILL => sys::exit(137),
+        _ => {}
+    }
+    sys::munlockall();
+    if let Err((why, errno)) = everything(agent) {
+        agent.give_up(why, errno);
+    }
+}
+
+/// Result of a step.
+pub type Step = Result<(), (Broken, i32)>;
+
+fn everything(agent: &Agent) -> Step {
+    sticky::check(agent)?;
+    mappings::put_back(agent)?;
+    pages::put_back(agent)?;
+    sticky::put_back(agent)
+}

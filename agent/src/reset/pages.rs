@@ -1,0 +1,274 @@
+//! Pages: every page that a run can have changed gets the image's content again.
+//!
+//! A page can differ only where it is anonymous (present or swapped): a clean page of a private file mapping is the
+//! file's, an absent anonymous page is zero. So the scan's anonymous pages are merged with the table of saved pages:
+//!
+//! | scanned | saved | what is done |
+//! |---|---|---|
+//! | yes | yes | compared, and copied when it differs |
+//! | yes | no  | in an anonymous mapping it was zero: zeroed in place up to a limit ("hot": no fault next time), else dropped; in a file mapping dropped: it is the file's again |
+//! | no  | yes | copied if it was anonymous at the snapshot, else it is the file's already |
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use regrow_abi::{Broken, PAGE_BYTES, PageEntry, VmaEntry, features, vma_flags};
+
+use super::Step;
+use crate::memory;
+use crate::state::{Agent, MAX_SCAN, PageRegion, TEXT_BYTES};
+use crate::sys;
+
+const MADV_DONTNEED: u32 = 4;
+
+/// Where a reset is in its two sorted tables.
+struct Cursor<'a> {
+    agent: &'a Agent,
+    vmas: &'a [VmaEntry],
+    pages: &'a [PageEntry],
+    vma: usize,
+    page: usize,
+    /// Range of pages that are dropped together.
+    drop: (u64, u64),
+    zeroed: u32,
+    compared: u32,
+    copied: u32,
+    dropped: u32,
+}
+
+/// Gives every page the image's content.
+pub fn put_back(agent: &Agent) -> Step {
+    let vmas = agent.vmas();
+    let mut cursor = Cursor {
+        agent,
+        vmas,
+        pages: agent.pages(),
+        vma: 0,
+        page: 0,
+        drop: (0, 0),
+        zeroed: 0,
+        compared: 0,
+        copied: 0,
+        dropped: 0,
+    };
+    for (start, end) in agent.spans() {
+        scan_span(agent, start, end, &mut |from, to| cursor.anonymous(from, to))?;
+    }
+    cursor.finish()
+}
+
+impl Cursor<'_> {
+    /// A range of anonymous pages of the body.
+    fn anonymous(&mut self, from: u64, to: u64) -> Step {
+        let mut at = from;
+        while at < to {
+            self.absent_below(at)?;
+            match self.pages.get(self.page) {
+                Some(saved) if saved.address() == at => {
+                    self.compare(at, self.page)?;
+                    self.page += 1;
+                }
+                _ => self.unsaved(at)?,
+            }
+            at += PAGE_BYTES;
+        }
+        Ok(())
+    }
+
+    /// Saved pages below `limit` that the scan did not find.
+    fn absent_below(&mut self, limit: u64) -> Step {
+        while let Some(saved) = self.pages.get(self.page).filter(|saved| saved.address() < limit) {
+            if saved.was_anonymous() {
+                self.copied += 1;
+                self.write(saved.address(), self.page)?;
+            }
+            self.page += 1;
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, address: u64, index: usize) -> Step {
+        self.compared += 1;
+        // SAFETY: the page is there and readable (the image has no saved page in an unreadable mapping), and so is the
+        // saved one; nobody else runs in this memory.
+        if unsafe { memory::page_differs(address as *const u64, self.agent.saved(index).cast()) } {
+            self.copied += 1;
+            self.write(address, index)?;
+        }
+        Ok(())
+    }
+
+    /// The mapping that holds an address. Addresses come in rising order.
+    fn vma_at(&mut self, address: u64) -> Option<VmaEntry> {
+        while self.vmas.get(self.vma).is_some_and(|vma| vma.end <= address) {
+            self.vma += 1;
+        }
+        self.vmas.get(self.vma).filter(|vma| vma.start <= address).copied()
+    }
+
+    /// Writes a saved page, lifting the write protection of its mapping for the moment where it has one.
+    fn write(&mut self, address: u64, index: usize) -> Step {
+        let Some(vma) = self.vma_at(address) else { return Err((Broken::Pages, 0)) };
+        let from = self.agent.saved(index);
+        if vma.flags & vma_flags::WRITE != 0 {
+            // SAFETY: a writable page of the image.
+            unsafe { memory::copy_page(address, from) };
+            return Ok(());
+        }
+        // SAFETY: the page is the program's; its protection is put back at once.
+        unsafe {
+            let result = sys::mprotect(address, PAGE_BYTES, sys::prot::READ | sys::prot::WRITE);
+            if result < 0 {
+                return Err((Broken::Pages, -result as i32));
+            }
+            memory::copy_page(address, from);
+            let result = sys::mprotect(address, PAGE_BYTES, vma.flags & 7);
+            if result < 0 { Err((Broken::Pages, -result as i32)) } else { Ok(()) }
+        }
+    }
+
+    /// An anonymous page that the image does not have.
+    fn unsaved(&mut self, address: u64) -> Step {
+        let Some(vma) = self.vma_at(address) else { return Err((Broken::Pages, 1)) };
+        let zero_in_place = vma.flags & (vma_flags::FILE | vma_flags::WRITE) == vma_flags::WRITE;
+        if zero_in_place && self.zeroed < self.agent.image().hot_zero_pages {
+            self.zeroed += 1;
+            // SAFETY: a writable page of an anonymous mapping of the image.
+            unsafe { memory::zero_page(address) };
+            return Ok(());
+        }
+        self.dropped += 1;
+        if self.drop.1 == address {
+            self.drop.1 += PAGE_BYTES;
+            return Ok(());
+        }
+        self.flush()?;
+        self.drop = (address, address + PAGE_BYTES);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Step {
+        let (start, end) = self.drop;
+        if start == end {
+            return Ok(());
+        }
+        self.drop = (0, 0);
+        // SAFETY: anonymous pages that the image does not have; dropped they are zero, or the file's again.
+        let result = unsafe { sys::madvise(start, end - start, MADV_DONTNEED) };
+        if result < 0 { Err((Broken::Pages, -result as i32)) } else { Ok(()) }
+    }
+
+    fn finish(mut self) -> Step {
+        self.absent_below(u64::MAX)?;
+        self.flush()?;
+        let counters = &self.agent.control().reset;
+        counters.compared.store(self.compared, Relaxed);
+        counters.copied.store(self.copied, Relaxed);
+        counters.zeroed.store(self.zeroed, Relaxed);
+        counters.dropped.store(self.dropped, Relaxed);
+        Ok(())
+    }
+}
+
+type Each<'a> = dyn FnMut(u64, u64) -> Step + 'a;
+
+/// Finds the anonymous pages of a span, in order.
+fn scan_span(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> Step {
+    if agent.has(features::PAGEMAP_SCAN) {
+        scan_by_ioctl(agent, start, end, each)
+    } else {
+        scan_by_reading(agent, start, end, each)
+    }
+}
+
+/// The kernel's `struct pm_scan_arg`.
+#[repr(C)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+const PAGEMAP_SCAN: usize = 0xc060_6610;
+const IS_FILE: u64 = 1 << 2;
+const IS_PRESENT: u64 = 1 << 3;
+const IS_SWAPPED: u64 = 1 << 4;
+const IS_ZERO: u64 = 1 << 5;
+
+fn scan_by_ioctl(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> Step {
+    // SAFETY: the private area is this body's; only this function uses the scan buffer meanwhile.
+    let (fd, buffer) = unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).scan).cast::<PageRegion>()) };
+    let mut at = start;
+    while at < end {
+        let mut scan = Scan {
+            size: size_of::<Scan>() as u64,
+            flags: 0,
+            start: at,
+            end,
+            walk_end: 0,
+            vec: buffer as u64,
+            vec_len: MAX_SCAN as u64,
+            max_pages: 0,
+            category_inverted: IS_FILE | IS_ZERO,
+            category_mask: IS_FILE | IS_ZERO,
+            category_anyof_mask: IS_PRESENT | IS_SWAPPED,
+            return_mask: IS_PRESENT,
+        };
+        // SAFETY: the request takes this struct; the kernel writes at most `MAX_SCAN` regions.
+        let found = unsafe { sys::ioctl(fd, PAGEMAP_SCAN, &raw mut scan) };
+        if found < 0 {
+            return Err((Broken::Proc, -found as i32));
+        }
+        let mut index = 0;
+        while index < found as usize {
+            // SAFETY: the kernel wrote `found` regions.
+            let region = unsafe { *buffer.add(index) };
+            each(region.start, region.end)?;
+            index += 1;
+        }
+        if scan.walk_end <= at {
+            return Err((Broken::Proc, 0));
+        }
+        at = scan.walk_end;
+    }
+    Ok(())
+}
+
+/// Without the ioctl: 8 bytes per page of `/proc/self/pagemap`, mapping by mapping. The kernel's zero page cannot be
+/// told apart there; it is zeroed like any other.
+fn scan_by_reading(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> Step {
+    const PRESENT_OR_SWAPPED: u64 = 3 << 62;
+    const FILE_OR_SHARED: u64 = 1 << 61;
+    // SAFETY: as above, with the text buffer.
+    let (fd, buffer) = unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).text).cast::<u64>()) };
+    for vma in agent.vmas().iter().filter(|vma| vma.start >= start && vma.end <= end) {
+        let mut at = vma.start;
+        while at < vma.end {
+            let pages = ((vma.end - at) / PAGE_BYTES).min(TEXT_BYTES as u64 / 8);
+            // SAFETY: the buffer holds this many words.
+            let got = unsafe { sys::pread(fd, buffer.cast(), pages as usize * 8, at / PAGE_BYTES * 8) };
+            if got <= 0 {
+                return Err((Broken::Proc, -got as i32));
+            }
+            let mut index = 0;
+            while index < got as usize / 8 {
+                // SAFETY: the kernel wrote this word.
+                let word = unsafe { *buffer.add(index) };
+                if word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0 {
+                    each(at, at + PAGE_BYTES)?;
+                }
+                at += PAGE_BYTES;
+                index += 1;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! Reads the body's mappings as they are: by `PROCMAP_QUERY`, else from the text of `/proc/self/maps`.
+
+use regrow_abi::{Broken, VmaEntry, features, vma_flags};
+
+use crate::arch::nr;
+use crate::state::{Agent, MAX_VMAS, TEXT_BYTES};
+use crate::sys;
+
+const ENOENT: isize = -2;
+
+/// The kernel's `struct procmap_query`.
+#[repr(C)]
+struct Query {
+    size: u64,
+    flags: u64,
+    address: u64,
+    start: u64,
+    end: u64,
+    vma_flags: u64,
+    page_size: u64,
+    offset: u64,
+    inode: u64,
+    dev_major: u32,
+    dev_minor: u32,
+    name_size: u32,
+    build_id_size: u32,
+    name: u64,
+    build_id: u64,
+}
+
+const PROCMAP_QUERY: usize = 0xc068_6611;
+const COVERING_OR_NEXT: u64 = 0x10;
+
+/// Calls `each` for every mapping in order of address; neighbours are not joined.
+///
+/// # Errors
+/// [`Broken::Proc`] when the kernel does not answer, or what `each` returns.
+pub fn each_vma(
+    agent: &Agent,
+    each: &mut dyn FnMut(VmaEntry) -> Result<(), (Broken, i32)>,
+) -> Result<(), (Broken, i32)> {
+    if agent.has(features::PROCMAP_QUERY) { by_ioctl(agent, each) } else { by_text(agent, each) }
+}
+
+type Each<'a> = dyn FnMut(VmaEntry) -> Result<(), (Broken, i32)> + 'a;
+
+fn by_ioctl(agent: &Agent, each: &mut Each<'_>) -> Result<(), (Broken, i32)> {
+    // SAFETY: the private area is this body's.
+    let fd = unsafe { (*agent.private()).maps };
+    let mut at = 0;
+    loop {
+        let mut query = Query {
+            size: size_of::<Query>() as u64,
+            flags: COVERING_OR_NEXT,
+            address: at,
+            start: 0,
+            end: 0,
+            vma_flags: 0,
+            page_size: 0,
+            offset: 0,
+            inode: 0,
+            dev_major: 0,
+            dev_minor: 0,
+            name_size: 0,
+            build_id_size: 0,
+            name: 0,
+            build_id: 0,
+        };
+        // SAFETY: the request takes this struct.
+        let result = unsafe { sys::ioctl(fd, PROCMAP_QUERY, &raw mut query) };
+        if result == ENOENT {
+            return Ok(());
+        }
+        if result < 0 {
+            return Err((Broken::Proc, -result as i32));
+        }
+        let file = query.inode != 0;
+        each(VmaEntry {
+            start: query.start,
+            end: query.end,
+            offset: if file { query.offset } else { 0 },
+            inode: query.inode,
+            dev_major: query.dev_major,
+            dev_minor: query.dev_minor,
+            flags: (query.vma_flags & 15) as u32 | if file { vma_flags::FILE } else { 0 },
+            reserved: 0,
+        })?;
+        at = query.end;
+    }
+}
+
+/// A cursor over the text of `/proc/self/maps`, refilled line by line.
+struct Text {
+    buffer: *mut u8,
+    length: usize,
+    at: usize,
+    offset: u64,
+    fd: i32,
+}
+
+impl Text {
+    fn byte(&mut self) -> Option<u8> {
+        if self.at == self.length {
+            // SAFETY: the buffer has `TEXT_BYTES` bytes.
+            let got = unsafe { sys::pread(self.fd, self.buffer, TEXT_BYTES, self.offset) };
+            if got <= 0 {
+                return None;
+            }
+            self.length = got as usize;
+            self.offset += got as u64;
+            self.at = 0;
+        }
+        // SAFETY: `at` is below `length`.
+        let byte = unsafe { *self.buffer.add(self.at) };
+        self.at += 1;
+        Some(byte)
+    }
+
+    /// A number that ends at the first byte which is no digit of the radix; that byte is eaten.
+    fn number(&mut self, radix: u64) -> Option<u64> {
+        let mut value = 0u64;
+        loop {
+            let digit = match self.byte()? {
+                byte @ b'0'..=b'9' => u64::from(byte - b'0'),
+                byte @ b'a'..=b'f' if radix == 16 => u64::from(byte - b'a' + 10),
+                _ => return Some(value),
+            };
+            value = value.wrapping_mul(radix).wrapping_add(digit);
+        }
+    }
+
+    fn line(&mut self) -> Option<VmaEntry> {
+        let start = self.number(16)?;
+        let end = self.number(16)?;
+        let mut flags = 0;
+        for bit in [vma_flags::READ, vma_flags::WRITE, vma_flags::EXEC] {
+            if self.byte()? != b'-' {
+                flags |= bit;
+            }
+        }
+        if self.byte()? == b's' {
+            flags |= vma_flags::SHARED;
+        }
+        self.byte()?;
+        let offset = self.number(16)?;
+        let dev_major = self.number(16)? as u32;
+        let dev_minor = self.number(16)? as u32;
+        let mut inode = 0u64;
+        let mut last = b' ';
+        while last != b'\n' {
+            last = self.byte()?;
+            if !last.is_ascii_digit() {
+                break;
+            }
+            inode = inode.wrapping_mul(10).wrapping_add(u64::from(last - b'0'));
+        }
+        while last != b'\n' {
+            last = self.byte()?;
+        }
+        if inode != 0 {
+            flags |= vma_flags::FILE;
+        }
+        let offset = if inode == 0 { 0 } else { offset };
+        Some(VmaEntry { start, end, offset, inode, dev_major, dev_minor, flags, reserved: 0 })
+    }
+}
+
+fn by_text(agent: &Agent, each: &mut Each<'_>) -> Result<(), (Broken, i32)> {
+    // SAFETY: the private area is this body's; only this function uses the text buffer meanwhile.
+    let (fd, buffer) = unsafe { ((*agent.private()).maps, &raw mut (*agent.private()).text) };
+    let mut text = Text { buffer: buffer.cast(), length: 0, at: 0, offset: 0, fd };
+    while let Some(vma) = text.line() {
+        each(vma)?;
+    }
+    Ok(())
+}
+
+/// Reads all mappings into the private area, neighbours that differ in nothing joined; returns how many.
+///
+/// # Errors
+/// [`Broken::TooManyMappings`], or as [`each_vma`].
+pub fn read_all(agent: &Agent) -> Result<usize, (Broken, i32)> {
+    // SAFETY: the private area is this body's; nobody else uses this table meanwhile.
+    let table = unsafe { &raw mut (*agent.private()).vmas }.cast::<VmaEntry>();
+    let mut count = 0usize;
+    each_vma(agent, &mut |vma| {
+        // SAFETY: `count` is at most `MAX_VMAS`, and entries below it are written.
+        unsafe {
+            if count > 0 && joins(&*table.add(count - 1), &vma) {
+                (*table.add(count - 1)).end = vma.end;
+                return Ok(());
+            }
+            if count == MAX_VMAS {
+                return Err((Broken::TooManyMappings, 0));
+            }
+            table.add(count).write(vma);
+        }
+        count += 1;
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+/// Whether `next` continues `last` with nothing that differs.
+pub fn joins(last: &VmaEntry, next: &VmaEntry) -> bool {
+    last.end == next.start
+        && last.flags == next.flags
+        && last.inode == next.inode
+        && last.dev_major == next.dev_major
+        && last.dev_minor == next.dev_minor
+        && (next.inode == 0 || next.offset == last.offset + (last.end - last.start))
+}
+
+/// Ends an AIO context whose ring lies at this address, if one does: the context belongs to the address space.
+pub fn end_aio(address: u64) {
+    // SAFETY: io_destroy of a number that is no context is an error without effect.
+    unsafe { sys::raw(nr::IO_DESTROY, [address as usize, 0, 0, 0, 0, 0]) };
+}

@@ -1,0 +1,120 @@
+//! State that belongs to the address space but lies in none of its pages: undone where it can be, else the body is
+//! given up.
+
+use regrow_abi::{Broken, features};
+
+use super::{Step, bounds};
+use crate::arch::nr;
+use crate::state::Agent;
+use crate::sys;
+
+const PR_GET_DUMPABLE: u32 = 3;
+const PR_SET_DUMPABLE: u32 = 4;
+const PR_SET_THP_DISABLE: u32 = 41;
+const PR_GET_THP_DISABLE: u32 = 42;
+const PR_GET_MDWE: u32 = 66;
+const PR_SET_MEMORY_MERGE: u32 = 67;
+const PR_GET_MEMORY_MERGE: u32 = 68;
+const MEMBARRIER_GET_REGISTRATIONS: usize = 1 << 9;
+
+/// What cannot be undone: an LDT, memory-deny-write-execute, `membarrier` registrations.
+pub fn check(agent: &Agent) -> Step {
+    let image = agent.image();
+    let mut entry = [0u64; 2];
+    // SAFETY: reads at most 16 bytes of the LDT; asks for registrations.
+    unsafe {
+        let ldt = sys::raw(nr::MODIFY_LDT, [0, entry.as_mut_ptr() as usize, 16, 0, 0, 0]);
+        if ldt > 0 {
+            return Err((Broken::Sticky, 0));
+        }
+        if agent.has(features::MEMBARRIER) {
+            let have = sys::raw(nr::MEMBARRIER, [MEMBARRIER_GET_REGISTRATIONS, 0, 0, 0, 0, 0]);
+            if have >= 0 && have as u32 != image.membarrier {
+                return Err((Broken::Sticky, 1));
+            }
+        }
+    }
+    if sys::prctl(PR_GET_MDWE, 0, 0, 0) > 0 {
+        return Err((Broken::Sticky, 2));
+    }
+    Ok(())
+}
+
+/// What can be undone: dumpable, huge pages, memory merge, protection keys, advice, core filter, bounds, peak memory.
+pub fn put_back(agent: &Agent) -> Step {
+    let image = agent.image();
+    put_back_prctl(PR_GET_DUMPABLE, PR_SET_DUMPABLE, image.dumpable)?;
+    put_back_prctl(PR_GET_THP_DISABLE, PR_SET_THP_DISABLE, image.thp_disable)?;
+    put_back_prctl(PR_GET_MEMORY_MERGE, PR_SET_MEMORY_MERGE, image.memory_merge)?;
+    if agent.has(features::PKEYS) {
+        for key in 1..16 {
+            // SAFETY: freeing a key that is not allocated is an error without effect.
+            unsafe { sys::raw(nr::PKEY_FREE, [key, 0, 0, 0, 0, 0]) };
+        }
+    }
+    put_back_advice(agent);
+    put_back_core_filter(agent)?;
+    let result = bounds::put_back(agent);
+    if result < 0 {
+        return Err((Broken::Sticky, -result as i32));
+    }
+    // SAFETY: the private area is this body's. "5" resets the peak resident set size.
+    sys::write(unsafe { (*agent.private()).clear_refs }, b"5");
+    Ok(())
+}
+
+fn put_back_prctl(get: u32, set: u32, wanted: u32) -> Step {
+    let have = sys::prctl(get, 0, 0, 0);
+    // A kernel without the option has nothing to undo.
+    if have < 0 || have as u32 == wanted {
+        return Ok(());
+    }
+    let result = sys::prctl(set, u64::from(wanted), 0, 0);
+    if result < 0 { Err((Broken::Sticky, -result as i32)) } else { Ok(()) }
+}
+
+/// Advice on the image's mappings: one call covers all mappings below the agent, holes included, and one those above.
+/// The image has no mapping with such advice of its own (making it refuses them).
+fn put_back_advice(agent: &Agent) {
+    const NORMAL: u32 = 0;
+    const DOFORK: u32 = 11;
+    const UNMERGEABLE: u32 = 13;
+    const DODUMP: u32 = 17;
+    const KEEPONFORK: u32 = 19;
+    for (start, end) in agent.spans() {
+        for advice in [NORMAL, DOFORK, UNMERGEABLE, DODUMP, KEEPONFORK] {
+            // SAFETY: advice that changes no content; `HANDS_OFF` mappings are not in the spans.
+            unsafe { sys::madvise(start, end - start, advice) };
+        }
+    }
+}
+
+fn put_back_core_filter(agent: &Agent) -> Step {
+    // SAFETY: the private area is this body's.
+    let fd = unsafe { (*agent.private()).coredump_filter };
+    let mut text = [0u8; 16];
+    // SAFETY: the buffer has 16 bytes.
+    let got = unsafe { sys::pread(fd, text.as_mut_ptr(), text.len(), 0) };
+    if got <= 0 {
+        return Ok(());
+    }
+    let mut value = 0u32;
+    for byte in text.iter().take(got as usize) {
+        value = match byte {
+            b'0'..=b'9' => value << 4 | u32::from(byte - b'0'),
+            b'a'..=b'f' => value << 4 | u32::from(byte - b'a' + 10),
+            _ => value,
+        };
+    }
+    let wanted = agent.image().coredump_filter;
+    if value == wanted {
+        return Ok(());
+    }
+    let mut out = *b"0x00000000";
+    for (index, byte) in out.iter_mut().skip(2).enumerate() {
+        let digit = (wanted >> (28 - 4 * index) & 15) as u8;
+        *byte = if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
+    }
+    let result = sys::write(fd, &out);
+    if result < 0 { Err((Broken::Sticky, -result as i32)) } else { Ok(()) }
+}

@@ -1,0 +1,172 @@
+//! What the agent knows: the sealed image, the body's control area, and its own private memory.
+
+use regrow_abi::{Broken, Control, ImageHeader, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry, features, vma_flags};
+
+use crate::sys;
+
+/// Room for the current mappings of a body, when they differ from the image's.
+pub const MAX_VMAS: usize = 1024;
+/// Page ranges that one scan returns at most.
+pub const MAX_SCAN: usize = 1024;
+/// Bytes of the text buffer (for kernels without `PROCMAP_QUERY`, or `PAGEMAP_SCAN`).
+pub const TEXT_BYTES: usize = 64 * 1024;
+const STACK_BYTES: usize = 32 * 1024;
+
+/// One range of a `PAGEMAP_SCAN` answer (the kernel's `struct page_region`).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct PageRegion {
+    /// First address.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// What the pages are.
+    pub categories: u64,
+}
+
+/// The keeper's private memory. It is a private mapping of a memfd, so that the kernel can merge it with no neighbour,
+/// and so that a body made by `fork` has its own.
+#[repr(C)]
+pub struct Private {
+    /// Bounds that the address space was last given.
+    pub bounds: [u64; 5],
+    /// Descriptor of `/proc/self/pagemap`.
+    pub pagemap: i32,
+    /// Descriptor of `/proc/self/maps`.
+    pub maps: i32,
+    /// Descriptor of `/proc/self/clear_refs`.
+    pub clear_refs: i32,
+    /// Descriptor of `/proc/self/coredump_filter`.
+    pub coredump_filter: i32,
+    /// The armed process saw that the engine is gone.
+    pub engine_gone: u32,
+    /// Valid entries of `vmas`.
+    pub vma_count: u32,
+    /// Mappings as they are.
+    pub vmas: [VmaEntry; MAX_VMAS],
+    /// A scan's answer.
+    pub scan: [PageRegion; MAX_SCAN],
+    /// Text of `/proc` files.
+    pub text: [u8; TEXT_BYTES],
+    armed_stack: [u8; STACK_BYTES],
+    keeper_stack: [u8; STACK_BYTES],
+}
+
+const _: () = assert!(size_of::<Private>() <= PRIVATE_BYTES);
+
+/// Handle on the three areas. Cheap to pass; valid for the life of the process.
+pub struct Agent {
+    image: *const ImageHeader,
+}
+
+impl Agent {
+    /// # Safety
+    /// `image` is the start of a mapped image memfd whose header names the other mapped areas.
+    pub const unsafe fn new(image: *const ImageHeader) -> Agent {
+        Agent { image }
+    }
+
+    /// The image's header.
+    pub fn image(&self) -> &ImageHeader {
+        // SAFETY: by the contract of `new`; the image is sealed, so that nobody writes it.
+        unsafe { &*self.image }
+    }
+
+    /// The body's control area.
+    pub fn control(&self) -> &Control {
+        // SAFETY: mapped at this address by the contract of `new`; all that is written while shared is atomic, and
+        // the order is only written while the state is `Taken`, before the message that this side reads.
+        unsafe { &*(self.image().control_address as *const Control) }
+    }
+
+    /// Start of the arg area.
+    pub fn args(&self) -> *const u8 {
+        (self.image().control_address as usize + regrow_abi::ARG_AREA_OFFSET) as *const u8
+    }
+
+    /// The private memory.
+    pub fn private(&self) -> *mut Private {
+        self.image().private_address as *mut Private
+    }
+
+    /// Top of the armed process's stack and its size.
+    pub fn armed_stack(&self) -> (u64, u64) {
+        // SAFETY: takes an address inside the private area, reads nothing.
+        let start = unsafe { &raw const (*self.private()).armed_stack } as u64;
+        (start, STACK_BYTES as u64)
+    }
+
+    /// The image's mappings.
+    pub fn vmas(&self) -> &[VmaEntry] {
+        let header = self.image();
+        // SAFETY: the engine wrote `vma_count` entries at this offset of the sealed image.
+        unsafe { self.table(header.vmas_offset, header.vma_count as usize) }
+    }
+
+    /// The stretches of address space that are the program's: from the first to the last mapping between two that are
+    /// `HANDS_OFF`, holes included.
+    pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> {
+        let ours = |vma: &VmaEntry| vma.flags & vma_flags::HANDS_OFF == 0;
+        let mut rest = self.vmas().iter().peekable();
+        core::iter::from_fn(move || {
+            let first = rest.find(|vma| ours(vma))?;
+            let mut end = first.end;
+            while let Some(vma) = rest.next_if(|vma| ours(vma)) {
+                end = vma.end;
+            }
+            Some((first.start, end))
+        })
+    }
+
+    /// The image's saved pages.
+    pub fn pages(&self) -> &[PageEntry] {
+        let header = self.image();
+        // SAFETY: the engine wrote `page_count` entries at this offset of the sealed image.
+        unsafe { self.table(header.pages_offset, header.page_count as usize) }
+    }
+
+    /// The content of saved page `index`.
+    pub fn saved(&self, index: usize) -> *const u8 {
+        (self.image as u64 + self.image().store_offset + index as u64 * PAGE_BYTES) as *const u8
+    }
+
+    /// The floating-point state.
+    pub fn fp(&self) -> *const u8 {
+        (self.image as u64 + self.image().fp_offset) as *const u8
+    }
+
+    /// Whether the agent may use a kernel feature ([`features`]).
+    pub fn has(&self, feature: u32) -> bool {
+        self.image().features & feature != 0
+    }
+
+    /// Whether floating-point state is kept by XSAVE.
+    pub fn xsave(&self) -> bool {
+        self.has(features::XSAVE)
+    }
+
+    /// Sets the state word and wakes whoever sleeps on it.
+    pub fn set_state(&self, state: State) {
+        use core::sync::atomic::Ordering::{AcqRel, SeqCst};
+        let control = self.control();
+        control.state.store(state as u32, SeqCst);
+        if control.waiters.swap(0, AcqRel) != 0 {
+            sys::futex_wake(&control.state);
+        }
+    }
+
+    /// Gives the body up and ends this task.
+    pub fn give_up(&self, why: Broken, errno: i32) -> ! {
+        use core::sync::atomic::Ordering::Relaxed;
+        let control = self.control();
+        control.broken.store(why as u32, Relaxed);
+        control.errno.store(errno, Relaxed);
+        self.set_state(State::Broken);
+        sys::exit(0)
+    }
+
+    unsafe fn table<T>(&self, offset: u64, count: usize) -> &[T] {
+        // SAFETY: the caller names a table of the sealed image.
+        unsafe { core::slice::from_raw_parts((self.image as u64 + offset) as *const T, count) }
+    }
+}
