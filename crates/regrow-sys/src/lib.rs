@@ -1,1 +1,3 @@
 //! Raw system calls, the maps reader and the kernel probe.
+
+pub mod maps;
