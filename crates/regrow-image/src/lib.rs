@@ -1,1 +1,3 @@
 //! ELF facts, snapshot points, tracing and the image store.
+
+pub mod elf;
