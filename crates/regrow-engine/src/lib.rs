@@ -1,1 +1,7 @@
 //! A shard: the tables of programs, images and bodies; spawn, wait and fall back.
+
+pub mod creation;
+pub mod environ;
+pub mod exec;
+pub mod request;
+pub mod started;

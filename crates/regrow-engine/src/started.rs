@@ -1,0 +1,90 @@
+//! A process that was started, and its end.
+//!
+//! The process is a child of the caller, however it was made. It is signalled and waited for through its pidfd
+//! alone, so its number may be used again without harm. `__WALL` lets the wait find a child that sends no
+//! `SIGCHLD`, which a recycled run is.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus};
+
+use crate::creation::Creation;
+
+/// The bit of a wait status that tells of a core dump.
+const CORE_FLAG: i32 = 0x80;
+
+/// A process that was started and has not been waited for.
+#[derive(Debug)]
+pub struct Started {
+    /// The number of the process.
+    pub pid: i32,
+    /// The process itself.
+    pub pidfd: OwnedFd,
+    /// How it was made.
+    pub creation: Creation,
+}
+
+impl Started {
+    /// Kills the process with `SIGKILL`. A process that has ended and was not waited for can still be killed,
+    /// without effect.
+    ///
+    /// # Errors
+    /// What `pidfd_send_signal` says: `ESRCH` when the process was waited for, `EPERM` when it changed its user.
+    pub fn kill(&self) -> io::Result<()> {
+        Ok(rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL)?)
+    }
+
+    /// Waits for the end of the process and takes its status. A signal handler that runs meanwhile does not
+    /// end the wait.
+    ///
+    /// # Errors
+    /// `ECHILD` when the status was taken already, also by the kernel for a caller that ignores `SIGCHLD`.
+    pub fn wait(&self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.wait_once(WaitIdOptions::empty())? {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// Takes the status of the process if it has ended.
+    ///
+    /// # Errors
+    /// As [`Started::wait`].
+    pub fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
+        self.wait_once(WaitIdOptions::NOHANG)
+    }
+
+    fn wait_once(&self, options: WaitIdOptions) -> io::Result<Option<ExitStatus>> {
+        let options = options | WaitIdOptions::EXITED | wall();
+        let waited = rustix::io::retry_on_intr(|| {
+            rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options)
+        })?;
+        Ok(waited.and_then(|status| exit_status(&status)))
+    }
+}
+
+impl AsFd for Started {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+/// Wait for children of every kind, also for one whose exit signal is not `SIGCHLD`.
+fn wall() -> WaitIdOptions {
+    WaitIdOptions::from_bits_retain(libc::__WALL.cast_unsigned())
+}
+
+/// The end that a `waitid` tells of, as the status that `wait4` would give.
+fn exit_status(status: &WaitIdStatus) -> Option<ExitStatus> {
+    let raw = if let Some(code) = status.exit_status() {
+        (code & 0xff) << 8
+    } else {
+        let core = if status.dumped() { CORE_FLAG } else { 0 };
+        status.terminating_signal()? | core
+    };
+    Some(ExitStatus::from_raw(raw))
+}
