@@ -1,0 +1,98 @@
+# The commands of the house. `make` alone prints them.
+
+CARGO ?= cargo
+# Where cargo builds to.
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+# The test build: near release speed, debug assertions and overflow checks on (Cargo.toml).
+TEST_OPTIONS := --locked --profile checked
+# Arguments of `regrow bench`, as in: make bench ARGS="--runs 500 -- git --version"
+ARGS ?=
+# Seconds that each fuzz target runs in `make test`.
+FUZZ_SECONDS ?= 5
+# Where tests/victims/build.sh puts the victims.
+VICTIMS := $(abspath tests/victims/build)
+
+START := $(shell date +%s)
+# Prints what comes next, and the seconds since make was started.
+say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo bench build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
+	test-workspace test-unprivileged clean
+
+help: ## print this list
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
+
+demo: ## build, then compare Regrow with posix_spawn on real programs
+	@scripts/install-deps demo
+	$(call say,release build)
+	@$(CARGO) build --quiet --release --locked --package regrow-cli
+	$(call say,regrow bench)
+	@$(TARGET)/release/regrow bench $(ARGS)
+
+bench: demo ## the same; ARGS="--runs 500 -- git --version" are arguments of regrow bench
+
+build: ## build the regrow command: target/release/regrow
+	@$(CARGO) build --release --locked --package regrow-cli
+
+test: deps lint fuzz-smoke victims test-workspace test-unprivileged ## everything that CI runs
+
+lint: deps fmt-check clippy doc deny scripts tidy ## all checks that run no code of the project
+
+fmt: ## format all Rust code
+	@$(CARGO) fmt --all
+	@for each in agent fuzz; do [ ! -e $$each/Cargo.lock ] || (cd $$each && $(CARGO) fmt) || exit; done
+
+deps: ## install what the tests need, or say what is missing
+	@scripts/install-deps test
+
+fmt-check: ## is all Rust code formatted
+	$(call say,rustfmt)
+	@$(CARGO) fmt --all --check
+	@for each in agent fuzz; do [ ! -e $$each/Cargo.lock ] || (cd $$each && $(CARGO) fmt --check) || exit; done
+
+# The agent and the fuzz targets are workspaces of their own. The agent has no tests: it has no std to run them with.
+clippy: ## lint all Rust code, warnings are errors
+	$(call say,clippy)
+	@$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
+	@[ ! -e agent/Cargo.lock ] || $(CARGO) clippy --quiet --manifest-path agent/Cargo.toml \
+		--target-dir $(TARGET)/agent --locked -- -D warnings
+	@[ ! -e fuzz/Cargo.lock ] || $(CARGO) clippy --quiet --manifest-path fuzz/Cargo.toml \
+		--target-dir $(TARGET)/fuzz --locked -- -D warnings
+
+doc: ## build the API documentation, broken links are errors
+	$(call say,rustdoc)
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items --locked
+
+deny: ## check licences and origin of all dependencies
+	$(call say,cargo-deny)
+	@scripts/cargo-deny
+
+scripts: ## lint the shell scripts, and Python if there is any
+	$(call say,shellcheck)
+	@scripts/lint-scripts
+
+tidy: ## check the rules of the house that no other tool knows
+	$(call say,tidy)
+	@$(CARGO) xtask tidy
+
+fuzz-smoke: ## run each fuzz target for FUZZ_SECONDS
+	$(call say,fuzz targets)
+	@scripts/fuzz-smoke $(FUZZ_SECONDS)
+
+victims: ## build the programs that check from inside that they were given a fresh world
+	$(call say,victims)
+	@[ ! -e tests/victims/build.sh ] || tests/victims/build.sh $(VICTIMS)
+
+test-workspace: victims ## run the tests of the workspace
+	$(call say,tests)
+	@$(CARGO) test --workspace $(TEST_OPTIONS)
+
+test-unprivileged: victims ## run the same tests as user nobody (needs root)
+	$(call say,tests as an unprivileged user)
+	@scripts/test-unprivileged $(TEST_OPTIONS)
+
+clean: ## remove what was built
+	@$(CARGO) clean
+	@rm -rf $(VICTIMS)
