@@ -12,6 +12,11 @@ FUZZ_SECONDS ?= 5
 # Where tests/victims/build.sh puts the victims.
 VICTIMS := $(abspath tests/victims/build)
 
+# The workspaces apart from the main one: the agent, and the fuzz targets as soon as there is one.
+APART := $(patsubst %/Cargo.toml,%,$(wildcard agent/Cargo.toml)) $(if $(wildcard fuzz/fuzz_targets/*.rs),fuzz)
+# Does the same in each of them: $(call apart,command), in which $$each is the folder.
+apart = @set -e; for each in $(APART); do $(1); done
+
 START := $(shell date +%s)
 # Prints what comes next, and the seconds since make was started.
 say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
@@ -42,7 +47,7 @@ lint: deps fmt-check clippy doc deny scripts tidy ## all checks that run no code
 
 fmt: ## format all Rust code
 	@$(CARGO) fmt --all
-	@for each in agent fuzz; do [ ! -e $$each/Cargo.lock ] || (cd $$each && $(CARGO) fmt) || exit; done
+	$(call apart,$(CARGO) fmt --manifest-path $$each/Cargo.toml)
 
 deps: ## install what the tests need, or say what is missing
 	@scripts/install-deps test
@@ -50,16 +55,13 @@ deps: ## install what the tests need, or say what is missing
 fmt-check: ## is all Rust code formatted
 	$(call say,rustfmt)
 	@$(CARGO) fmt --all --check
-	@for each in agent fuzz; do [ ! -e $$each/Cargo.lock ] || (cd $$each && $(CARGO) fmt --check) || exit; done
+	$(call apart,$(CARGO) fmt --manifest-path $$each/Cargo.toml --check)
 
-# The agent and the fuzz targets are workspaces of their own. The agent has no tests: it has no std to run them with.
 clippy: ## lint all Rust code, warnings are errors
 	$(call say,clippy)
 	@$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
-	@[ ! -e agent/Cargo.lock ] || $(CARGO) clippy --quiet --manifest-path agent/Cargo.toml \
-		--target-dir $(TARGET)/agent --locked -- -D warnings
-	@[ ! -e fuzz/Cargo.lock ] || $(CARGO) clippy --quiet --manifest-path fuzz/Cargo.toml \
-		--target-dir $(TARGET)/fuzz --locked -- -D warnings
+	$(call apart,$(CARGO) clippy --quiet --manifest-path $$each/Cargo.toml --target-dir $(TARGET)/$$each \
+		--locked -- -D warnings)
 
 doc: ## build the API documentation, broken links are errors
 	$(call say,rustdoc)
@@ -67,7 +69,7 @@ doc: ## build the API documentation, broken links are errors
 
 deny: ## check licences and origin of all dependencies
 	$(call say,cargo-deny)
-	@scripts/cargo-deny
+	@scripts/cargo-deny Cargo.toml $(APART:%=%/Cargo.toml)
 
 scripts: ## lint the shell scripts, and Python if there is any
 	$(call say,shellcheck)
