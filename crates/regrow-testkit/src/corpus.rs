@@ -20,6 +20,7 @@
 //!   left, with mode, link count and (when it was set on purpose) modification time.
 
 mod compare;
+mod descriptors;
 mod error;
 mod generate;
 mod manifest;

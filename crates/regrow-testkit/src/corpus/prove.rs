@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::compare::{Difference, Outcome};
+use super::descriptors::close_strays_on_exec;
 use super::error::CorpusError;
 use super::manifest::{ArgumentList, Corpus, Entry, Expected};
 use super::run::Spawner;
@@ -148,12 +149,16 @@ impl Prover<'_> {
     /// Runs all entries of `corpus` below `root`: each argument list once plainly, checked against the manifest,
     /// then the rounds on trial, each compared with the plain run of its list.
     ///
+    /// Descriptors above 2 that this process was started with are marked close-on-exec first: a plain run would
+    /// inherit them, and a run is to have only what it is given.
+    ///
     /// # Errors
     ///
     /// [`CorpusError::MissingPrograms`] before anything is run. What goes wrong with an entry is a [`Failure`] in
     /// the tally, so that one bad entry does not hide the others.
     pub fn prove(&mut self, corpus: &Corpus, root: &Path) -> Result<Tally, CorpusError> {
         corpus.check_installed()?;
+        close_strays_on_exec()?;
         let workshop = Workshop::new(corpus, root);
         let mut tally = Tally::default();
         for entry in &corpus.entries {

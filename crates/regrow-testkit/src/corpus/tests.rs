@@ -216,3 +216,14 @@ fn generated_files_are_always_the_same() {
     }
     assert!(generate("none").is_none());
 }
+
+#[test]
+fn descriptors_of_the_test_stay_with_the_test() {
+    use rustix::io::{FdFlags, dup, fcntl_getfd};
+    let file = fs::File::open("/dev/null").expect("/dev/null");
+    let stray = dup(&file).expect("a descriptor without close-on-exec");
+    assert!(!fcntl_getfd(&stray).expect("open").contains(FdFlags::CLOEXEC));
+    let tally = prove(&shell("strays", "ls -l /proc/self/fd | grep -c null", "exit 0", ""), &mut PlainExec);
+    assert!(tally.failures.is_empty(), "{tally}");
+    assert!(fcntl_getfd(&stray).expect("still open").contains(FdFlags::CLOEXEC));
+}

@@ -129,11 +129,11 @@ impl<'a> Workshop<'a> {
         for file in &entry.files {
             self.place(file, &work)?;
         }
+        fix_times(&work)?;
         if let Some(script) = &entry.setup {
             self.run_setup(entry, script, &work)?;
+            fix_times(&work)?;
         }
-        let mut time_s = FIRST_TIME_S;
-        fix_times(&work, &mut time_s)?;
         copy_tree(&work, &self.template_dir(entry))
     }
 
@@ -216,11 +216,16 @@ fn plain_modes(path: &Path) -> Result<(), CorpusError> {
 }
 
 /// Sets the times of all that is in `dir`, and last of `dir` itself.
-fn fix_times(dir: &Path, time_s: &mut i64) -> Result<(), CorpusError> {
+fn fix_times(dir: &Path) -> Result<(), CorpusError> {
+    let mut time_s = FIRST_TIME_S;
+    fix_times_from(dir, &mut time_s)
+}
+
+fn fix_times_from(dir: &Path, time_s: &mut i64) -> Result<(), CorpusError> {
     for name in sorted_names(dir)? {
         let path = dir.join(name);
         if fs::symlink_metadata(&path).at("look at", &path)?.is_dir() {
-            fix_times(&path, time_s)?;
+            fix_times_from(&path, time_s)?;
         } else {
             set_time(&path, *time_s, 0)?;
             *time_s += TIME_STEP_S;

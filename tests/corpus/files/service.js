@@ -1,0 +1,11 @@
+const crypto = require('crypto');
+const fs = require('fs');
+const {execFileSync} = require('child_process');
+const text = fs.readFileSync(process.argv[2], 'utf8');
+const words = new Map();
+for (const word of text.toLowerCase().match(/[a-z]+/g) ?? []) words.set(word, (words.get(word) ?? 0) + 1);
+const top = [...words].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, 5);
+console.log(JSON.stringify(top), crypto.createHash('sha256').update(text).digest('hex'));
+console.log(execFileSync('wc', ['-l', process.argv[2]], {encoding: 'utf8'}).trim());
+fs.writeFileSync('top.json', JSON.stringify(top, null, 1));
+Promise.resolve(6).then((n) => setTimeout(() => { console.error(n * 7); process.exitCode = process.argv.length - 3; }, 1));
