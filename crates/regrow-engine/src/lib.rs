@@ -4,4 +4,5 @@ pub mod creation;
 pub mod environ;
 pub mod exec;
 pub mod request;
+pub mod settings;
 pub mod started;

@@ -1,1 +1,55 @@
-//! Start fresh processes of unmodified programs from recycled address spaces: Command, Child, Pool.
+//! Start fresh processes of unmodified programs in microseconds.
+//!
+//! Regrow keeps the address space that a finished process leaves, puts it back byte for byte, and runs
+//! the next process of the same program in it. The run is an ordinary child of the caller: its own pid,
+//! descriptors, directory, signals and limits, and its real wait status. What cannot be recycled is started
+//! by exec, and [`Child::creation`] says why.
+//!
+//! The interface is that of [`std::process`], so that switching is a change of the `use` line:
+//!
+//! ```
+//! use regrow::{Command, Stdio};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let mut child = Command::new("sort").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+//! if let Some(mut stdin) = child.stdin.take() {
+//!     std::io::Write::write_all(&mut stdin, b"b\na\n")?;
+//! }
+//! let output = child.wait_with_output()?;
+//! assert!(output.status.success());
+//! assert_eq!(output.stdout, b"a\nb\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Two things differ from `std::process`, both on purpose and for exec as for recycled runs:
+//!
+//! - A run has the descriptors that it was given and no others. A descriptor of the caller that is open over
+//!   exec is not passed on: give it with [`Command::fd`].
+//! - A file whose format the kernel does not know is `ENOEXEC`, and never given to a shell.
+//!
+//! A child is waited for through its pidfd. A recycled run sends no `SIGCHLD` and is not seen by a `wait` for any
+//! child elsewhere in the caller.
+
+#![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("Regrow recycles Linux processes");
+
+mod child;
+mod command;
+mod environment;
+mod pool;
+mod readable;
+mod stdio;
+
+pub use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
+
+pub use child::Child;
+pub use command::{Command, CommandArgs};
+pub use environment::CommandEnvs;
+pub use pool::{Pool, PoolBuilder};
+pub use regrow_engine::creation::{CallerPart, Creation, Fallback, Point, PointCounts, PrepareError, Stats};
+pub use regrow_engine::request::{Resource, UNLIMITED};
+pub use regrow_engine::settings::PointChoice;
+pub use stdio::Stdio;

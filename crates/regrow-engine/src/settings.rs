@@ -1,0 +1,40 @@
+//! What a shard is told about how it is to work.
+
+use crate::creation::Point;
+
+/// Which snapshot point images are made at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PointChoice {
+    /// The deepest point that is safe for the program.
+    #[default]
+    Auto,
+    /// This point or none: a program whose state cannot be kept there is started by exec.
+    Only(Point),
+}
+
+/// How a shard works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether runs are recycled at all. Where they are not, every run is started by exec.
+    pub recycle: bool,
+    /// Whether every body is compared with its image, byte for byte, after every run.
+    pub verify: bool,
+    /// Which snapshot point images are made at.
+    pub point: PointChoice,
+    /// How many bodies of one program there may be. A run that would need one more is started by exec.
+    pub max_bodies_per_program: usize,
+    /// How much memory images and bodies may take.
+    pub budget_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            recycle: true,
+            verify: false,
+            point: PointChoice::Auto,
+            max_bodies_per_program: 8,
+            budget_bytes: 1 << 30,
+        }
+    }
+}

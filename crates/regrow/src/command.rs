@@ -1,0 +1,368 @@
+//! A command: the description of a run.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::iter::FusedIterator;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output};
+use std::sync::Arc;
+
+use regrow_engine::request::{ExtraFd, Limit, NulFound, Request, Resource};
+
+use crate::child::{Child, PipeEnds};
+use crate::environment::{CommandEnvs, EnvChanges};
+use crate::pool::Pool;
+use crate::stdio::{Direction, Stdio};
+
+/// Describes runs of a program, as [`std::process::Command`], and starts them.
+///
+/// A command may be started any number of times.
+///
+/// ```
+/// use regrow::Command;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let output = Command::new("sh").args(["-c", "echo $GREETING"]).env("GREETING", "hello").output()?;
+/// assert_eq!(output.stdout, b"hello\n");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Command {
+    pool: Pool,
+    program: OsString,
+    arg0: Option<OsString>,
+    args: Vec<OsString>,
+    env: EnvChanges,
+    current_dir: Option<PathBuf>,
+    stdin: Option<Stdio>,
+    stdout: Option<Stdio>,
+    stderr: Option<Stdio>,
+    extra_fds: Vec<ExtraFd>,
+    process_group: Option<i32>,
+    setsid: bool,
+    umask: Option<u32>,
+    limits: Vec<Limit>,
+    nice: Option<i32>,
+}
+
+impl Command {
+    /// A command that runs `program` out of the pool of the process, without arguments and otherwise as the
+    /// caller.
+    ///
+    /// A `program` with a slash is a path, relative to the directory that the run starts in; another is looked for
+    /// in the `PATH` of the run.
+    pub fn new<S: AsRef<OsStr>>(program: S) -> Self {
+        Self::in_pool(Pool::global().clone(), program.as_ref())
+    }
+
+    pub(crate) fn in_pool(pool: Pool, program: &OsStr) -> Self {
+        Self {
+            pool,
+            program: program.to_owned(),
+            arg0: None,
+            args: Vec::new(),
+            env: EnvChanges::default(),
+            current_dir: None,
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            extra_fds: Vec::new(),
+            process_group: None,
+            setsid: false,
+            umask: None,
+            limits: Vec::new(),
+            nice: None,
+        }
+    }
+
+    /// Adds an argument.
+    pub fn arg<S: AsRef<OsStr>>(&mut self, arg: S) -> &mut Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<I, S>(&mut self, args: I) -> &mut Self
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets what the run sees as `argv[0]`, where it is not to be the program.
+    pub fn arg0<S: AsRef<OsStr>>(&mut self, arg: S) -> &mut Self {
+        self.arg0 = Some(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Sets a variable of the run's environment.
+    pub fn env<K, V>(&mut self, key: K, value: V) -> &mut Self
+    where
+        K: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
+        self.env.set(key.as_ref(), value.as_ref());
+        self
+    }
+
+    /// Sets variables of the run's environment.
+    pub fn envs<I, K, V>(&mut self, variables: I) -> &mut Self
+    where
+        I: IntoIterator<Item = (K, V)>,
+        K: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
+        for (key, value) in variables {
+            self.env.set(key.as_ref(), value.as_ref());
+        }
+        self
+    }
+
+    /// Removes a variable from the run's environment, also one of the caller's.
+    pub fn env_remove<K: AsRef<OsStr>>(&mut self, key: K) -> &mut Self {
+        self.env.remove(key.as_ref());
+        self
+    }
+
+    /// Removes all variables from the run's environment, also the caller's.
+    pub fn env_clear(&mut self) -> &mut Self {
+        self.env.clear();
+        self
+    }
+
+    /// Sets the directory that the run starts in.
+    pub fn current_dir<P: AsRef<Path>>(&mut self, directory: P) -> &mut Self {
+        self.current_dir = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// Sets the standard input: by default the caller's, and nothing for [`Command::output`].
+    pub fn stdin<T: Into<Stdio>>(&mut self, stdin: T) -> &mut Self {
+        self.stdin = Some(stdin.into());
+        self
+    }
+
+    /// Sets the standard output: by default the caller's, and a pipe for [`Command::output`].
+    pub fn stdout<T: Into<Stdio>>(&mut self, stdout: T) -> &mut Self {
+        self.stdout = Some(stdout.into());
+        self
+    }
+
+    /// Sets the standard error: by default the caller's, and a pipe for [`Command::output`].
+    pub fn stderr<T: Into<Stdio>>(&mut self, stderr: T) -> &mut Self {
+        self.stderr = Some(stderr.into());
+        self
+    }
+
+    /// Gives the run a further descriptor: `source`, under the number `target`. The run has no descriptors but
+    /// the three standard ones and those given so.
+    ///
+    /// The command keeps `source` open for its further runs. Of two with one target the later counts, and a target
+    /// below three takes the place of the standard descriptor.
+    ///
+    /// ```
+    /// use std::io::Read;
+    ///
+    /// use regrow::Command;
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let (mut reader, writer) = std::io::pipe()?;
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "echo through seven >&7"]).fd(writer, 7);
+    /// assert!(command.status()?.success());
+    /// drop(command);
+    /// let mut text = String::new();
+    /// reader.read_to_string(&mut text)?;
+    /// assert_eq!(text, "through seven\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fd<F: Into<OwnedFd>>(&mut self, source: F, target: RawFd) -> &mut Self {
+        self.extra_fds.retain(|fd| fd.target != target);
+        self.extra_fds.push(ExtraFd { source: Arc::new(source.into()), target });
+        self
+    }
+
+    /// Puts the run into a process group; 0 makes a group of its own.
+    pub fn process_group(&mut self, group: i32) -> &mut Self {
+        self.process_group = Some(group);
+        self
+    }
+
+    /// Sets whether the run starts as the leader of a session of its own, without a controlling terminal.
+    pub fn setsid(&mut self, setsid: bool) -> &mut Self {
+        self.setsid = setsid;
+        self
+    }
+
+    /// Sets the file mode creation mask of the run.
+    pub fn umask(&mut self, mask: u32) -> &mut Self {
+        self.umask = Some(mask);
+        self
+    }
+
+    /// Sets a limit of the run, in the unit of the resource; [`UNLIMITED`](crate::UNLIMITED) is no limit.
+    ///
+    /// ```
+    /// use regrow::{Command, Resource};
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let mut command = Command::new("sh");
+    /// let output = command.args(["-c", "ulimit -n"]).limit(Resource::Nofile, 40, 50).output()?;
+    /// assert_eq!(output.stdout, b"40\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn limit(&mut self, resource: Resource, soft: u64, hard: u64) -> &mut Self {
+        self.limits.retain(|limit| limit.resource != resource);
+        self.limits.push(Limit { resource, soft, hard });
+        self
+    }
+
+    /// Sets the niceness of the run, as a value from -20 to 19 and not as a difference to the caller's.
+    pub fn nice(&mut self, niceness: i32) -> &mut Self {
+        self.nice = Some(niceness);
+        self
+    }
+
+    /// Starts the process.
+    ///
+    /// # Errors
+    /// As those of [`std::process::Command::spawn`]: `NotFound` when there is no such program or directory,
+    /// `PermissionDenied`, `InvalidInput` for a NUL byte in a string, and what else `posix_spawn` reports. The
+    /// program has then not run.
+    pub fn spawn(&mut self) -> io::Result<Child> {
+        self.spawn_with(&Stdio::inherit(), &Stdio::inherit())
+    }
+
+    /// Starts the process, reads its output and waits for its end. Unless set otherwise its standard input is
+    /// empty, and its output and error are read.
+    ///
+    /// # Errors
+    /// As [`Command::spawn`] and [`Child::wait_with_output`].
+    pub fn output(&mut self) -> io::Result<Output> {
+        self.spawn_with(&Stdio::null(), &Stdio::piped())?.wait_with_output()
+    }
+
+    /// Starts the process and waits for its end.
+    ///
+    /// # Errors
+    /// As [`Command::spawn`] and [`Child::wait`].
+    pub fn status(&mut self) -> io::Result<ExitStatus> {
+        self.spawn()?.wait()
+    }
+
+    /// The program as it was given.
+    #[must_use]
+    pub fn get_program(&self) -> &OsStr {
+        &self.program
+    }
+
+    /// The arguments after `argv[0]`.
+    #[must_use]
+    pub fn get_args(&self) -> CommandArgs<'_> {
+        CommandArgs { args: self.args.iter() }
+    }
+
+    /// The changes to the environment: the variables that are set, and without value those that are removed. That
+    /// the environment is cleared does not show.
+    #[must_use]
+    pub fn get_envs(&self) -> CommandEnvs<'_> {
+        self.env.iter()
+    }
+
+    /// The directory that the run starts in, if it was set.
+    #[must_use]
+    pub fn get_current_dir(&self) -> Option<&Path> {
+        self.current_dir.as_deref()
+    }
+
+    fn spawn_with(&self, default_stdin: &Stdio, default_output: &Stdio) -> io::Result<Child> {
+        let mut request = self.request_without_stdio()?;
+        let (stdin, our_stdin) = self.stdin.as_ref().unwrap_or(default_stdin).open(Direction::In)?;
+        let (stdout, our_stdout) = self.stdout.as_ref().unwrap_or(default_output).open(Direction::Out)?;
+        let (stderr, our_stderr) = self.stderr.as_ref().unwrap_or(default_output).open(Direction::Out)?;
+        request.stdio = [stdin, stdout, stderr];
+        let pipes = PipeEnds { stdin: our_stdin, stdout: our_stdout, stderr: our_stderr };
+        Ok(Child::new(self.pool.spawn(request)?, pipes))
+    }
+
+    /// The request for one run, its standard descriptors the caller's.
+    pub(crate) fn request_without_stdio(&self) -> io::Result<Request> {
+        let mut request = Request::new(c_string(&self.program)?);
+        request.arg0 = self.arg0.as_deref().map(c_string).transpose()?;
+        for arg in &self.args {
+            request.args.push(&[arg.as_bytes()])?;
+        }
+        request.env = self.env.resolve()?;
+        request.current_dir = self.current_dir.as_deref().map(Path::as_os_str).map(c_string).transpose()?;
+        request.extra_fds.clone_from(&self.extra_fds);
+        request.process_group = self.process_group;
+        request.setsid = self.setsid;
+        request.umask = self.umask;
+        request.limits.clone_from(&self.limits);
+        request.nice = self.nice;
+        Ok(request)
+    }
+
+    /// The part of the command that `std::process` has as well.
+    fn to_std(&self) -> std::process::Command {
+        let mut command = std::process::Command::new(&self.program);
+        command.args(&self.args);
+        if let Some(arg0) = &self.arg0 {
+            command.arg0(arg0);
+        }
+        if self.env.is_cleared() {
+            command.env_clear();
+        }
+        for (name, value) in self.env.iter() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(directory) = &self.current_dir {
+            command.current_dir(directory);
+        }
+        command
+    }
+}
+
+fn c_string(string: &OsStr) -> Result<CString, NulFound> {
+    CString::new(string.as_bytes()).map_err(|_| NulFound)
+}
+
+/// Shows the command as `std::process` does: roughly as one would type it in a shell.
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_std().fmt(f)
+    }
+}
+
+/// The arguments of a command: see [`Command::get_args`].
+#[derive(Debug, Clone)]
+pub struct CommandArgs<'a> {
+    args: std::slice::Iter<'a, OsString>,
+}
+
+impl<'a> Iterator for CommandArgs<'a> {
+    type Item = &'a OsStr;
+
+    fn next(&mut self) -> Option<&'a OsStr> {
+        self.args.next().map(OsString::as_os_str)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.args.size_hint()
+    }
+}
+
+impl ExactSizeIterator for CommandArgs<'_> {}
+
+impl FusedIterator for CommandArgs<'_> {}

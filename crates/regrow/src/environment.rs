@@ -1,0 +1,152 @@
+//! The changes that a command makes to the environment.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map;
+use std::ffi::{CStr, OsStr, OsString};
+use std::iter::FusedIterator;
+use std::os::unix::ffi::OsStrExt;
+
+use regrow_engine::environ;
+use regrow_engine::request::{NulFound, Strings};
+
+/// Changes to an environment, as a command collects them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EnvChanges {
+    /// Whether the run has none of the caller's variables.
+    clear: bool,
+    /// The variables that are set, or removed where there is no value.
+    variables: BTreeMap<OsString, Option<OsString>>,
+}
+
+impl EnvChanges {
+    pub(crate) fn set(&mut self, name: &OsStr, value: &OsStr) {
+        self.variables.insert(name.to_owned(), Some(value.to_owned()));
+    }
+
+    pub(crate) fn remove(&mut self, name: &OsStr) {
+        if self.clear {
+            self.variables.remove(name);
+        } else {
+            self.variables.insert(name.to_owned(), None);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.clear = true;
+        self.variables.clear();
+    }
+
+    pub(crate) fn is_cleared(&self) -> bool {
+        self.clear
+    }
+
+    pub(crate) fn iter(&self) -> CommandEnvs<'_> {
+        CommandEnvs { variables: self.variables.iter() }
+    }
+
+    /// The whole environment of a run. Without changes it is the caller's as it stands, in its order; with
+    /// changes it is sorted by name, each name once.
+    pub(crate) fn resolve(&self) -> Result<Strings, NulFound> {
+        match (self.clear, self.variables.is_empty()) {
+            (false, true) => Ok(environ::current()),
+            (false, false) => self.apply(&environ::current()),
+            (true, _) => self.apply(&Strings::new()),
+        }
+    }
+
+    fn apply(&self, current: &Strings) -> Result<Strings, NulFound> {
+        let changes = self
+            .variables
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_deref().map(OsStr::as_bytes)));
+        let mut entries: Vec<_> = current.iter().filter_map(split).chain(changes).collect();
+        // Of several entries with one name the last counts: it is the first of them in reverse order.
+        entries.reverse();
+        entries.sort_by_key(|&(name, _)| name);
+        entries.dedup_by_key(|&mut (name, _)| name);
+        let mut resolved = Strings::new();
+        for (name, value) in entries {
+            if let Some(value) = value {
+                resolved.push(&[name, b"=", value])?;
+            }
+        }
+        Ok(resolved)
+    }
+}
+
+/// Name and value of an entry of an environment. A name may begin with `=`; an entry without another is none.
+fn split(entry: &CStr) -> Option<(&[u8], Option<&[u8]>)> {
+    let bytes = entry.to_bytes();
+    let equals = 1 + bytes.get(1..)?.iter().position(|&byte| byte == b'=')?;
+    Some((bytes.get(..equals)?, bytes.get(equals + 1..)))
+}
+
+/// The changes that a command makes to the environment, sorted by name: see
+/// [`Command::get_envs`](crate::Command::get_envs).
+#[derive(Debug, Clone)]
+pub struct CommandEnvs<'a> {
+    variables: btree_map::Iter<'a, OsString, Option<OsString>>,
+}
+
+impl<'a> Iterator for CommandEnvs<'a> {
+    type Item = (&'a OsStr, Option<&'a OsStr>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.variables.next().map(|(name, value)| (name.as_os_str(), value.as_deref()))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.variables.size_hint()
+    }
+}
+
+impl ExactSizeIterator for CommandEnvs<'_> {}
+
+impl FusedIterator for CommandEnvs<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(current: &[&str], change: impl FnOnce(&mut EnvChanges)) -> Vec<String> {
+        let mut strings = Strings::new();
+        for entry in current {
+            strings.push(&[entry.as_bytes()]).expect("no NUL");
+        }
+        let mut changes = EnvChanges::default();
+        change(&mut changes);
+        let applied = changes.apply(&strings).expect("no NUL");
+        applied.iter().map(|entry| entry.to_str().expect("UTF-8").to_owned()).collect()
+    }
+
+    #[test]
+    fn changes_replace_add_and_remove() {
+        let current = ["B=1", "A=x=y", "C=3", "B=2"];
+        let seen = applied(&current, |changes| {
+            changes.set("D".as_ref(), "4".as_ref());
+            changes.set("C".as_ref(), "".as_ref());
+            changes.remove("A".as_ref());
+            changes.remove("Z".as_ref());
+        });
+        assert_eq!(seen, ["B=2", "C=", "D=4"]);
+    }
+
+    #[test]
+    fn odd_entries_are_read_as_std_reads_them() {
+        let current = ["", "no value", "=first=1", "=", "X="];
+        let seen = applied(&current, |changes| {
+            changes.set("Y".as_ref(), "".as_ref());
+        });
+        assert_eq!(seen, ["=first=1", "X=", "Y="]);
+    }
+
+    #[test]
+    fn a_nul_byte_counts_only_where_it_would_be_passed() {
+        let mut changes = EnvChanges::default();
+        changes.clear();
+        changes.set("A\0".as_ref(), "1".as_ref());
+        assert_eq!(changes.resolve(), Err(NulFound));
+        changes.remove("A\0".as_ref());
+        assert_eq!(changes.resolve(), Ok(Strings::new()));
+    }
+}

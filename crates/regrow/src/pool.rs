@@ -1,0 +1,188 @@
+//! What is kept between runs, and the settings of it.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use regrow_engine::creation::{Fallback, Point, PrepareError, Stats};
+use regrow_engine::exec::spawn_exec;
+use regrow_engine::request::Request;
+use regrow_engine::settings::{PointChoice, Settings};
+use regrow_engine::started::Started;
+
+use crate::command::Command;
+
+/// The images and bodies that runs are made from. A pool is a handle: its clones are the same pool, and it may be
+/// used from many threads.
+///
+/// [`Command::new`] uses the pool of the process, [`Pool::global`]. A program that wants other settings makes its
+/// own:
+///
+/// ```
+/// use regrow::Pool;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let pool = Pool::builder().max_bodies_per_program(2).verify(true).build();
+/// let output = pool.command("echo").arg("hello").output()?;
+/// assert_eq!(output.stdout, b"hello\n");
+/// assert_eq!(pool.stats().total(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Pool {
+    shard: Arc<Mutex<Shard>>,
+}
+
+impl Pool {
+    /// A pool with the default settings.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A pool with settings of one's own.
+    #[must_use]
+    pub fn builder() -> PoolBuilder {
+        PoolBuilder { settings: Settings::default() }
+    }
+
+    /// The pool of this process, made with the default settings when it is first asked for.
+    #[must_use]
+    pub fn global() -> &'static Self {
+        static GLOBAL: OnceLock<Pool> = OnceLock::new();
+        GLOBAL.get_or_init(Self::new)
+    }
+
+    /// A command that runs `program` out of this pool, otherwise as [`Command::new`].
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        Command::in_pool(self.clone(), program.as_ref())
+    }
+
+    /// Makes the image of the command's program ahead, so that its first run is recycled as well. Returns when
+    /// that is done.
+    ///
+    /// ```
+    /// use regrow::{Command, Pool};
+    ///
+    /// match Pool::global().prepare(&Command::new("git")) {
+    ///     Ok(point) => println!("git will start at {point}"),
+    ///     Err(error) => println!("git will start by exec: {error}"),
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no such program, or when it is one that is not recycled, with the reason. Its runs are
+    /// started by exec.
+    pub fn prepare(&self, command: &Command) -> Result<Point, PrepareError> {
+        let request = command
+            .request_without_stdio()
+            .map_err(|source| PrepareError::Program { program: command.get_program().to_owned(), source })?;
+        self.shard().prepare(&request)
+    }
+
+    /// How many processes were created in which way.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shard().stats()
+    }
+
+    pub(crate) fn spawn(&self, request: Request) -> io::Result<Started> {
+        self.shard().spawn(request)
+    }
+
+    fn shard(&self) -> MutexGuard<'_, Shard> {
+        self.shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+/// The settings of a pool that is about to be made.
+#[derive(Debug, Clone)]
+pub struct PoolBuilder {
+    settings: Settings,
+}
+
+impl PoolBuilder {
+    /// How many bodies of one program there may be. A run that would need one more is started by exec.
+    #[must_use]
+    pub fn max_bodies_per_program(mut self, bodies: usize) -> Self {
+        self.settings.max_bodies_per_program = bodies;
+        self
+    }
+
+    /// Whether runs are recycled (the default) or all started by exec.
+    #[must_use]
+    pub fn recycle(mut self, recycle: bool) -> Self {
+        self.settings.recycle = recycle;
+        self
+    }
+
+    /// Whether every body is compared with its image, byte for byte, after every run. It is off by default, and
+    /// costs time in proportion to the size of the image.
+    #[must_use]
+    pub fn verify(mut self, verify: bool) -> Self {
+        self.settings.verify = verify;
+        self
+    }
+
+    /// Which snapshot point images are made at: by default the deepest that is safe.
+    #[must_use]
+    pub fn point(mut self, point: PointChoice) -> Self {
+        self.settings.point = point;
+        self
+    }
+
+    /// How much memory images and bodies may take, in bytes.
+    #[must_use]
+    pub fn budget_bytes(mut self, bytes: u64) -> Self {
+        self.settings.budget_bytes = bytes;
+        self
+    }
+
+    /// Makes the pool. It keeps nothing until the first run.
+    #[must_use]
+    pub fn build(self) -> Pool {
+        Pool { shard: Arc::new(Mutex::new(Shard::new(self.settings))) }
+    }
+}
+
+/// Starts every run by exec and counts it.
+struct Shard {
+    stats: Stats,
+}
+
+impl Shard {
+    fn new(_settings: Settings) -> Self {
+        Self { stats: Stats::default() }
+    }
+
+    fn spawn(&mut self, request: Request) -> io::Result<Started> {
+        let started = spawn_exec(&request, Fallback::RecyclingOff)?;
+        drop(request);
+        self.stats.count(&started.creation);
+        Ok(started)
+    }
+
+    fn prepare(&self, request: &Request) -> Result<Point, PrepareError> {
+        let program = request.program_name().to_owned();
+        Err(PrepareError::NotRecycled { program, why: Fallback::RecyclingOff })
+    }
+
+    fn stats(&self) -> Stats {
+        self.stats.clone()
+    }
+}

@@ -1,0 +1,217 @@
+//! What Regrow has and `std::process` has not: descriptors, attributes of a run, pools, waiting in a future.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use regrow::{Command, Creation, Fallback, Pool, PrepareError, Resource, Stdio, UNLIMITED};
+
+fn text(command: &mut Command) -> String {
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("output is text")
+}
+
+fn sh(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+/// The numbers of the descriptors of a run. One that the shell has while it lists them is gone when it is read.
+fn descriptors(command: &mut Command) -> Vec<String> {
+    let script = "for f in /proc/$$/fd/*; do readlink $f >/dev/null && echo ${f##*/}; done; :";
+    text(command.args(["-c", script])).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_run_has_the_descriptors_it_was_given_and_no_others() {
+    let leak = File::open("/etc/passwd").expect("a file");
+    rustix::io::fcntl_setfd(&leak, rustix::io::FdFlags::empty()).expect("open over exec");
+    assert_eq!(descriptors(&mut Command::new("sh")), ["0", "1", "2"]);
+    let mut command = Command::new("sh");
+    command
+        .fd(File::open("/dev/null").expect("a device"), 20)
+        .fd(File::open("/dev/null").expect("a device"), 4);
+    let mut seen = descriptors(&mut command);
+    seen.sort_unstable();
+    assert_eq!(seen, ["0", "1", "2", "20", "4"]);
+    assert_eq!(descriptors(Command::new("sh").stdin(Stdio::closed())), ["1", "2"]);
+}
+
+#[test]
+fn a_given_descriptor_is_given_to_every_run_of_the_command() {
+    let (mut reader, writer) = io::pipe().expect("a pipe");
+    let mut command = sh("echo $$ >&9");
+    command.fd(writer, 9);
+    let mut expected = String::new();
+    for _ in 0..2 {
+        let mut child = command.spawn().expect("the program starts");
+        expected += &format!("{}\n", child.id());
+        assert!(child.wait().expect("its status is there").success());
+    }
+    drop(command);
+    let mut seen = String::new();
+    reader.read_to_string(&mut seen).expect("text");
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn a_descriptor_under_three_takes_the_place_of_the_standard_one() {
+    let mut command = Command::new("readlink");
+    command.arg("/proc/self/fd/0").fd(File::open("/dev/zero").expect("a device"), 0);
+    assert_eq!(text(&mut command), "/dev/zero\n");
+    let bad = Command::new("true").fd(File::open("/dev/zero").expect("a device"), -1).spawn();
+    assert_eq!(bad.expect_err("there is no such number").raw_os_error(), Some(9));
+}
+
+#[test]
+fn session_mask_limits_and_niceness() {
+    assert_eq!(text(sh("umask").umask(0o011)), "0011\n");
+    assert_eq!(text(sh("cut -d' ' -f19 /proc/$$/stat").nice(11)), "11\n");
+    let own =
+        sh("set -- $(cut -d' ' -f5,6 /proc/$$/stat); test $1 = $$ && test $2 = $$").setsid(true).status();
+    assert!(own.expect("the program starts").success());
+    let mut command = sh("ulimit -c; ulimit -f; ulimit -v");
+    command.limit(Resource::Core, 0, 0).limit(Resource::Fsize, UNLIMITED, UNLIMITED);
+    command.limit(Resource::As, 1 << 20, UNLIMITED).limit(Resource::As, 1 << 30, 1 << 40);
+    assert_eq!(text(&mut command), "0\nunlimited\n1048576\n");
+    let bad = Command::new("true").limit(Resource::Nofile, 2, 1).spawn();
+    assert_eq!(bad.expect_err("soft over hard").kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_pool_counts_what_it_creates() {
+    let pool = Pool::builder().recycle(false).build();
+    for _ in 0..3 {
+        let mut child = pool.command("true").spawn().expect("the program starts");
+        assert_eq!(child.creation(), &Creation::Exec { why: Fallback::RecyclingOff });
+        assert!(child.wait().expect("its status is there").success());
+    }
+    pool.command("/nowhere").spawn().expect_err("there is no such program");
+    let stats = pool.clone().stats();
+    assert_eq!((stats.exec, stats.total()), (3, 3), "{stats:?}");
+    assert_eq!(stats.fallbacks.get("recycling_off"), Some(&3));
+    match pool.prepare(&pool.command("true")) {
+        Err(PrepareError::NotRecycled { program, why }) => {
+            assert_eq!((program.to_str(), why), (Some("true"), Fallback::RecyclingOff));
+        }
+        other => panic!("recycling is off, yet {other:?}"),
+    }
+    let nul = pool.prepare(&pool.command("a\0b")).expect_err("no program has such a name");
+    assert!(matches!(nul, PrepareError::Program { .. }), "{nul:?}");
+}
+
+#[test]
+fn a_pool_is_used_from_many_threads() {
+    let pool = Pool::new();
+    let threads = 4;
+    thread::scope(|scope| {
+        for number in 0..threads {
+            let pool = &pool;
+            scope.spawn(move || {
+                for round in 0..5 {
+                    let word = format!("{number}.{round}");
+                    let output = pool.command("echo").arg(&word).output().expect("the program starts");
+                    assert_eq!(output.stdout, format!("{word}\n").as_bytes());
+                }
+            });
+        }
+    });
+    assert_eq!(pool.stats().total(), 5 * threads);
+}
+
+/// Polls a future on this thread to its end, and says how often.
+fn block_on<F: Future>(future: F) -> (F::Output, usize) {
+    struct Unpark(Thread, AtomicUsize);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            self.0.unpark();
+        }
+    }
+    let unpark = Arc::new(Unpark(thread::current(), AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&unpark));
+    let mut future = pin!(future);
+    let mut polls = 0;
+    loop {
+        polls += 1;
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return (output, polls);
+        }
+        while unpark.1.swap(0, Ordering::SeqCst) == 0 {
+            thread::park();
+        }
+    }
+}
+
+#[test]
+fn a_future_waits_for_the_end() {
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("the program starts");
+    // Waiting closes the standard input, which ends the program.
+    let (status, _) = block_on(child.wait_async());
+    assert!(status.expect("its status is there").success());
+    let (again, polls) = block_on(child.wait_async());
+    assert!(again.expect("it is known").success());
+    assert_eq!(polls, 1);
+}
+
+#[test]
+fn a_future_is_woken_and_does_not_spin() {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    let mut child = Command::new("cat").stdin(reader).spawn().expect("the program starts");
+    let waiting = thread::spawn(move || block_on(child.wait_async()));
+    assert!(!waiting.is_finished());
+    drop(writer);
+    let (status, polls) = waiting.join().expect("the thread does not panic");
+    assert!(status.expect("its status is there").success());
+    assert!(polls <= 2, "{polls} polls");
+}
+
+#[test]
+fn a_dropped_future_leaves_the_process_alone() {
+    let mut child = Command::new("sleep").arg("600").spawn().expect("the program starts");
+    for _ in 0..3 {
+        let mut waiting = pin!(child.wait_async());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+    }
+    assert!(child.try_wait().expect("it can be asked").is_none());
+    child.kill().expect("it runs");
+    let (status, _) = block_on(child.wait_async());
+    assert!(!status.expect("its status is there").success());
+}
+
+#[test]
+fn a_future_waits_in_tokio() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let statuses = runtime.block_on(async {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let mut waits = Command::new("cat").stdin(reader).spawn().expect("the program starts");
+        let waiting = tokio::spawn(async move { waits.wait_async().await });
+        let mut first = Command::new("true").spawn().expect("the program starts");
+        let first = first.wait_async().await;
+        drop(writer);
+        [first, waiting.await.expect("the task does not panic")]
+    });
+    for status in statuses {
+        assert!(status.expect("its status is there").success());
+    }
+}
+
+#[test]
+fn the_pidfd_is_the_process() {
+    let mut child = Command::new("true").spawn().expect("the program starts");
+    assert_eq!(child.pidfd().as_raw_fd(), child.as_fd().as_raw_fd());
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", child.pidfd().as_raw_fd()));
+    let pid = format!("Pid:\t{}", child.id());
+    assert!(info.expect("it is open").lines().any(|line| line == pid));
+    child.wait().expect("its status is there");
+}
