@@ -35,6 +35,7 @@ pub use generate::generate;
 pub use manifest::{ArgumentList, Corpus, Entry, Expected, Normaliser};
 pub use prove::{Failure, Prover, Rounds, Tally};
 pub use run::{Input, Invocation, Output, PlainExec, RunResult, Spawner};
+pub(crate) use run::{Pipes, Running, gather};
 pub use tree::{Kind, Node, Tree};
 pub use workshop::Workshop;
 

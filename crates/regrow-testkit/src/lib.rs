@@ -1,3 +1,4 @@
 //! What the tests share: victims, flavours, the corpus and fault points.
 
 pub mod corpus;
+pub mod corpus_regrow;

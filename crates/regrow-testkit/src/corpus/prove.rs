@@ -105,6 +105,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// The runs of the second spawner that did not fall back to exec.
+    pub fn recycled_runs(&self) -> usize {
+        self.runs - self.fallbacks.values().sum::<usize>()
+    }
+
     fn count(&mut self, entry: &Entry, outcome: &Outcome) {
         self.runs += 1;
         let result = &outcome.result;

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -102,11 +102,7 @@ impl Spawner for PlainExec {
         });
         command.stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        let pipes = Pipes {
-            stdin: child.stdin.take().map(|pipe| Box::new(pipe) as Box<dyn Write + Send>),
-            stdout: child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
-            stderr: child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
-        };
+        let pipes = Pipes::new(child.stdin.take(), child.stdout.take(), child.stderr.take());
         let gathered = gather(&mut child, pipes, invocation)?;
         Ok(RunResult {
             status: gathered.status,
@@ -120,7 +116,7 @@ impl Spawner for PlainExec {
 }
 
 /// A process that can be waited for without blocking, and killed.
-pub(super) trait Running {
+pub(crate) trait Running {
     /// The status, if it is over.
     fn poll_status(&mut self) -> io::Result<Option<ExitStatus>>;
     /// Ends it by `SIGKILL` and waits for it.
@@ -139,17 +135,29 @@ impl Running for std::process::Child {
 }
 
 /// The caller's ends of a run's pipes.
-pub(super) struct Pipes {
-    /// To its standard input.
-    pub stdin: Option<Box<dyn Write + Send>>,
-    /// From its standard output.
-    pub stdout: Option<Box<dyn Read + Send>>,
-    /// From its standard error.
-    pub stderr: Option<Box<dyn Read + Send>>,
+pub(crate) struct Pipes {
+    stdin: Option<Box<dyn Write + Send>>,
+    stdout: Option<Box<dyn Read + Send>>,
+    stderr: Option<Box<dyn Read + Send>>,
+}
+
+impl Pipes {
+    /// Those that a run has, as `std::process` hands them out.
+    pub(crate) fn new(
+        stdin: Option<ChildStdin>,
+        stdout: Option<ChildStdout>,
+        stderr: Option<ChildStderr>,
+    ) -> Self {
+        Self {
+            stdin: stdin.map(|pipe| Box::new(pipe) as Box<dyn Write + Send>),
+            stdout: stdout.map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
+            stderr: stderr.map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
+        }
+    }
 }
 
 /// The end of a run and what it said.
-pub(super) struct Gathered {
+pub(crate) struct Gathered {
     /// How it ended.
     pub status: ExitStatus,
     /// All of its standard output.
@@ -161,7 +169,7 @@ pub(super) struct Gathered {
 /// Feeds a run its input, reads both streams to their end, and waits; kills it when the limit has passed.
 ///
 /// A stream ends when the last process that holds it is gone, so descendants that write are waited for too.
-pub(super) fn gather(
+pub(crate) fn gather(
     process: &mut dyn Running,
     pipes: Pipes,
     invocation: &Invocation,
