@@ -26,7 +26,6 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     register_task(agent);
     control.pid.store(sys::getpid(), Relaxed);
     control.generation.fetch_add(1, Relaxed);
-    control.refused.store(0, Relaxed);
     agent.set_state(State::Armed);
     let mut room = FdRoom::new();
     let message = sys::receive(KEEPER_SOCKET_FD, &mut room);

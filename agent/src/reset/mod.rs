@@ -12,7 +12,7 @@ mod sticky;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use regrow_abi::Broken;
+use regrow_abi::{Broken, KEEPER_SOCKET_FD};
 
 use crate::state::Agent;
 use crate::sys;
@@ -22,22 +22,33 @@ const FAULT_RESET: u32 = 1;
 /// Number of the fault point that kills the keeper in the middle of a reset.
 const FAULT_KILL: u32 = 2;
 
+/// Opens a file at a number that leaves the standard ones free for the descriptors of a run.
+fn open_high(path: &[u8], flags: u32) -> i32 {
+    let low = sys::open(path, flags);
+    if low < 0 {
+        return low as i32;
+    }
+    let high = sys::dup_above(low as i32, KEEPER_SOCKET_FD + 1);
+    sys::close(low as i32);
+    high as i32
+}
+
 /// Opens the files of `/proc/self` that a reset reads. False when there is no `/proc`.
 pub fn open_proc(agent: &Agent) -> bool {
     const RDWR_CLOEXEC: u32 = 0o2_000_002;
     const WRONLY_CLOEXEC: u32 = 0o2_000_001;
     const RDONLY_CLOEXEC: u32 = 0o2_000_000;
-    let pagemap = sys::open(b"/proc/self/pagemap\0", RDONLY_CLOEXEC);
-    let maps = sys::open(b"/proc/self/maps\0", RDONLY_CLOEXEC);
-    let clear_refs = sys::open(b"/proc/self/clear_refs\0", WRONLY_CLOEXEC);
-    let filter = sys::open(b"/proc/self/coredump_filter\0", RDWR_CLOEXEC);
+    let pagemap = open_high(b"/proc/self/pagemap\0", RDONLY_CLOEXEC);
+    let maps = open_high(b"/proc/self/maps\0", RDONLY_CLOEXEC);
+    let clear_refs = open_high(b"/proc/self/clear_refs\0", WRONLY_CLOEXEC);
+    let filter = open_high(b"/proc/self/coredump_filter\0", RDWR_CLOEXEC);
     // SAFETY: the private area is this process's own.
     unsafe {
         let private = agent.private();
-        (*private).pagemap = pagemap as i32;
-        (*private).maps = maps as i32;
-        (*private).clear_refs = clear_refs as i32;
-        (*private).coredump_filter = filter as i32;
+        (*private).pagemap = pagemap;
+        (*private).maps = maps;
+        (*private).clear_refs = clear_refs;
+        (*private).coredump_filter = filter;
         (*private).bounds = agent.image().bounds;
         (*private).engine_gone = 0;
     }

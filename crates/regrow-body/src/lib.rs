@@ -1,1 +1,12 @@
 //! A kept address space: fork, arm, order, verify and discard.
+//!
+//! A [`Body`] is the engine's handle on one keeper (see the `agent`): it is forked from the image's seed, runs one
+//! process at a time, and is put back by its keeper after each.
+
+pub mod body;
+mod control;
+pub mod run;
+pub mod verify;
+
+pub use body::{Body, BodyError, StartError};
+pub use run::Run;

@@ -1,3 +1,15 @@
 //! ELF facts, snapshot points, tracing and the image store.
 
 pub mod elf;
+pub mod envkey;
+pub mod resolve;
+pub mod script;
+pub mod image;
+pub mod initial_stack;
+mod load;
+pub mod make;
+mod remote;
+mod snapshot;
+mod startup;
+mod trace;
+mod wire;

@@ -1,3 +1,8 @@
 //! Raw system calls, the maps reader and the kernel probe.
 
+pub mod disable;
+pub mod helper;
 pub mod maps;
+pub mod probe;
+pub mod ptrace;
+pub mod raw;

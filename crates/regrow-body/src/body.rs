@@ -1,0 +1,322 @@
+//! One body: a keeper, the process that it has armed, and the engine's ends of their control area and socket.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use regrow_abi::{ARMED_GO, Broken, CONTROL_BYTES, MAX_FDS, Refused, State};
+use regrow_image::image::{Image, PatchKind};
+use regrow_sys::raw::{self, SharedMapping};
+
+use crate::control::ControlArea;
+pub use crate::control::{ResetWork, Times};
+use crate::run::Run;
+
+/// How long a new body may take to arm its first process.
+const FIRST_ARM_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an order may take to be carried out or refused.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a keeper may take to end after its socket is closed.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a body could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// A memfd, a socket or a mapping could not be made.
+    #[error("{step}: {source}")]
+    Setup {
+        /// Which.
+        step: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The seed could not fork.
+    #[error("the seed {pid} could not fork: {source}")]
+    Fork {
+        /// The seed.
+        pid: i32,
+        /// Why.
+        source: io::Error,
+    },
+    /// The keeper gave up before it had armed a process.
+    #[error("the keeper {keeper} gave up: {why:?} ({source})")]
+    GaveUp {
+        /// The keeper.
+        keeper: i32,
+        /// Why.
+        why: Broken,
+        /// The error that goes with it.
+        source: io::Error,
+    },
+    /// The keeper did not arm a process in time.
+    #[error("the keeper {keeper} did not arm a process")]
+    Silent {
+        /// The keeper.
+        keeper: i32,
+    },
+}
+
+/// Why a run did not start in a body. Nothing of the program has run.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No process is armed.
+    #[error("the body is not armed")]
+    NotArmed,
+    /// Arguments and environment do not fit into the image's room for them.
+    #[error("arguments and environment are larger than the body's room for them")]
+    TooLarge,
+    /// More descriptors than an order can carry.
+    #[error("{0} descriptors are more than an order can carry")]
+    TooManyDescriptors(usize),
+    /// The body does not answer, or says what cannot be.
+    #[error("the body is broken: {0}")]
+    Broken(io::Error),
+    /// The agent could not carry out a step of the order.
+    #[error("{step:?}: {source}")]
+    Refused {
+        /// Which.
+        step: Refused,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A run that has been started.
+#[derive(Debug)]
+pub struct Process {
+    /// Its pid; a child of the calling process, not yet waited for.
+    pub pid: i32,
+    /// Its pidfd.
+    pub pidfd: OwnedFd,
+}
+
+/// A kept address space with its keeper. Dropping it ends the keeper, and the armed process if there is one; a process
+/// that runs in it goes on.
+#[derive(Debug)]
+pub struct Body {
+    keeper: i32,
+    keeper_pidfd: OwnedFd,
+    control: ControlArea,
+    socket: Option<OwnedFd>,
+    /// The last run's process, or zero.
+    last_run: i32,
+    /// Bounds that the address space was last given.
+    bounds: [u64; 4],
+    runs: u64,
+}
+
+impl Body {
+    /// Makes a body of an image and waits until it is armed (in verify mode: until it can be compared).
+    ///
+    /// # Errors
+    /// [`BodyError`]; nothing is left behind.
+    pub fn fork(image: &Image, verify: bool) -> Result<Body, BodyError> {
+        let setup = |step| move |source| BodyError::Setup { step, source };
+        let memfd = raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making a control memfd"))?;
+        let shared = SharedMapping::new(memfd.as_fd(), CONTROL_BYTES).map_err(setup("mapping a control memfd"))?;
+        let (ours, theirs) = socket_pair().map_err(setup("making a socket"))?;
+        let control = ControlArea::new(shared);
+        control.set_verify(verify);
+        let seed = image.seed();
+        let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
+        let keeper = keeper.map_err(|source| BodyError::Fork { pid: seed.pid(), source })?;
+        drop(theirs);
+        let keeper_pidfd = raw::pidfd_open(keeper).map_err(setup("opening a keeper's pidfd"))?;
+        let body =
+            Body { keeper, keeper_pidfd, control, socket: Some(ours), last_run: 0, bounds: [0; 4], runs: 0 };
+        let ready = |state| matches!(state, Some(State::Armed | State::Clean | State::Broken));
+        match body.control.wait_until(FIRST_ARM_TIMEOUT, ready) {
+            Some(State::Armed | State::Clean) => Ok(body),
+            _ => Err(match body.control.broken() {
+                Some((why, errno)) => {
+                    BodyError::GaveUp { keeper, why, source: io::Error::from_raw_os_error(errno) }
+                }
+                None => BodyError::Silent { keeper },
+            }),
+        }
+    }
+
+    /// The keeper.
+    #[must_use]
+    pub fn keeper(&self) -> i32 {
+        self.keeper
+    }
+
+    /// How many runs it has had.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// What it is doing, as far as it says.
+    #[must_use]
+    pub fn state(&self) -> Option<State> {
+        self.control.state()
+    }
+
+    /// Whether its keeper is gone or has given it up.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        matches!(self.state(), None | Some(State::Broken)) || !self.keeper_lives()
+    }
+
+    fn keeper_lives(&self) -> bool {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(waitid(WaitId::PidFd(self.keeper_pidfd.as_fd()), options), Ok(None))
+    }
+
+    /// Why the keeper gave it up, if it did.
+    #[must_use]
+    pub fn broken(&self) -> Option<(Broken, i32)> {
+        self.control.broken()
+    }
+
+    /// Times of the last run that asked for them.
+    #[must_use]
+    pub fn times(&self) -> Times {
+        self.control.times()
+    }
+
+    /// What the last reset did.
+    #[must_use]
+    pub fn reset_work(&self) -> ResetWork {
+        self.control.reset_work()
+    }
+
+    /// Makes the agent fail at a fault point (tests).
+    pub fn set_fault(&self, fault: u32) {
+        self.control.set_fault(fault);
+    }
+
+    /// Waits until the body is armed, can be compared, or is broken.
+    pub fn wait_ready(&self, timeout: Duration) -> Option<State> {
+        self.control.wait_until(timeout, |state| matches!(state, None | Some(State::Armed | State::Clean | State::Broken)))
+    }
+
+    /// Lets a body that was compared arm its next process, and waits for it.
+    pub fn arm_after_verify(&self) -> bool {
+        self.control.swap(State::Clean, State::Arming)
+            && self.control.wait_until(ORDER_TIMEOUT, |state| state != Some(State::Arming)) == Some(State::Armed)
+    }
+
+    /// Starts a run in the armed process.
+    ///
+    /// # Errors
+    /// [`StartError`]: nothing of the program has run. After [`StartError::Broken`] the body must be dropped.
+    pub fn start(&mut self, image: &Image, run: &Run<'_>, scratch: &mut Vec<u8>) -> Result<Process, StartError> {
+        if run.fds.len() > MAX_FDS {
+            return Err(StartError::TooManyDescriptors(run.fds.len()));
+        }
+        let args = (run.args.bytes, run.args.count);
+        let block = image.stack.lay_out(args, (run.env.bytes, run.env.count), scratch).ok_or(StartError::TooLarge)?;
+        let bytes = scratch.len();
+        let cwd_offset = bytes.next_multiple_of(16);
+        if let Some(directory) = run.directory {
+            scratch.resize(cwd_offset, 0);
+            scratch.extend_from_slice(directory);
+            scratch.push(0);
+        }
+        if scratch.len() > regrow_abi::ARG_AREA_BYTES {
+            return Err(StartError::TooLarge);
+        }
+        if !self.control.take() {
+            return Err(StartError::NotArmed);
+        }
+        let pid = self.control.pid();
+        self.control.write_args(0, scratch);
+        let offset = u32::try_from(cwd_offset).unwrap_or(0);
+        self.control.write_order(run, &block, bytes as u64, block.bounds != self.bounds, offset);
+        self.control.write_patches(image.patches.iter().map(|&(address, kind)| {
+            let value = match kind {
+                PatchKind::Argv => block.argv,
+                PatchKind::Envp => block.envp,
+                PatchKind::Argv0(offset) => block.argv0 + offset,
+            };
+            (address, value)
+        }));
+        self.send(run.fds).map_err(StartError::Broken)?;
+        let process = own_child(pid).map_err(StartError::Broken)?;
+        if run.can_be_refused() {
+            self.await_start(pid)?;
+        }
+        self.bounds = block.bounds;
+        self.last_run = pid;
+        self.runs += 1;
+        Ok(process)
+    }
+
+    fn send(&self, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let mut list = [socket.as_fd(); MAX_FDS];
+        for (to, from) in list.iter_mut().zip(fds) {
+            *to = from.0;
+        }
+        let list = list.get(..fds.len()).unwrap_or_default();
+        if !list.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(list));
+        }
+        sendmsg(socket, &[io::IoSlice::new(&[ARMED_GO])], &mut ancillary, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Waits until the order is carried out or refused.
+    fn await_start(&self, pid: i32) -> Result<(), StartError> {
+        let state = self.control.wait_until(ORDER_TIMEOUT, |state| state != Some(State::Taken));
+        // A refusal is written before the process ends; the keeper then resets and arms another one.
+        if let Some((step, errno)) = self.control.refused() {
+            let _ = raw::wait_pid(pid, false);
+            return Err(StartError::Refused { step, source: io::Error::from_raw_os_error(errno) });
+        }
+        match state {
+            None | Some(State::Taken) => Err(StartError::Broken(io::ErrorKind::TimedOut.into())),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// The pidfd of a process that must be a child of this one: the number came from memory that a program can have written.
+fn own_child(pid: i32) -> io::Result<Process> {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    let pidfd = raw::pidfd_open(pid)?;
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::PidFd(pidfd.as_fd()), options)?;
+    Ok(Process { pid, pidfd })
+}
+
+fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        let state = self.state();
+        // The armed process sees the end of its socket and exits; then the keeper does.
+        self.socket = None;
+        let generation = self.control.generation();
+        let settled = state != Some(State::Running) && wait_readable(self.keeper_pidfd.as_fd(), END_TIMEOUT);
+        if !settled {
+            let _ = raw::pidfd_kill(self.keeper_pidfd.as_fd(), libc::SIGKILL);
+        }
+        let _ = raw::wait_pid(self.keeper, false);
+        let armed = self.control.pid();
+        let ran = state == Some(State::Running) && generation == self.control.generation();
+        if armed > 0 && armed != self.last_run && !ran {
+            // A child of ours, or nobody: `wait` of any other process is an error without effect.
+            let _ = raw::wait_pid(armed, false);
+        }
+    }
+}
+
+/// Whether a pidfd becomes readable (its process is gone) in time.
+fn wait_readable(pidfd: BorrowedFd<'_>, timeout: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout).ok();
+    matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
+}

@@ -1,0 +1,231 @@
+//! A body's control area, seen from the engine.
+
+#![allow(unsafe_code, reason = "shared memory that the other side writes")]
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+use regrow_abi::{ARG_AREA_BYTES, ARG_AREA_OFFSET, Broken, Control, LIMITS, Order, Refused, State, order_flags};
+use regrow_image::initial_stack::Block;
+use regrow_sys::raw::{self, SharedMapping};
+
+use crate::run::Run;
+
+/// Times of the last run on the monotonic clock, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// The program was entered.
+    pub main_ns: u64,
+    /// The run had left the body.
+    pub left_ns: u64,
+    /// The body was put back.
+    pub armed_ns: u64,
+}
+
+/// What the last reset did, in pages and ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResetWork {
+    /// Pages compared with the image.
+    pub compared: u32,
+    /// Pages copied from the image.
+    pub copied: u32,
+    /// Pages zeroed in place.
+    pub zeroed: u32,
+    /// Pages given back to the kernel.
+    pub dropped: u32,
+    /// Ranges unmapped, mapped or re-protected.
+    pub mappings: u32,
+}
+
+/// The mapped control area. All that is read from it is a hint: the program that ran in the body can have written it.
+#[derive(Debug)]
+pub(crate) struct ControlArea {
+    shared: SharedMapping,
+}
+
+impl ControlArea {
+    pub(crate) fn new(shared: SharedMapping) -> ControlArea {
+        ControlArea { shared }
+    }
+
+    fn control(&self) -> &Control {
+        // SAFETY: the mapping has `CONTROL_BYTES` bytes, page-aligned, for the life of `self`; every bit pattern is a
+        // valid `Control`, and what the other side writes is atomic. `order` is only touched through raw pointers.
+        unsafe { &*self.shared.as_ptr().cast::<Control>() }
+    }
+
+    /// What the body is doing; `None` for a word that is no state.
+    pub(crate) fn state(&self) -> Option<State> {
+        State::from_raw(self.control().state.load(SeqCst))
+    }
+
+    /// Takes the armed process, if there is one.
+    pub(crate) fn take(&self) -> bool {
+        self.swap(State::Armed, State::Taken)
+    }
+
+    /// Changes the state if it is what is expected, and wakes the other side.
+    pub(crate) fn swap(&self, from: State, to: State) -> bool {
+        let word = &self.control().state;
+        let done = word.compare_exchange(from as u32, to as u32, SeqCst, SeqCst).is_ok();
+        if done && to == State::Arming {
+            raw::futex_wake(word);
+        }
+        done
+    }
+
+    /// Waits until `done` says so of the state, at most `timeout`; returns the last state seen.
+    pub(crate) fn wait_until(&self, timeout: Duration, done: impl Fn(Option<State>) -> bool) -> Option<State> {
+        let control = self.control();
+        let started = Instant::now();
+        loop {
+            control.waiters.store(1, SeqCst);
+            let word = control.state.load(SeqCst);
+            let state = State::from_raw(word);
+            let spent = started.elapsed();
+            if done(state) || spent >= timeout {
+                return state;
+            }
+            raw::futex_wait(&control.state, word, (timeout - spent).min(Duration::from_millis(20)));
+        }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.control().pid.load(Relaxed)
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.control().generation.load(Relaxed)
+    }
+
+    /// Which step of the last order was refused, and why.
+    pub(crate) fn refused(&self) -> Option<(Refused, i32)> {
+        let control = self.control();
+        let step = Refused::from_raw(control.refused.load(Acquire))?;
+        Some((step, control.errno.load(Relaxed)))
+    }
+
+    /// Why the body was given up.
+    pub(crate) fn broken(&self) -> Option<(Broken, i32)> {
+        let control = self.control();
+        let why = Broken::from_raw(control.broken.load(Relaxed))?;
+        Some((why, control.errno.load(Relaxed)))
+    }
+
+    pub(crate) fn set_verify(&self, verify: bool) {
+        self.control().verify.store(u32::from(verify), SeqCst);
+    }
+
+    pub(crate) fn set_fault(&self, fault: u32) {
+        self.control().fault.store(fault, SeqCst);
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        let control = self.control();
+        Times {
+            main_ns: control.main_ns.load(Relaxed),
+            left_ns: control.left_ns.load(Relaxed),
+            armed_ns: control.armed_ns.load(Relaxed),
+        }
+    }
+
+    pub(crate) fn reset_work(&self) -> ResetWork {
+        let reset = &self.control().reset;
+        ResetWork {
+            compared: reset.compared.load(Relaxed),
+            copied: reset.copied.load(Relaxed),
+            zeroed: reset.zeroed.load(Relaxed),
+            dropped: reset.dropped.load(Relaxed),
+            mappings: reset.mappings.load(Relaxed),
+        }
+    }
+
+    /// Writes `bytes` into the arg area. False when they do not fit.
+    pub(crate) fn write_args(&self, offset: usize, bytes: &[u8]) -> bool {
+        if offset.checked_add(bytes.len()).is_none_or(|end| end > ARG_AREA_BYTES) {
+            return false;
+        }
+        // SAFETY: the range lies in the mapping, checked above; the agent reads it only after the order's message.
+        unsafe {
+            let to = self.shared.as_ptr().add(ARG_AREA_OFFSET + offset);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        true
+    }
+
+    /// Writes the order of a run. The state must be `Taken`, so that the agent does not read it meanwhile.
+    pub(crate) fn write_order(&self, run: &Run<'_>, block: &Block, bytes: u64, bounds_differ: bool, cwd_offset: u32) {
+        self.control().refused.store(0, SeqCst);
+        let mut flags = run_flags(run);
+        if bounds_differ {
+            flags |= order_flags::BOUNDS;
+        }
+        let order = self.order();
+        // SAFETY: the order lies in the mapping; by the state protocol only this side touches it now. The fields are
+        // written one by one, because most of the order is not used by most runs.
+        unsafe {
+            (*order).flags = flags;
+            (*order).block_address = block.address;
+            (*order).block_bytes = bytes;
+            (*order).stack_pointer = block.address;
+            (*order).argc = block.argc;
+            (*order).argv = block.argv;
+            (*order).envp = block.envp;
+            (*order).bounds = block.bounds;
+            (*order).start_stack = block.address;
+            (*order).random = run.random;
+            (*order).ignore_mask = run.ignored_signals.unwrap_or(0);
+            (*order).affinity = run.affinity.unwrap_or_default();
+            (*order).cwd_offset = cwd_offset;
+            (*order).pgroup = run.process_group.unwrap_or(0);
+            (*order).umask = run.umask.unwrap_or(0);
+            (*order).nice = run.nice.unwrap_or(0);
+            (*order).fd_count = u32::try_from(run.fds.len()).unwrap_or(u32::MAX);
+            (*order).limit_mask = 0;
+            for &(number, soft, hard) in run.limits {
+                if let Some(pair) = (&mut (*order).limits).get_mut(number as usize).filter(|_| (number as usize) < LIMITS) {
+                    *pair = [soft, hard];
+                    (*order).limit_mask |= 1 << number;
+                }
+            }
+            for (to, from) in (&mut (*order).fd_targets).iter_mut().zip(run.fds) {
+                *to = from.1;
+            }
+        }
+    }
+
+    /// Writes the pointers that the run gets.
+    pub(crate) fn write_patches(&self, patches: impl Iterator<Item = (u64, u64)>) {
+        let order = self.order();
+        let mut count = 0u32;
+        // SAFETY: as in `write_order`.
+        unsafe {
+            for (to, (address, value)) in (&mut (*order).patches).iter_mut().zip(patches) {
+                *to = regrow_abi::Patch { address, value };
+                count += 1;
+            }
+            (*order).patch_count = count;
+        }
+    }
+
+    fn order(&self) -> *mut Order {
+        // SAFETY: takes the address of a field of the mapped area.
+        unsafe { &raw mut (*self.shared.as_ptr().cast::<Control>()).order }
+    }
+}
+
+fn run_flags(run: &Run<'_>) -> u32 {
+    let table = [
+        (!run.has_plain_fds(), order_flags::PLACE_FDS),
+        (run.setsid, order_flags::SETSID),
+        (run.process_group.is_some(), order_flags::PGROUP),
+        (run.umask.is_some(), order_flags::UMASK),
+        (run.nice.is_some(), order_flags::NICE),
+        (run.directory.is_some(), order_flags::CWD),
+        (!run.limits.is_empty(), order_flags::LIMITS),
+        (run.ignored_signals.is_some(), order_flags::IGNORES),
+        (run.timed, order_flags::TIMES),
+        (run.affinity.is_some(), order_flags::AFFINITY),
+    ];
+    table.iter().filter(|row| row.0).fold(0, |flags, row| flags | row.1)
+}

@@ -1,0 +1,63 @@
+//! What one run is given, in the form that a body needs.
+
+use std::os::fd::BorrowedFd;
+
+/// A list of NUL-terminated strings in one piece, and how many they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StringBlock<'a> {
+    /// The strings, each with its NUL.
+    pub bytes: &'a [u8],
+    /// How many.
+    pub count: usize,
+}
+
+/// One run. Fields that are `None` leave what the run has from the caller.
+#[derive(Debug, Default)]
+pub struct Run<'a> {
+    /// Arguments, the first one included.
+    pub args: StringBlock<'a>,
+    /// Environment.
+    pub env: StringBlock<'a>,
+    /// Descriptors and the numbers that they get.
+    pub fds: &'a [(BorrowedFd<'a>, i32)],
+    /// A session of its own.
+    pub setsid: bool,
+    /// Process group; 0: one of its own.
+    pub process_group: Option<i32>,
+    /// File mode creation mask.
+    pub umask: Option<u32>,
+    /// Niceness.
+    pub nice: Option<i32>,
+    /// Limits: number, soft, hard.
+    pub limits: &'a [(u32, u64, u64)],
+    /// Working directory, without its NUL.
+    pub directory: Option<&'a [u8]>,
+    /// Ignored signals, when they differ from those that the keeper has; bit 0 is signal 1.
+    pub ignored_signals: Option<u64>,
+    /// CPU affinity, when it differs from the keeper's.
+    pub affinity: Option<[u64; 16]>,
+    /// 24 fresh random bytes.
+    pub random: [u64; 3],
+    /// Note when the program is entered and when the body is ready again.
+    pub timed: bool,
+}
+
+impl Run<'_> {
+    /// Whether the agent may find that a part of the order cannot be carried out, so that the start must be waited for.
+    #[must_use]
+    pub fn can_be_refused(&self) -> bool {
+        self.setsid
+            || self.process_group.is_some()
+            || self.nice.is_some()
+            || self.affinity.is_some()
+            || !self.limits.is_empty()
+            || self.directory.is_some()
+            || !self.has_plain_fds()
+    }
+
+    /// Whether the descriptors are exactly 0, 1 and 2, in this order.
+    #[must_use]
+    pub fn has_plain_fds(&self) -> bool {
+        self.fds.len() == 3 && (0..).zip(self.fds).all(|(number, fd)| fd.1 == number)
+    }
+}

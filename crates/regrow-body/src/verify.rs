@@ -1,0 +1,1 @@
+//! Compares a body with its image from outside.

@@ -1,0 +1,152 @@
+//! An image: what is kept of a program at a snapshot point, and its seed, the process that bodies are forked from.
+
+#![allow(unsafe_code, reason = "reads the state word of a shared page")]
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use regrow_abi::{Control, ImageHeader, PageEntry, SEED_FORK, State, VmaEntry};
+use regrow_sys::raw::{self, SharedMapping};
+
+use crate::initial_stack::StackPlan;
+use crate::load::Made;
+use crate::make::{Dependencies, MakeError, Point, Recipe};
+pub use crate::snapshot::PatchKind;
+
+/// How long a seed may take to come to its loop.
+const SEED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A program at a snapshot point, kept.
+#[derive(Debug)]
+pub struct Image {
+    /// What the agent knows of it.
+    pub header: ImageHeader,
+    /// Its mappings.
+    pub vmas: Vec<VmaEntry>,
+    /// Its saved pages.
+    pub pages: Vec<PageEntry>,
+    /// Where a run's argument block goes.
+    pub stack: StackPlan,
+    /// The pointers that each run gets anew.
+    pub patches: Vec<(u64, PatchKind)>,
+    /// Files that it depends on.
+    pub dependencies: Dependencies,
+    /// Names of the environment variables that were read before the point: their values are part of the key.
+    pub learned: Vec<Vec<u8>>,
+    /// The point.
+    pub point: Point,
+    seed: Seed,
+    store: OwnedFd,
+}
+
+impl Image {
+    pub(crate) fn new(made: Made, seed: Seed, store: OwnedFd, recipe: &Recipe<'_>) -> Image {
+        Image {
+            header: made.header,
+            vmas: made.memory.vmas,
+            pages: made.memory.pages,
+            stack: made.stack,
+            patches: made.patches,
+            dependencies: made.dependencies,
+            learned: made.learned,
+            point: recipe.point,
+            seed,
+            store,
+        }
+    }
+
+    /// The process that bodies are forked from.
+    #[must_use]
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// The sealed memfd with tables and saved pages.
+    #[must_use]
+    pub fn store(&self) -> BorrowedFd<'_> {
+        self.store.as_fd()
+    }
+
+    /// Bytes of saved pages.
+    #[must_use]
+    pub fn saved_bytes(&self) -> u64 {
+        self.pages.len() as u64 * regrow_abi::PAGE_BYTES
+    }
+}
+
+/// The first process of an image. It never runs the program; it makes bodies by `fork`. Killed and reaped on drop.
+#[derive(Debug)]
+pub struct Seed {
+    pid: i32,
+    pidfd: OwnedFd,
+    socket: OwnedFd,
+}
+
+impl Seed {
+    /// Takes over a process that has just been let go in the agent, and waits until it has come to its loop.
+    pub(crate) fn adopt(pid: i32, socket: OwnedFd, control: SharedMapping) -> Result<Seed, MakeError> {
+        let pidfd = raw::pidfd_open(pid).map_err(MakeError::tracing("opening the seed's pidfd"))?;
+        let seed = Seed { pid, pidfd, socket };
+        // SAFETY: the mapping has `CONTROL_BYTES` zeroed bytes at first, and the agent writes only atomics there; it
+        // lives to the end of this function.
+        let state = unsafe { &(*control.as_ptr().cast::<Control>()).state };
+        let started = Instant::now();
+        loop {
+            let word = state.load(Ordering::SeqCst);
+            match State::from_raw(word) {
+                Some(State::Clean) => return Ok(seed),
+                Some(State::Starting) if started.elapsed() < SEED_TIMEOUT => {}
+                _ => return Err(MakeError::SeedSilent(started.elapsed())),
+            }
+            if raw::wait_pid(pid, true).is_ok_and(|status| status.is_some()) {
+                return Err(MakeError::Died { step: "the start of its seed" });
+            }
+            raw::futex_wait(state, word, Duration::from_micros(200));
+        }
+    }
+
+    /// Its pid.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Makes a body: a copy of the seed with this control memfd and this socket. Returns the keeper's pid; the keeper is
+    /// a child of the calling process.
+    ///
+    /// # Errors
+    /// When the seed is gone, or its `clone` fails.
+    pub fn fork(&self, control: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> io::Result<i32> {
+        use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
+        let fds = [control, socket];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        let message = [io::IoSlice::new(&[SEED_FORK])];
+        sendmsg(&self.socket, &message, &mut ancillary, SendFlags::NOSIGNAL)?;
+        let mut answer = [0u8; 8];
+        let got = loop {
+            match recv(&self.socket, &mut answer, RecvFlags::empty()) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => break other?.0,
+            }
+        };
+        if got != answer.len() {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the seed is gone"));
+        }
+        let pid = i64::from_ne_bytes(answer);
+        if pid < 0 {
+            return Err(io::Error::from_raw_os_error(i32::try_from(-pid).unwrap_or(libc::EINVAL)));
+        }
+        i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+}
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        let _ = raw::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
+        let _ = raw::wait_pid(self.pid, false);
+    }
+}

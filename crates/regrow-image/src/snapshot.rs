@@ -1,0 +1,288 @@
+//! Reads what an image keeps of a process that stands at its snapshot point: mappings, pages, pointers into the argument
+//! block. Refuses states that could not be kept.
+
+use std::fs;
+
+use regrow_abi::{MAX_TID_WORDS, PAGE_BYTES, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, vma_flags};
+use regrow_sys::maps::{MapName, Mapping, SmapsEntry, VmFlag, read_smaps};
+
+use crate::initial_stack::InitialStack;
+use crate::make::MakeError;
+use crate::remote::Remote;
+
+/// A pointer into the argument block, found in the image's writable memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchKind {
+    /// To the first element of `argv`.
+    Argv,
+    /// To the first element of `envp`.
+    Envp,
+    /// To this offset of the first argument's string.
+    Argv0(u64),
+}
+
+/// Mappings and pages of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) vmas: Vec<VmaEntry>,
+    pub(crate) pages: Vec<PageEntry>,
+    /// Content of `pages`, in the same order.
+    pub(crate) content: Vec<u8>,
+}
+
+fn refuse<T>(what: impl Into<String>) -> Result<T, MakeError> {
+    Err(MakeError::Refused(what.into()))
+}
+
+/// Checks what the task itself carries: one thread, no children, no handlers, nothing blocked, only the descriptors
+/// that it was started with.
+pub(crate) fn check_task(pid: i32, fds: usize) -> Result<(), MakeError> {
+    let io = |what: &'static str| move |source| MakeError::Tracing { step: what, source };
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(io("reading its threads"))?.count();
+    if tasks != 1 {
+        return refuse(format!("{tasks} threads at the snapshot point"));
+    }
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).map_err(io("reading its descriptors"))?.count();
+    if open != fds {
+        return refuse(format!("{} descriptors were opened before the snapshot point", open.abs_diff(fds)));
+    }
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(io("reading its status"))?;
+    for (field, what) in [("SigCgt:", "signal handlers"), ("SigBlk:", "blocked signals"), ("Seccomp:", "seccomp")] {
+        let value = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0").trim();
+        if value.bytes().any(|byte| byte != b'0') {
+            return refuse(format!("{what} at the snapshot point ({value})"));
+        }
+    }
+    Ok(())
+}
+
+/// Turns the kernel's list into the image's table: like neighbours joined, what is not the program's marked.
+fn vma_table(smaps: &[SmapsEntry]) -> Result<Vec<VmaEntry>, MakeError> {
+    let mut table: Vec<VmaEntry> = Vec::new();
+    // The vsyscall page is the same in every process and no mapping of its own.
+    for entry in smaps.iter().filter(|entry| entry.mapping.name != MapName::Vsyscall) {
+        let vma = vma_entry(entry)?;
+        match table.last_mut() {
+            Some(last) if joins(last, &vma) => last.end = vma.end,
+            _ => table.push(vma),
+        }
+    }
+    Ok(table)
+}
+
+fn vma_entry(entry: &SmapsEntry) -> Result<VmaEntry, MakeError> {
+    let mapping = &entry.mapping;
+    let bits = [
+        (mapping.read, vma_flags::READ),
+        (mapping.write, vma_flags::WRITE),
+        (mapping.exec, vma_flags::EXEC),
+        (mapping.shared, vma_flags::SHARED),
+        (mapping.inode != 0, vma_flags::FILE),
+        (mapping.name == MapName::Stack, vma_flags::STACK),
+    ];
+    let mut flags = bits.iter().filter(|bit| bit.0).fold(0, |flags, bit| flags | bit.1);
+    if mapping.name.is_kernel_made() {
+        flags |= vma_flags::HANDS_OFF;
+    } else {
+        check_mapping(entry)?;
+        if entry.flags.has(VmFlag::WIPE_ON_FORK) || entry.flags.has(VmFlag::DROPPABLE) {
+            flags |= vma_flags::WIPE;
+        }
+    }
+    Ok(VmaEntry {
+        start: mapping.start,
+        end: mapping.end,
+        offset: if mapping.inode == 0 { 0 } else { mapping.offset },
+        inode: mapping.inode,
+        dev_major: mapping.dev.0,
+        dev_minor: mapping.dev.1,
+        flags,
+        reserved: 0,
+    })
+}
+
+/// As the agent joins neighbours when it compares.
+fn joins(last: &VmaEntry, next: &VmaEntry) -> bool {
+    last.end == next.start
+        && last.flags == next.flags
+        && (last.inode, last.dev_major, last.dev_minor) == (next.inode, next.dev_major, next.dev_minor)
+        && (next.inode == 0 || next.offset == last.offset + (last.end - last.start))
+}
+
+/// Refuses mappings that a reset could not keep.
+fn check_mapping(entry: &SmapsEntry) -> Result<(), MakeError> {
+    const UNFIT: &[(VmFlag, &str)] = &[
+        (VmFlag::DONT_COPY, "is not copied by fork"),
+        (VmFlag::LOCKED, "is locked"),
+        (VmFlag::HUGETLB, "is of huge pages"),
+        (VmFlag::IO, "is of a device"),
+        (VmFlag::PFN_MAP, "is of a device"),
+        (VmFlag::SEALED, "is sealed"),
+        (VmFlag::SHADOW_STACK, "is a shadow stack"),
+        (VmFlag::UFFD_MISSING, "is watched by a userfaultfd"),
+        (VmFlag::UFFD_WRITE_PROTECT, "is watched by a userfaultfd"),
+        (VmFlag::MERGEABLE, "is merged by KSM"),
+        (VmFlag::RANDOM_READ, "has advice"),
+        (VmFlag::SEQUENTIAL_READ, "has advice"),
+        (VmFlag::HUGE_PAGE, "has advice"),
+    ];
+    let mapping = &entry.mapping;
+    let place = || format!("mapping {:x}-{:x}", mapping.start, mapping.end);
+    if mapping.shared && mapping.write {
+        return refuse(format!("{} is shared and writable", place()));
+    }
+    match UNFIT.iter().find(|unfit| entry.flags.has(unfit.0)) {
+        Some(unfit) => refuse(format!("{} {}", place(), unfit.1)),
+        None => Ok(()),
+    }
+}
+
+/// Bytes below the stack pointer that a function may use without moving it.
+const RED_ZONE_BYTES: u64 = 128;
+
+/// Reads all that the image keeps. `stack_pointer` tells what of the stack is in use: pages wholly below are left out,
+/// so that they are zero in every run.
+pub(crate) fn read_memory(remote: &Remote, stack_pointer: u64) -> Result<Memory, MakeError> {
+    let smaps = read_smaps(remote.pid())?;
+    let mut memory = Memory { vmas: vma_table(&smaps)?, ..Memory::default() };
+    let pagemap = fs::File::open(format!("/proc/{}/pagemap", remote.pid()));
+    let pagemap = pagemap.map_err(MakeError::tracing("opening its pagemap"))?;
+    for index in 0..memory.vmas.len() {
+        let Some(&vma) = memory.vmas.get(index) else { break };
+        if vma.flags & (vma_flags::HANDS_OFF | vma_flags::SHARED | vma_flags::WIPE) == 0 {
+            let live = if vma.flags & vma_flags::STACK == 0 { 0 } else { stack_pointer - RED_ZONE_BYTES };
+            save_pages(remote, &pagemap, &vma, live & !(PAGE_BYTES - 1), &mut memory)?;
+        }
+    }
+    Ok(memory)
+}
+
+/// Saves the pages of a mapping from the address `live` on.
+fn save_pages(
+    remote: &Remote,
+    pagemap: &fs::File,
+    vma: &VmaEntry,
+    live: u64,
+    memory: &mut Memory,
+) -> Result<(), MakeError> {
+    const PRESENT_OR_SWAPPED: u64 = 3 << 62;
+    const FILE_OR_SHARED: u64 = 1 << 61;
+    let pages = (vma.end - vma.start) / PAGE_BYTES;
+    let mut words = vec![0u8; usize::try_from(pages * 8).unwrap_or(0)];
+    crate::trace::read_exact_at(pagemap, vma.start / PAGE_BYTES * 8, &mut words)
+        .map_err(MakeError::tracing("reading its pagemap"))?;
+    let file = vma.flags & vma_flags::FILE != 0;
+    let writable = vma.flags & vma_flags::WRITE != 0;
+    for (index, word) in words.chunks_exact(8).enumerate() {
+        let word = word.try_into().map_or(0, u64::from_ne_bytes);
+        let anonymous = word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0;
+        // A clean page of a writable file mapping is saved too: the first run that writes it needs no lookup.
+        if !anonymous && !(file && writable) {
+            continue;
+        }
+        if vma.flags & vma_flags::READ == 0 {
+            return refuse(format!("mapping {:x} has pages but is not readable", vma.start));
+        }
+        let address = vma.start + index as u64 * PAGE_BYTES;
+        if address < live {
+            continue;
+        }
+        let mut page = [0u8; PAGE_BYTES as usize];
+        if remote.read_into(address, &mut page).is_err() {
+            // Beyond the end of its file: no process can have read or written it.
+            continue;
+        }
+        // An untouched, or all-zero, page of an anonymous mapping needs no copy: zero is what it is reset to.
+        if !file && page.iter().all(|&byte| byte == 0) {
+            continue;
+        }
+        let flag = if anonymous { PAGE_WAS_ANONYMOUS } else { 0 };
+        memory.pages.push(PageEntry { address_and_flags: address | flag });
+        memory.content.extend_from_slice(&page);
+    }
+    Ok(())
+}
+
+impl Memory {
+    fn is_writable(&self, address: u64) -> bool {
+        self.vmas
+            .iter()
+            .any(|vma| vma.start <= address && address < vma.end && vma.flags & vma_flags::WRITE != 0)
+    }
+
+    /// All aligned words of saved, writable pages.
+    fn words(&self) -> impl Iterator<Item = (u64, u64)> {
+        let pages = self.pages.iter().zip(self.content.chunks_exact(PAGE_BYTES as usize));
+        pages.filter(|(page, _)| self.is_writable(page.address())).flat_map(|(page, bytes)| {
+            let words = bytes.chunks_exact(8).enumerate();
+            words.map(move |(index, word)| {
+                (page.address() + index as u64 * 8, word.try_into().map_or(0, u64::from_ne_bytes))
+            })
+        })
+    }
+
+    /// The pointers into the argument block that a run must get anew. The block's own arrays are not among them.
+    pub(crate) fn patches(&self, stack: &InitialStack, argv0: &[u8]) -> Vec<(u64, PatchKind)> {
+        let own = stack.pointer..stack.arrays_end();
+        let argv0_start = stack.argv.first().copied().unwrap_or(0);
+        let argv0_range = argv0_start..argv0_start + argv0.len() as u64;
+        let kind = |value: u64| {
+            if value == stack.argv_address() {
+                Some(PatchKind::Argv)
+            } else if value == stack.envp_address() {
+                Some(PatchKind::Envp)
+            } else if argv0_range.contains(&value) {
+                Some(PatchKind::Argv0(value - argv0_start))
+            } else {
+                None
+            }
+        };
+        self.words()
+            .filter(|(address, _)| !own.contains(address))
+            .filter_map(|(address, value)| Some((address, kind(value)?)))
+            .collect()
+    }
+
+    /// The environment variables whose strings somebody kept a pointer to, outside the block's own arrays.
+    pub(crate) fn kept_variables(&self, stack: &InitialStack, remote: &Remote) -> Result<Vec<Vec<u8>>, MakeError> {
+        let own = stack.pointer..stack.arrays_end();
+        let (Some(&first), Some(&last)) = (stack.envp.first(), stack.envp.last()) else { return Ok(Vec::new()) };
+        let end = last + remote.read_string(last)?.len() as u64;
+        let mut names = Vec::new();
+        for (_, value) in self.words().filter(|(address, value)| !own.contains(address) && (first..=end).contains(value)) {
+            let at = stack.envp.partition_point(|&start| start <= value);
+            let Some(&start) = at.checked_sub(1).and_then(|at| stack.envp.get(at)) else { continue };
+            let mut name = remote.read_string(start)?;
+            name.truncate(name.iter().position(|&byte| byte == b'=').unwrap_or(name.len()));
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// The words near the thread pointer that hold the thread's id.
+    pub(crate) fn tid_words(&self, remote: &Remote, fs_base: u64, tid_address: u64) -> Result<Vec<u64>, MakeError> {
+        let pid = remote.pid();
+        let holds = |address: u64| -> Result<bool, MakeError> {
+            let mut word = [0; 4];
+            remote.read_into(address, &mut word)?;
+            Ok(i32::from_ne_bytes(word) == pid)
+        };
+        if tid_address != 0 && tid_address % 4 == 0 && self.is_writable(tid_address) && holds(tid_address)? {
+            return Ok(vec![tid_address]);
+        }
+        let mut words = Vec::new();
+        for address in (fs_base..fs_base + 256).step_by(4) {
+            if fs_base != 0 && self.is_writable(address) && words.len() < MAX_TID_WORDS && holds(address)? {
+                words.push(address);
+            }
+        }
+        Ok(words)
+    }
+}
+
+/// The mappings that belong to files, for what the image depends on.
+pub(crate) fn file_mappings(pid: i32) -> Result<Vec<Mapping>, MakeError> {
+    crate::remote::mappings(pid)
+}
