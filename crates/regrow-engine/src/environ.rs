@@ -9,6 +9,9 @@ use std::ffi::{CStr, c_char};
 
 use crate::request::Strings;
 
+/// Room for a usual environment.
+const USUAL_BYTES: usize = 4096;
+
 unsafe extern "C" {
     static environ: *const *const c_char;
 }
@@ -19,7 +22,7 @@ unsafe extern "C" {
 /// meanwhile: that is what the safety section of [`std::env::set_var`] asks of who changes it.
 #[must_use]
 pub fn current() -> Strings {
-    let mut strings = Strings::new();
+    let mut strings = Strings::with_capacity(USUAL_BYTES);
     // SAFETY: `environ` is a variable of the C library, set before `main`; whoever writes to it while other
     // threads run breaks the contract of `set_var` (or of `setenv`), so this read does not race.
     let mut entry = unsafe { environ };

@@ -21,7 +21,7 @@
 //! executable by its format is `ENOEXEC` and is not given to a shell.
 //!
 //! Invariants: between clone and exec the child allocates nothing, takes no lock, cannot panic and writes only
-//! to its stack, to `errno` of the thread that stands still, and to [`Plan::error`].
+//! to its stack, to `errno` of the thread that stands still, and to the error of its `Plan`.
 
 #![allow(unsafe_code, reason = "clones a child that shares this memory, and makes its raw system calls")]
 

@@ -56,6 +56,12 @@ impl Strings {
         Self::default()
     }
 
+    /// A list without strings that has room for `bytes`, the ending NUL bytes included.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { block: Vec::with_capacity(bytes), len: 0 }
+    }
+
     /// Adds a string that consists of `parts`, one after the other.
     ///
     /// # Errors

@@ -55,30 +55,34 @@ impl EnvChanges {
     }
 
     fn apply(&self, current: &Strings) -> Result<Strings, NulFound> {
-        let changes = self
-            .variables
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_deref().map(OsStr::as_bytes)));
-        let mut entries: Vec<_> = current.iter().filter_map(split).chain(changes).collect();
+        let mut set = Strings::new();
+        for (name, value) in &self.variables {
+            if let Some(value) = value {
+                set.push(&[name.as_bytes(), b"=", value.as_bytes()])?;
+            }
+        }
+        let mut set_entries = set.iter();
+        let changes = self.variables.iter().map(|(name, value)| {
+            let entry = value.as_ref().and_then(|_| set_entries.next());
+            (name.as_bytes(), entry)
+        });
+        let kept = current.iter().filter_map(|entry| Some((name_of(entry)?, Some(entry))));
+        let mut entries: Vec<_> = kept.chain(changes).collect();
         // Of several entries with one name the last counts: it is the first of them in reverse order.
         entries.reverse();
         entries.sort_by_key(|&(name, _)| name);
         entries.dedup_by_key(|&mut (name, _)| name);
-        let mut resolved = Strings::new();
-        for (name, value) in entries {
-            if let Some(value) = value {
-                resolved.push(&[name, b"=", value])?;
-            }
-        }
+        let mut resolved = Strings::with_capacity(current.as_bytes().len() + set.as_bytes().len());
+        entries.iter().filter_map(|&(_, entry)| entry).for_each(|entry| resolved.push_c_str(entry));
         Ok(resolved)
     }
 }
 
-/// Name and value of an entry of an environment. A name may begin with `=`; an entry without another is none.
-fn split(entry: &CStr) -> Option<(&[u8], Option<&[u8]>)> {
+/// The name of an entry of an environment. A name may begin with `=`; an entry without another has none.
+fn name_of(entry: &CStr) -> Option<&[u8]> {
     let bytes = entry.to_bytes();
     let equals = 1 + bytes.get(1..)?.iter().position(|&byte| byte == b'=')?;
-    Some((bytes.get(..equals)?, bytes.get(equals + 1..)))
+    bytes.get(..equals)
 }
 
 /// The changes that a command makes to the environment, sorted by name: see

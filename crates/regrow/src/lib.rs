@@ -30,6 +30,8 @@
 //!
 //! A child is waited for through its pidfd. A recycled run sends no `SIGCHLD` and is not seen by a `wait` for any
 //! child elsewhere in the caller.
+//!
+//! Linux 5.9 or later is needed, also for exec: a run that cannot be kept from the caller's descriptors is not started.
 
 #![forbid(unsafe_code)]
 
