@@ -220,6 +220,7 @@ fn names_are_looked_for_in_the_path_of_the_run() {
     let script = directory.path().join("regrow-test-name");
     write_elsewhere(&script, "#!/bin/sh\nexit 9\n");
     let mut asked = request("regrow-test-name", &[]);
+    asked.env = crate::request::Strings::new();
     assert_eq!(errno_of(&asked), libc::ENOENT);
     let path = format!("PATH=/nowhere:{}", directory.path().display());
     asked.env = crate::request::Strings::new();
