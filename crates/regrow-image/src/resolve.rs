@@ -15,9 +15,10 @@
 //!   program whose loader is missing.
 //! - An element longer than `PATH_MAX` counts as an empty one, and as nothing at the very end.
 //!
-//! `posix_spawnp` reports `ENOEXEC`. `execvp`, which `Command` takes when `PATH` was changed (or
-//! a uid, a group or a `pre_exec` hook was set), hands such a file to `/bin/sh` instead. Here it
-//! is [`Found`], and reading it tells that it is neither a script nor a program.
+//! `posix_spawnp` reports `ENOEXEC`. `execvp` hands such a file to `/bin/sh` instead; `Command`
+//! takes it when `PATH` was changed and the name has no slash, or when a user, a group or a
+//! `pre_exec` hook was set. Here the file is [`Found`], and reading it tells that it is neither a
+//! script nor a program.
 //!
 //! [`open_executable`] opens the file that was found and says why it cannot be kept, if so, and
 //! [`FileIdentity`] tells later whether it is still the same file.
