@@ -75,3 +75,63 @@ impl Running for Child {
         self.wait().map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::corpus::{Corpus, PlainExec, Prover, Rounds};
+
+    const MANIFEST: &str = r#"
+        [environment]
+        PATH = "/usr/bin:/bin"
+
+        [[entry]]
+        name = "streams"
+        package = "dash"
+        argv = ["sh", "-c", "tr a-z A-Z; echo $HOME >&2; pwd >file; exit 3"]
+        alt = ["sh", "-c", "cat >copy; kill -9 $$"]
+        stdin = "by a pipe"
+        status = 3
+        alt_signal = 9
+
+        [[entry]]
+        name = "files"
+        package = "dash"
+        argv = ["sh", "-c", "cat; read none || env"]
+        alt = ["sh", "-c", "tail -c 4; test -f /dev/stdout"]
+        setup = "echo from a file >in"
+        stdin_file = "in"
+        stdout_file = "out"
+
+        [[entry]]
+        name = "nothing"
+        package = "dash"
+        argv = ["sh", "-c", "read line"]
+        alt = ["sh", "-c", "no-such-program"]
+        status = 1
+        alt_status = 127
+    "#;
+
+    fn prove(pool: Pool) -> crate::corpus::Tally {
+        let corpus = Corpus::parse(MANIFEST, Path::new("/nowhere")).expect("the manifest is right");
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let mut trial = PoolSpawner::new(pool);
+        let mut prover = Prover { plain: &mut PlainExec, trial: &mut trial, rounds: Rounds::same(4) };
+        prover.prove(&corpus, root.path()).expect("sh is installed")
+    }
+
+    #[test]
+    fn runs_of_a_pool_are_given_what_plain_runs_are_given() {
+        let tally = prove(Pool::new());
+        assert!(tally.failures.is_empty(), "{tally}");
+        assert_eq!(tally.runs, 12);
+    }
+
+    #[test]
+    fn runs_that_are_not_recycled_are_counted_with_their_reason() {
+        let tally = prove(Pool::builder().recycle(false).build());
+        assert!(tally.failures.is_empty(), "{tally}");
+        assert_eq!((tally.how.get("exec"), tally.recycled_runs()), (Some(&12), 0), "{tally}");
+        assert!(tally.fallbacks.keys().all(|(_, reason)| reason.contains("turned off")), "{tally}");
+    }
+}
