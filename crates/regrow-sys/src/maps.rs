@@ -29,8 +29,6 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Pid;
-
 pub use smaps::{SmapsEntry, VmFlag, VmFlags, parse_smaps, read_smaps};
 
 /// Mappings start and end on multiples of this on every architecture; some have larger pages.
@@ -242,30 +240,30 @@ pub struct MapsError {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadMapsError {
     /// The file could not be opened or read; `NotFound` or `ESRCH` when the process is gone.
-    #[error("/proc/{}/{file} could not be read", pid.as_raw_nonzero())]
+    #[error("/proc/{pid}/{file} could not be read")]
     Io {
         /// The process.
-        pid: Pid,
+        pid: i32,
         /// `maps` or `smaps`.
         file: &'static str,
         /// What the kernel says.
         source: std::io::Error,
     },
     /// The file is longer than any that an address space can need.
-    #[error("/proc/{}/{file} is longer than {limit_bytes} bytes", pid.as_raw_nonzero())]
+    #[error("/proc/{pid}/{file} is longer than {limit_bytes} bytes")]
     TooLong {
         /// The process.
-        pid: Pid,
+        pid: i32,
         /// `maps` or `smaps`.
         file: &'static str,
         /// The most that is read.
         limit_bytes: u64,
     },
     /// The text is not what the kernel writes.
-    #[error("/proc/{}/{file} is not understood", pid.as_raw_nonzero())]
+    #[error("/proc/{pid}/{file} is not understood")]
     Parse {
         /// The process.
-        pid: Pid,
+        pid: i32,
         /// `maps` or `smaps`.
         file: &'static str,
         /// Where and why.
@@ -293,15 +291,15 @@ pub fn parse_maps(text: &[u8]) -> Result<Vec<Mapping>, MapsError> {
 ///
 /// # Errors
 /// When the process is gone, may not be looked at, or the text is not understood.
-pub fn read_maps(pid: Pid) -> Result<Vec<Mapping>, ReadMapsError> {
+pub fn read_maps(pid: i32) -> Result<Vec<Mapping>, ReadMapsError> {
     let text = read_proc(pid, "maps")?;
     parse_maps(&text).map_err(|source| ReadMapsError::Parse { pid, file: "maps", source })
 }
 
 /// Reads a file of `/proc/PID` in few system calls: the kernel gives at most a page for each.
-fn read_proc(pid: Pid, file: &'static str) -> Result<Vec<u8>, ReadMapsError> {
+fn read_proc(pid: i32, file: &'static str) -> Result<Vec<u8>, ReadMapsError> {
     let mut text = Vec::with_capacity(FIRST_READ_BYTES);
-    let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
+    let path = format!("/proc/{pid}/{file}");
     std::fs::File::open(path)
         .and_then(|opened| opened.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut text))
         .map_err(|source| ReadMapsError::Io { pid, file, source })?;

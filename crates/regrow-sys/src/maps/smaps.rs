@@ -7,8 +7,6 @@
 
 use std::fmt;
 
-use rustix::process::Pid;
-
 use super::line::{self, decimal};
 use super::{Field, Lines, Mapping, MapsError, Problem, ReadMapsError, read_proc};
 
@@ -246,7 +244,7 @@ pub fn parse_smaps(text: &[u8]) -> Result<Vec<SmapsEntry>, MapsError> {
 ///
 /// # Errors
 /// When the process is gone, may not be looked at, or the text is not understood.
-pub fn read_smaps(pid: Pid) -> Result<Vec<SmapsEntry>, ReadMapsError> {
+pub fn read_smaps(pid: i32) -> Result<Vec<SmapsEntry>, ReadMapsError> {
     let text = read_proc(pid, "smaps")?;
     parse_smaps(&text).map_err(|source| ReadMapsError::Parse { pid, file: "smaps", source })
 }
