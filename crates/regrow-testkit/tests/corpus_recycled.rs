@@ -1,0 +1,32 @@
+//! Recycled runs of the corpus are what plain exec gives: streams, status and files, in verify mode.
+//!
+//! Each entry runs 20 times, its two argument lists taking turns, so that every run follows a different one.
+//!
+//! `REGROW_CORPUS=text` keeps only the entries whose names contain the text.
+
+use regrow::Pool;
+use regrow_testkit::corpus::{Corpus, PlainExec, Prover, Rounds, project_corpus_dir};
+use regrow_testkit::corpus_regrow::PoolSpawner;
+
+/// How many times each entry runs.
+const RUNS: usize = 20;
+/// The least share of the runs that must not have fallen back to exec: a suite that did would prove nothing.
+const LEAST_RECYCLED_PERCENT: usize = 95;
+
+#[test]
+#[ignore = "the pool starts every run by exec"]
+fn recycled_runs_are_what_plain_exec_gives() {
+    let mut corpus = Corpus::load(&project_corpus_dir()).unwrap_or_else(|e| panic!("{e}"));
+    if let Ok(part) = std::env::var("REGROW_CORPUS") {
+        corpus.retain(|entry| entry.name.contains(&part));
+    }
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let mut trial = PoolSpawner::new(Pool::builder().verify(true).build());
+    let mut prover = Prover { plain: &mut PlainExec, trial: &mut trial, rounds: Rounds::same(RUNS) };
+    let tally = prover.prove(&corpus, root.path()).unwrap_or_else(|e| panic!("{e}"));
+    println!("{tally}");
+    assert!(tally.failures.is_empty(), "{tally}");
+    assert_eq!(tally.runs, corpus.entries.len() * RUNS);
+    let percent = tally.recycled_runs() * 100 / tally.runs.max(1);
+    assert!(percent >= LEAST_RECYCLED_PERCENT, "only {percent} % of the runs were recycled");
+}
