@@ -16,8 +16,8 @@
 //!   ends are dropped; the rest after the interpreter's name is one single argument.
 //! - Without a newline the line is what the 256 bytes hold, less the last one. It counts only if
 //!   a blank or NUL ends the interpreter's name, which otherwise might be cut off. A name or
-//!   argument ends at a NUL. Blanks before the padding are not dropped: they make an *empty*
-//!   argument.
+//!   argument ends at a NUL. Blanks before the padding are not dropped: they end the argument, or
+//!   make an *empty* one.
 //! - An interpreter may be a script itself, up to five in a row.
 //!
 //! A relative interpreter is looked up in the working directory of the exec, never in `PATH`.
