@@ -16,6 +16,10 @@ use crate::state::Agent;
 use crate::sys::{self, FdRoom, Res};
 
 const CLONE_FS: u32 = 0x200;
+const PR_SET_NAME: u32 = 15;
+/// Numbers of the fault points of this file (tests): the process dies before it waits; it refuses its order.
+const FAULT_DIES: u32 = 4;
+const FAULT_REFUSES: u32 = 5;
 
 /// Start of the armed process, on its own stack.
 ///
@@ -23,6 +27,9 @@ const CLONE_FS: u32 = 0x200;
 /// Called by the clone only.
 pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     let control = agent.control();
+    if control.fault.load(Relaxed) == FAULT_DIES {
+        sys::exit(137);
+    }
     register_task(agent);
     control.pid.store(sys::getpid(), Relaxed);
     control.generation.fetch_add(1, Relaxed);
@@ -94,6 +101,9 @@ fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
         let [a, b, c, d] = order.bounds;
         checked(Refused::Bounds, bounds::set(agent, [order.start_stack, a, b, c, d]))?;
     }
+    if agent.control().fault.load(Relaxed) == FAULT_REFUSES {
+        return Err((Refused::Filesystem, -12));
+    }
     let rare = !(order_flags::PLACE_FDS | order_flags::BOUNDS | order_flags::TIMES);
     if flags & rare != 0 { carry_out_rest(agent, order) } else { Ok(()) }
 }
@@ -120,6 +130,9 @@ fn carry_out_rest(agent: &Agent, order: &Order) -> Step {
         if flags & order_flags::AFFINITY != 0 {
             let cpus = &raw const order.affinity as usize;
             checked(Refused::Scheduling, sys::raw(nr::SCHED_SETAFFINITY, [0, 128, cpus, 0, 0, 0]))?;
+        }
+        if flags & order_flags::COMM != 0 {
+            sys::prctl(PR_SET_NAME, &raw const order.comm as u64, 0, 0);
         }
         if flags & order_flags::LIMITS != 0 {
             set_limits(order)?;
@@ -187,8 +200,8 @@ fn place_memory(agent: &Agent, order: &Order) {
     }
 }
 
-/// Drops what was sent to this process before it became the run, then takes the caller's ignored signals and an
-/// empty mask.
+/// Drops what was sent to this process before it became the run, then takes the caller's ignored signals and its
+/// mask.
 fn unblock_signals(order: &Order) {
     let mut pending = 0u64;
     // SAFETY: a signal set is 8 bytes.
@@ -196,9 +209,8 @@ fn unblock_signals(order: &Order) {
     if pending != 0 || order.flags & order_flags::IGNORES != 0 {
         set_dispositions(order, pending);
     }
-    let none = 0u64;
     // SAFETY: as above.
-    unsafe { sys::raw(nr::RT_SIGPROCMASK, [2, &raw const none as usize, 0, 8, 0, 0]) };
+    unsafe { sys::raw(nr::RT_SIGPROCMASK, [2, &raw const order.signal_mask as usize, 0, 8, 0, 0]) };
 }
 
 fn set_dispositions(order: &Order, pending: u64) {

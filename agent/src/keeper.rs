@@ -14,6 +14,9 @@ const CLONE_VFORK: u64 = 0x4000;
 const CLONE_PARENT: u64 = 0x8000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 
+/// Number of the fault point that keeps the next process from being made (tests).
+const FAULT_ARMING: u32 = 3;
+
 /// Takes from this task what would make the kernel write into the kept memory, and blocks every signal.
 pub fn park(agent: &Agent) {
     let image = agent.image();
@@ -42,6 +45,9 @@ pub fn run(agent: &Agent) -> ! {
     wait_for_verify(agent);
     loop {
         agent.set_state(State::Arming);
+        if control.fault.load(Relaxed) == FAULT_ARMING {
+            agent.give_up(Broken::Fault, 0);
+        }
         let pid = clone_armed(agent);
         if pid < 0 {
             agent.give_up(Broken::Clone, -pid as i32);
@@ -49,6 +55,10 @@ pub fn run(agent: &Agent) -> ! {
         // SAFETY: the armed process wrote this flag before it left the memory.
         if unsafe { (*agent.private()).engine_gone } != 0 {
             sys::exit(0);
+        }
+        if control.state.load(SeqCst) == State::Arming as u32 {
+            // The process died before it could wait for an order; the next one would too.
+            agent.give_up(Broken::Clone, 0);
         }
         let timed = control.order.flags & order_flags::TIMES != 0;
         if timed {

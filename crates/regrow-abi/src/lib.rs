@@ -166,8 +166,6 @@ pub enum Refused {
     Bounds = 8,
     /// Scheduling policy or affinity.
     Scheduling = 9,
-    /// The body was written to between its reset and the order.
-    Dirty = 10,
 }
 
 impl Refused {
@@ -184,7 +182,6 @@ impl Refused {
             7 => Refused::Filesystem,
             8 => Refused::Bounds,
             9 => Refused::Scheduling,
-            10 => Refused::Dirty,
             _ => return None,
         })
     }
@@ -214,6 +211,8 @@ pub mod order_flags {
     pub const TIMES: u32 = 1 << 9;
     /// Set the CPU affinity to `affinity`.
     pub const AFFINITY: u32 = 1 << 10;
+    /// Name the task `comm`.
+    pub const COMM: u32 = 1 << 11;
 }
 
 /// One pointer that a run gets anew: `*(u64 *)address = value`.
@@ -254,6 +253,10 @@ pub struct Order {
     pub random: [u64; 3],
     /// Signals to ignore, bit 0 is signal 1.
     pub ignore_mask: u64,
+    /// Signals that are blocked when the run starts.
+    pub signal_mask: u64,
+    /// Name of the task, NUL-terminated, for [`order_flags::COMM`].
+    pub comm: [u8; 16],
     /// CPUs, the first 1,024.
     pub affinity: [u64; 16],
     /// Offset of the working directory's path in the arg area.
@@ -540,8 +543,8 @@ const _: () = {
     assert!(size_of::<VmaEntry>() == 48);
     assert!(size_of::<PageEntry>() == 8);
     assert!(size_of::<Registers>() == 144);
-    assert!(size_of::<Order>() == 1304);
-    assert!(size_of::<Control>() == 1392);
+    assert!(size_of::<Order>() == 1328);
+    assert!(size_of::<Control>() == 1416);
     assert!(size_of::<Control>() <= ARG_AREA_OFFSET);
     assert!(size_of::<ImageHeader>() == 448);
     assert!(size_of::<ImageHeader>() <= PAGE_BYTES as usize);

@@ -89,6 +89,8 @@ pub struct Process {
     pub pid: i32,
     /// Its pidfd.
     pub pidfd: OwnedFd,
+    /// It had ended already when it was looked at.
+    is_gone: bool,
 }
 
 /// A kept address space with its keeper. Dropping it ends the keeper, and the armed process if there is one; a process
@@ -210,7 +212,7 @@ impl Body {
             return Err(StartError::TooManyDescriptors(run.fds.len()));
         }
         let args = (run.args.bytes, run.args.count);
-        let block = image.stack.lay_out(args, (run.env.bytes, run.env.count), scratch).ok_or(StartError::TooLarge)?;
+        let block = image.stack.lay_out(args, (run.env.bytes, run.env.count), run.exec_path, scratch).ok_or(StartError::TooLarge)?;
         let bytes = scratch.len();
         let cwd_offset = bytes.next_multiple_of(16);
         if let Some(directory) = run.directory {
@@ -233,11 +235,16 @@ impl Body {
                 PatchKind::Argv => block.argv,
                 PatchKind::Envp => block.envp,
                 PatchKind::Argv0(offset) => block.argv0 + offset,
+                PatchKind::ExecPath(original) => block.exec_path.unwrap_or(original),
             };
             (address, value)
         }));
         self.send(run.fds).map_err(StartError::Broken)?;
         let process = own_child(pid).map_err(StartError::Broken)?;
+        if process.is_gone && self.control.state() == Some(State::Taken) {
+            let _ = raw::wait_pid(pid, false);
+            return Err(StartError::Broken(io::ErrorKind::BrokenPipe.into()));
+        }
         if run.can_be_refused() {
             self.await_start(pid)?;
         }
@@ -284,8 +291,8 @@ fn own_child(pid: i32) -> io::Result<Process> {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
     let pidfd = raw::pidfd_open(pid)?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    waitid(WaitId::PidFd(pidfd.as_fd()), options)?;
-    Ok(Process { pid, pidfd })
+    let is_gone = waitid(WaitId::PidFd(pidfd.as_fd()), options)?.is_some();
+    Ok(Process { pid, pidfd, is_gone })
 }
 
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -319,4 +326,20 @@ fn wait_readable(pidfd: BorrowedFd<'_>, timeout: Duration) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
     let timeout = Timespec::try_from(timeout).ok();
     matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
+}
+
+impl Body {
+    /// Kills the keeper (tests of faults).
+    pub fn kill_keeper(&self) {
+        let _ = raw::pidfd_kill(self.keeper_pidfd.as_fd(), libc::SIGKILL);
+        wait_readable(self.keeper_pidfd.as_fd(), END_TIMEOUT);
+    }
+
+    /// Kills the armed process (tests of faults).
+    pub fn kill_armed(&self) {
+        if let Ok(process) = own_child(self.control.pid()) {
+            let _ = raw::pidfd_kill(process.pidfd.as_fd(), libc::SIGKILL);
+            wait_readable(process.pidfd.as_fd(), END_TIMEOUT);
+        }
+    }
 }

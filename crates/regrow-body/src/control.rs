@@ -175,6 +175,8 @@ impl ControlArea {
             (*order).start_stack = block.address;
             (*order).random = run.random;
             (*order).ignore_mask = run.ignored_signals.unwrap_or(0);
+            (*order).signal_mask = run.signal_mask;
+            (*order).comm = run.exec_path.map(comm).unwrap_or_default();
             (*order).affinity = run.affinity.unwrap_or_default();
             (*order).cwd_offset = cwd_offset;
             (*order).pgroup = run.process_group.unwrap_or(0);
@@ -214,6 +216,16 @@ impl ControlArea {
     }
 }
 
+/// The name that exec gives a task: the last component of the path, cut to 15 bytes.
+fn comm(path: &[u8]) -> [u8; 16] {
+    let mut comm = [0; 16];
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    for (to, from) in comm.iter_mut().take(15).zip(name) {
+        *to = *from;
+    }
+    comm
+}
+
 fn run_flags(run: &Run<'_>) -> u32 {
     let table = [
         (!run.has_plain_fds(), order_flags::PLACE_FDS),
@@ -226,6 +238,7 @@ fn run_flags(run: &Run<'_>) -> u32 {
         (run.ignored_signals.is_some(), order_flags::IGNORES),
         (run.timed, order_flags::TIMES),
         (run.affinity.is_some(), order_flags::AFFINITY),
+        (run.exec_path.is_some(), order_flags::COMM),
     ];
     table.iter().filter(|row| row.0).fold(0, |flags, row| flags | row.1)
 }

@@ -8,5 +8,5 @@ mod control;
 pub mod run;
 pub mod verify;
 
-pub use body::{Body, BodyError, StartError};
+pub use body::{Body, BodyError, ResetWork, StartError, Times};
 pub use run::Run;

@@ -34,6 +34,10 @@ pub struct Run<'a> {
     pub directory: Option<&'a [u8]>,
     /// Ignored signals, when they differ from those that the keeper has; bit 0 is signal 1.
     pub ignored_signals: Option<u64>,
+    /// Signals that are blocked when the run starts; bit 0 is signal 1.
+    pub signal_mask: u64,
+    /// The path given to exec, when it is not that of the image (a script's): `AT_EXECFN`, and the task's name.
+    pub exec_path: Option<&'a [u8]>,
     /// CPU affinity, when it differs from the keeper's.
     pub affinity: Option<[u64; 16]>,
     /// 24 fresh random bytes.

@@ -84,6 +84,12 @@ impl Strings {
         self.len += 1;
     }
 
+    /// Adds all strings of another list.
+    pub fn append(&mut self, other: &Strings) {
+        self.block.extend_from_slice(&other.block);
+        self.len += other.len;
+    }
+
     /// How many strings the list has.
     #[must_use]
     pub fn len(&self) -> usize {

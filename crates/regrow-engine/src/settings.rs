@@ -1,5 +1,7 @@
 //! What a shard is told about how it is to work.
 
+use regrow_sys::disable::FeatureSet;
+
 use crate::creation::Point;
 
 /// Which snapshot point images are made at.
@@ -25,6 +27,12 @@ pub struct Settings {
     pub max_bodies_per_program: usize,
     /// How much memory images and bodies may take.
     pub budget_bytes: u64,
+    /// Whether the times of each run are noted (see `Shard::times`).
+    pub timed: bool,
+    /// Kernel features that are not to be used, as `REGROW_DISABLE` names them.
+    pub disabled: FeatureSet,
+    /// The fault point that is to fail, as `regrow_engine::fault` numbers them; 0 for none (tests).
+    pub fault: u32,
 }
 
 impl Default for Settings {
@@ -35,6 +43,9 @@ impl Default for Settings {
             point: PointChoice::Auto,
             max_bodies_per_program: 8,
             budget_bytes: 1 << 30,
+            timed: false,
+            disabled: FeatureSet::from_env().unwrap_or_default(),
+            fault: 0,
         }
     }
 }

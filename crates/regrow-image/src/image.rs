@@ -107,6 +107,11 @@ impl Seed {
         }
     }
 
+    /// Kills it (tests of faults): no further body can be made.
+    pub fn kill(&self) {
+        let _ = raw::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
+    }
+
     /// Its pid.
     #[must_use]
     pub fn pid(&self) -> i32 {

@@ -26,6 +26,7 @@ pub mod at {
     pub const BASE: u64 = 7;
     pub const ENTRY: u64 = 9;
     pub const RANDOM: u64 = 25;
+    pub const EXECFN: u64 = 31;
 }
 
 /// The kernel's block, read.
@@ -81,6 +82,12 @@ impl InitialStack {
 
     fn array_bytes(&self) -> u64 {
         8 * (1 + self.argv.len() as u64 + 1 + self.envp.len() as u64 + 1 + 2 * self.auxv.len() as u64)
+    }
+
+    /// Where the value of an entry of the auxiliary vector stands.
+    pub(crate) fn aux_address(&self, key: u64) -> Option<u64> {
+        let index = self.auxv.iter().position(|pair| pair.0 == key)?;
+        Some(self.arrays_end() - 16 * (self.auxv.len() - index) as u64 + 8)
     }
 
     /// Where `argv` starts.
@@ -139,6 +146,8 @@ pub struct Block {
     pub envp: u64,
     /// Address of the first argument string.
     pub argv0: u64,
+    /// Address of the string for `AT_EXECFN`, when the run has one of its own.
+    pub exec_path: Option<u64>,
     /// `arg_start`, `arg_end`, `env_start`, `env_end`.
     pub bounds: [u64; 4],
 }
@@ -146,17 +155,26 @@ pub struct Block {
 impl StackPlan {
     /// Lays a run's block out in `bytes` (which is emptied first). `None` when it does not fit.
     ///
-    /// Both lists are blocks of NUL-terminated strings, as `(bytes, number of strings)`.
-    pub fn lay_out(&self, args: (&[u8], usize), env: (&[u8], usize), bytes: &mut Vec<u8>) -> Option<Block> {
+    /// Both lists are blocks of NUL-terminated strings, as `(bytes, number of strings)`; `exec_path`, without its NUL,
+    /// is what `AT_EXECFN` is to point to when it is not the image's own.
+    pub fn lay_out(
+        &self,
+        args: (&[u8], usize),
+        env: (&[u8], usize),
+        exec_path: Option<&[u8]>,
+        bytes: &mut Vec<u8>,
+    ) -> Option<Block> {
         let words = 1 + args.1 + 1 + env.1 + 1 + 2 * self.auxv.len();
         let arrays = words as u64 * 8;
-        let strings = (args.0.len() + env.0.len()) as u64;
+        let path_bytes = exec_path.map_or(0, |path| path.len() + 1);
+        let strings = (args.0.len() + env.0.len() + path_bytes) as u64;
         let address = self.top.checked_sub(arrays + strings)? & !15;
         if address < self.floor {
             return None;
         }
         let arg_start = address + arrays;
         let env_start = arg_start + args.0.len() as u64;
+        let env_end = env_start + env.0.len() as u64;
         bytes.clear();
         bytes.reserve(usize::try_from(arrays + strings).ok()?);
         let mut word = |value: u64| bytes.extend_from_slice(&value.to_ne_bytes());
@@ -169,19 +187,24 @@ impl StackPlan {
             }
             word(0);
         }
-        for pair in &self.auxv {
-            word(pair.0);
-            word(pair.1);
+        for &(key, value) in &self.auxv {
+            word(key);
+            word(if key == at::EXECFN && exec_path.is_some() { env_end } else { value });
         }
         bytes.extend_from_slice(args.0);
         bytes.extend_from_slice(env.0);
+        if let Some(path) = exec_path {
+            bytes.extend_from_slice(path);
+            bytes.push(0);
+        }
         Some(Block {
             address,
             argc: args.1 as u64,
             argv: address + 8,
             envp: address + 8 * (1 + args.1 as u64 + 1),
             argv0: arg_start,
-            bounds: [arg_start, env_start, env_start, env_start + env.0.len() as u64],
+            exec_path: exec_path.map(|_| env_end),
+            bounds: [arg_start, env_start, env_start, env_end],
         })
     }
 }
@@ -194,7 +217,7 @@ mod tests {
     fn a_block_has_the_kernels_layout() {
         let plan = StackPlan { top: 0x7000, floor: 0x1000, auxv: vec![(25, 77), (0, 0)] };
         let mut bytes = Vec::new();
-        let block = plan.lay_out((b"a\0bc\0", 2), (b"X=1\0", 1), &mut bytes).expect("it fits");
+        let block = plan.lay_out((b"a\0bc\0", 2), (b"X=1\0", 1), None, &mut bytes).expect("it fits");
         assert_eq!(block.address % 16, 0);
         assert!(block.address + bytes.len() as u64 <= 0x7000);
         let word = |index: usize| u64::from_ne_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("8 bytes"));
@@ -220,14 +243,14 @@ mod tests {
         let long = [b'x'; 400];
         let mut args = long.to_vec();
         args.push(0);
-        assert_eq!(plan.lay_out((&args, 1), (b"", 0), &mut Vec::new()), None);
+        assert_eq!(plan.lay_out((&args, 1), (b"", 0), None, &mut Vec::new()), None);
     }
 
     #[test]
     fn no_arguments_and_no_environment() {
         let plan = StackPlan { top: 0x7000, floor: 0, auxv: vec![(0, 0)] };
         let mut bytes = Vec::new();
-        let block = plan.lay_out((b"", 0), (b"", 0), &mut bytes).expect("it fits");
+        let block = plan.lay_out((b"", 0), (b"", 0), None, &mut bytes).expect("it fits");
         assert_eq!(block.bounds[0], block.bounds[3]);
         assert_eq!(bytes.len(), 8 * 5);
     }

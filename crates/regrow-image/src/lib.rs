@@ -12,4 +12,5 @@ mod remote;
 mod snapshot;
 mod startup;
 mod trace;
+pub mod vmas;
 mod wire;

@@ -4,11 +4,12 @@
 use std::fs;
 
 use regrow_abi::{MAX_TID_WORDS, PAGE_BYTES, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, vma_flags};
-use regrow_sys::maps::{MapName, Mapping, SmapsEntry, VmFlag, read_smaps};
+use regrow_sys::maps::{Mapping, SmapsEntry, VmFlag, read_smaps};
 
-use crate::initial_stack::InitialStack;
+use crate::initial_stack::{InitialStack, at};
 use crate::make::MakeError;
 use crate::remote::Remote;
+use crate::vmas::vma_table;
 
 /// A pointer into the argument block, found in the image's writable memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum PatchKind {
     Envp,
     /// To this offset of the first argument's string.
     Argv0(u64),
+    /// To the path that was given to exec; the value is the image's own.
+    ExecPath(u64),
 }
 
 /// Mappings and pages of a process.
@@ -56,59 +59,6 @@ pub(crate) fn check_task(pid: i32, fds: usize) -> Result<(), MakeError> {
     Ok(())
 }
 
-/// Turns the kernel's list into the image's table: like neighbours joined, what is not the program's marked.
-fn vma_table(smaps: &[SmapsEntry]) -> Result<Vec<VmaEntry>, MakeError> {
-    let mut table: Vec<VmaEntry> = Vec::new();
-    // The vsyscall page is the same in every process and no mapping of its own.
-    for entry in smaps.iter().filter(|entry| entry.mapping.name != MapName::Vsyscall) {
-        let vma = vma_entry(entry)?;
-        match table.last_mut() {
-            Some(last) if joins(last, &vma) => last.end = vma.end,
-            _ => table.push(vma),
-        }
-    }
-    Ok(table)
-}
-
-fn vma_entry(entry: &SmapsEntry) -> Result<VmaEntry, MakeError> {
-    let mapping = &entry.mapping;
-    let bits = [
-        (mapping.read, vma_flags::READ),
-        (mapping.write, vma_flags::WRITE),
-        (mapping.exec, vma_flags::EXEC),
-        (mapping.shared, vma_flags::SHARED),
-        (mapping.inode != 0, vma_flags::FILE),
-        (mapping.name == MapName::Stack, vma_flags::STACK),
-    ];
-    let mut flags = bits.iter().filter(|bit| bit.0).fold(0, |flags, bit| flags | bit.1);
-    if mapping.name.is_kernel_made() {
-        flags |= vma_flags::HANDS_OFF;
-    } else {
-        check_mapping(entry)?;
-        if entry.flags.has(VmFlag::WIPE_ON_FORK) || entry.flags.has(VmFlag::DROPPABLE) {
-            flags |= vma_flags::WIPE;
-        }
-    }
-    Ok(VmaEntry {
-        start: mapping.start,
-        end: mapping.end,
-        offset: if mapping.inode == 0 { 0 } else { mapping.offset },
-        inode: mapping.inode,
-        dev_major: mapping.dev.0,
-        dev_minor: mapping.dev.1,
-        flags,
-        reserved: 0,
-    })
-}
-
-/// As the agent joins neighbours when it compares.
-fn joins(last: &VmaEntry, next: &VmaEntry) -> bool {
-    last.end == next.start
-        && last.flags == next.flags
-        && (last.inode, last.dev_major, last.dev_minor) == (next.inode, next.dev_major, next.dev_minor)
-        && (next.inode == 0 || next.offset == last.offset + (last.end - last.start))
-}
-
 /// Refuses mappings that a reset could not keep.
 fn check_mapping(entry: &SmapsEntry) -> Result<(), MakeError> {
     const UNFIT: &[(VmFlag, &str)] = &[
@@ -144,7 +94,10 @@ const RED_ZONE_BYTES: u64 = 128;
 /// so that they are zero in every run.
 pub(crate) fn read_memory(remote: &Remote, stack_pointer: u64) -> Result<Memory, MakeError> {
     let smaps = read_smaps(remote.pid())?;
-    let mut memory = Memory { vmas: vma_table(&smaps)?, ..Memory::default() };
+    for entry in smaps.iter().filter(|entry| !entry.mapping.name.is_kernel_made()) {
+        check_mapping(entry)?;
+    }
+    let mut memory = Memory { vmas: vma_table(&smaps, (0, 0)), ..Memory::default() };
     let pagemap = fs::File::open(format!("/proc/{}/pagemap", remote.pid()));
     let pagemap = pagemap.map_err(MakeError::tracing("opening its pagemap"))?;
     for index in 0..memory.vmas.len() {
@@ -237,9 +190,11 @@ impl Memory {
                 None
             }
         };
+        let exec_path = stack.aux_address(at::EXECFN).zip(stack.aux(at::EXECFN));
         self.words()
             .filter(|(address, _)| !own.contains(address))
             .filter_map(|(address, value)| Some((address, kind(value)?)))
+            .chain(exec_path.map(|(address, value)| (address, PatchKind::ExecPath(value))))
             .collect()
     }
 

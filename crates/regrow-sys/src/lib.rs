@@ -1,5 +1,6 @@
 //! Raw system calls, the maps reader and the kernel probe.
 
+pub mod caller;
 pub mod disable;
 pub mod helper;
 pub mod maps;

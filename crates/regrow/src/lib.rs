@@ -54,4 +54,7 @@ pub use pool::{Pool, PoolBuilder};
 pub use regrow_engine::creation::{CallerPart, Creation, Fallback, Point, PointCounts, PrepareError, Stats};
 pub use regrow_engine::request::{Resource, UNLIMITED};
 pub use regrow_engine::settings::PointChoice;
+pub use regrow_engine::shard::{Reports, RunTimes};
+pub use regrow_sys::disable::FeatureSet;
+pub use regrow_sys::probe::Feature;
 pub use stdio::Stdio;

@@ -4,12 +4,15 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use regrow_engine::creation::{Fallback, Point, PrepareError, Stats};
-use regrow_engine::exec::spawn_exec;
+use regrow_engine::creation::{Point, PrepareError, Stats};
 use regrow_engine::request::Request;
 use regrow_engine::settings::{PointChoice, Settings};
+use regrow_engine::shard::{self, Reports, RunTimes, Shard};
 use regrow_engine::started::Started;
+
+use regrow_sys::disable::FeatureSet;
 
 use crate::command::Command;
 
@@ -89,8 +92,40 @@ impl Pool {
         self.shard().stats()
     }
 
+    /// What was seen of bodies: those that were given up, and in verify mode how many were compared after a run and
+    /// what differed. In verify mode every idle body is compared first.
+    #[must_use]
+    pub fn reports(&self) -> Reports {
+        self.shard().reports()
+    }
+
+    /// Has the next run look at everything that it inherits from this process. Limits, ignored signals, processor
+    /// affinity, niceness, control group and namespaces are otherwise looked at when the last look is 10 ms old; user
+    /// and group ids at every run.
+    pub fn refresh(&self) {
+        self.shard().refresh();
+    }
+
+    /// Drops everything that is kept. Runs that go on are not touched.
+    pub fn clear(&self) {
+        self.shard().clear();
+    }
+
+    /// The processes that keep images and bodies at present: children of this process.
+    #[must_use]
+    pub fn keepers(&self) -> Vec<i32> {
+        self.shard().keepers()
+    }
+
+    /// When the run that was started last entered its program, left its body, and when the body was ready again, where
+    /// the pool was built with [`PoolBuilder::timed`] and the run was recycled. Waits for the body, at most `timeout`.
+    #[must_use]
+    pub fn last_times(&self, timeout: Duration) -> Option<RunTimes> {
+        self.shard().last_times(timeout)
+    }
+
     pub(crate) fn spawn(&self, request: Request) -> io::Result<Started> {
-        self.shard().spawn(request)
+        shard::spawn(&self.shard, &request)
     }
 
     fn shard(&self) -> MutexGuard<'_, Shard> {
@@ -153,36 +188,30 @@ impl PoolBuilder {
         self
     }
 
+    /// Whether the times of every run are noted, for [`Pool::last_times`].
+    #[must_use]
+    pub fn timed(mut self, timed: bool) -> Self {
+        self.settings.timed = timed;
+        self
+    }
+
+    /// Kernel features that are not used, in addition to those that `REGROW_DISABLE` names.
+    #[must_use]
+    pub fn disable(mut self, features: FeatureSet) -> Self {
+        features.iter().for_each(|feature| self.settings.disabled.insert(feature));
+        self
+    }
+
+    /// The fault point that fails each time it is reached (see `regrow_engine::fault`): for tests.
+    #[must_use]
+    pub fn fault(mut self, fault: u32) -> Self {
+        self.settings.fault = fault;
+        self
+    }
+
     /// Makes the pool. It keeps nothing until the first run.
     #[must_use]
     pub fn build(self) -> Pool {
         Pool { shard: Arc::new(Mutex::new(Shard::new(self.settings))) }
-    }
-}
-
-/// Starts every run by exec and counts it.
-struct Shard {
-    stats: Stats,
-}
-
-impl Shard {
-    fn new(_settings: Settings) -> Self {
-        Self { stats: Stats::default() }
-    }
-
-    fn spawn(&mut self, request: Request) -> io::Result<Started> {
-        let started = spawn_exec(&request, Fallback::RecyclingOff)?;
-        drop(request);
-        self.stats.count(&started.creation);
-        Ok(started)
-    }
-
-    fn prepare(&self, request: &Request) -> Result<Point, PrepareError> {
-        let program = request.program_name().to_owned();
-        Err(PrepareError::NotRecycled { program, why: Fallback::RecyclingOff })
-    }
-
-    fn stats(&self) -> Stats {
-        self.stats.clone()
     }
 }

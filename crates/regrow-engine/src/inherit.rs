@@ -1,0 +1,102 @@
+//! What a run inherits from its caller beside root, working directory and umask (which it shares until it starts).
+//!
+//! A run is cloned from a keeper, not from the caller. So the shard remembers the caller as it was when its bodies were
+//! made (the baseline), and compares:
+//!
+//! | what | when | if it differs |
+//! |---|---|---|
+//! | user and group ids | at every spawn | everything kept is dropped: it is of another domain |
+//! | the rest of [`Domain`] | at a spawn that is [`REREAD_AFTER`] after the last reading, or after `refresh` | the same |
+//! | [`Settable`] | the same | the run is given the caller's value |
+
+use std::collections::HashMap;
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use regrow_sys::caller::{Caller, Domain, Ids, Settable};
+
+use crate::creation::CallerPart;
+
+/// How old a reading of the caller may be. A change of limits, ignored signals or affinity shows within this time.
+pub(crate) const REREAD_AFTER: Duration = Duration::from_millis(10);
+
+/// The caller, as read.
+#[derive(Debug)]
+pub(crate) struct Inheritance {
+    pid: u32,
+    baseline: Caller,
+    /// The latest readings, by thread: scheduling is a thread's own.
+    readings: HashMap<ThreadId, Reading>,
+    /// Readings from before this time are not used.
+    fresh_since: Instant,
+}
+
+#[derive(Debug)]
+struct Reading {
+    at: Instant,
+    settable: Settable,
+}
+
+/// Most threads whose readings are remembered.
+const MAX_READINGS: usize = 256;
+
+impl Inheritance {
+    pub(crate) fn new() -> Inheritance {
+        let baseline = Caller::read();
+        let reading = Reading { at: Instant::now(), settable: baseline.settable.clone() };
+        let readings = HashMap::from([(current(), reading)]);
+        Inheritance { pid: std::process::id(), baseline, readings, fresh_since: Instant::now() }
+    }
+
+    /// Reads what is due, and returns what a run of this thread is to be given. `Err` tells which part of the domain
+    /// differs; what was read is then the new baseline.
+    pub(crate) fn check(&mut self) -> Result<&Settable, CallerPart> {
+        if std::process::id() != self.pid {
+            return Err(CallerPart::Process);
+        }
+        let thread = current();
+        let is_fresh = |reading: &Reading| reading.at >= self.fresh_since && reading.at.elapsed() < REREAD_AFTER;
+        let fresh = self.readings.get(&thread).is_some_and(is_fresh);
+        if !fresh || Ids::read() != self.baseline.domain.ids {
+            self.read(thread)?;
+        }
+        self.readings.get(&thread).map(|reading| &reading.settable).ok_or(CallerPart::Scheduling)
+    }
+
+    fn read(&mut self, thread: ThreadId) -> Result<(), CallerPart> {
+        let caller = Caller::read();
+        if self.readings.len() >= MAX_READINGS {
+            self.readings.clear();
+        }
+        self.readings.insert(thread, Reading { at: Instant::now(), settable: caller.settable.clone() });
+        match difference(&self.baseline.domain, &caller.domain) {
+            None => Ok(()),
+            Some(part) => {
+                self.baseline = caller;
+                Err(part)
+            }
+        }
+    }
+
+    /// Has the next check of every thread read everything.
+    pub(crate) fn refresh(&mut self) {
+        self.fresh_since = Instant::now();
+    }
+}
+
+fn current() -> ThreadId {
+    std::thread::current().id()
+}
+
+fn difference(then: &Domain, now: &Domain) -> Option<CallerPart> {
+    let table = [
+        (then.ids != now.ids || then.credentials != now.credentials, CallerPart::Credentials),
+        (then.seccomp != now.seccomp, CallerPart::Seccomp),
+        (then.session != now.session, CallerPart::Session),
+        (then.root != now.root, CallerPart::Root),
+        (then.namespaces != now.namespaces, CallerPart::Namespace),
+        (then.cgroup != now.cgroup, CallerPart::Cgroup),
+        (then.scheduling != now.scheduling, CallerPart::Scheduling),
+    ];
+    table.iter().find(|row| row.0).map(|row| row.1)
+}

@@ -1,0 +1,147 @@
+//! What a request runs: the file that exec would load, and the rest of the image's key.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use regrow_image::resolve::{self, ResolveError, find_program};
+use regrow_image::script::resolve_script_chain;
+
+use crate::creation::Fallback;
+use crate::request::{Request, Strings};
+
+/// What names a program in a request: the answer to these questions never changes unless a watched file does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Name {
+    pub(crate) program: CString,
+    pub(crate) arg0: Option<CString>,
+    pub(crate) path: Option<Vec<u8>>,
+    /// The directory that relative paths are relative to; `None` when nothing is relative.
+    pub(crate) directory: Option<PathBuf>,
+}
+
+impl Name {
+    /// Of a request. `Err` when the working directory cannot be told.
+    pub(crate) fn of(request: &Request) -> Result<Name, Fallback> {
+        let program = request.program.to_bytes();
+        let has_slash = program.contains(&b'/');
+        let path = if has_slash { None } else { request.env_value(b"PATH").map(<[u8]>::to_vec) };
+        let is_relative = |element: &[u8]| element.first() != Some(&b'/');
+        let relative = match &path {
+            Some(path) => path.split(|&byte| byte == b':').any(is_relative),
+            None => has_slash && is_relative(program),
+        };
+        let directory = if relative { Some(working_directory(request)?) } else { None };
+        Ok(Name { program: request.program.clone(), arg0: request.arg0.clone(), path, directory })
+    }
+}
+
+fn working_directory(request: &Request) -> Result<PathBuf, Fallback> {
+    let caller = || std::env::current_dir().map_err(|_| Fallback::ResolveError);
+    match &request.current_dir {
+        Some(directory) => {
+            let directory = Path::new(OsStr::from_bytes(directory.to_bytes()));
+            if directory.is_absolute() { Ok(directory.to_owned()) } else { Ok(caller()?.join(directory)) }
+        }
+        None => caller(),
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    /// The path that exec is given, as a run sees it in `AT_EXECFN`.
+    pub(crate) exec_path: CString,
+    /// The absolute path of the ELF file: the program, or the interpreter of a script.
+    pub(crate) file: CString,
+    /// `argv[0]` of the run.
+    pub(crate) argv0: CString,
+    /// Arguments between `argv[0]` and those of the request: a script's interpreter gets them.
+    pub(crate) extra: Vec<CString>,
+    /// Files that decide this, and names where a file could appear that would.
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) absent: Vec<PathBuf>,
+}
+
+impl Resolved {
+    /// The whole argument vector of a run, as one block.
+    pub(crate) fn arguments(&self, request: &Request) -> Strings {
+        let mut strings = Strings::new();
+        strings.push_c_str(&self.argv0);
+        self.extra.iter().for_each(|extra| strings.push_c_str(extra));
+        strings.append(&request.args);
+        strings
+    }
+
+    /// Whether the path given to exec is not the image's own, so that the run must be told.
+    pub(crate) fn own_exec_path(&self) -> Option<&[u8]> {
+        (self.exec_path != self.file).then(|| self.exec_path.to_bytes())
+    }
+}
+
+/// Finds the file that exec of a request would load.
+pub(crate) fn resolve(request: &Request, name: &Name) -> Result<Resolved, Fallback> {
+    let path_var = name.path.as_deref().map(OsStr::from_bytes);
+    let directory = request.current_dir.as_ref().map(|dir| Path::new(OsStr::from_bytes(dir.to_bytes())));
+    let found = find_program(request.program_name(), path_var, directory).map_err(|error| refused(&error))?;
+    let argv = [request.argv0().to_owned()];
+    let chain = resolve_script_chain(&found.path, &argv, directory).map_err(|error| refused(&error))?;
+    let absolute = |path: &Path| match &name.directory {
+        Some(directory) if path.is_relative() => directory.join(path),
+        _ => path.to_owned(),
+    };
+    let mut argv = chain.argv.into_iter();
+    let program = absolute(&chain.program);
+    let mut files: Vec<PathBuf> = chain.files.iter().map(|file| absolute(file)).collect();
+    files.push(program.clone());
+    let searched = found.earlier_dirs.iter().map(|dir| absolute(dir).join(request.program_name()));
+    Ok(Resolved {
+        exec_path: c_path(&found.path)?,
+        file: c_path(&program)?,
+        argv0: argv.next().unwrap_or_default(),
+        extra: argv.collect(),
+        files,
+        absent: searched.collect(),
+    })
+}
+
+fn c_path(path: &Path) -> Result<CString, Fallback> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Fallback::ResolveError)
+}
+
+fn refused(error: &ResolveError) -> Fallback {
+    tracing::debug!(%error, "a program could not be looked up");
+    Fallback::ResolveError
+}
+
+/// Why a file is not kept.
+pub(crate) fn refusal(refusal: &resolve::Refusal) -> Fallback {
+    use resolve::Refusal;
+    tracing::debug!(%refusal, "a program is not kept");
+    match refusal {
+        Refusal::SetUid { .. } => Fallback::SetUid,
+        Refusal::SetGid { .. } => Fallback::SetGid,
+        Refusal::FileCapabilities { .. } | Refusal::UnknownCapabilities { .. } => Fallback::FileCapabilities,
+        Refusal::NotReadable { .. } => Fallback::NotReadable,
+        Refusal::ForeignArchitecture { .. } => Fallback::ForeignArchitecture,
+        Refusal::Malformed { .. } => Fallback::Malformed,
+        Refusal::NotRegular { .. } => Fallback::NotRegular,
+        Refusal::NoExecMount { .. } => Fallback::NoexecMount,
+        Refusal::Changing { .. } => Fallback::ProgramChanged,
+        Refusal::Unreachable { .. } | Refusal::NotExecutable { .. } => Fallback::ResolveError,
+    }
+}
+
+/// What an image is of, beside the files: two requests with equal keys may share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) file: CString,
+    pub(crate) argv0: CString,
+    /// Soft limit of the stack: libc keeps it at its start.
+    pub(crate) stack_limit: u64,
+}
+
+/// The strings of an environment.
+pub(crate) fn env_strings(env: &Strings) -> Vec<&CStr> {
+    env.iter().collect()
+}

@@ -1,0 +1,540 @@
+//! A shard: one owner of all tables, used by one thread at a time.
+//!
+//! ```text
+//!  start(request)
+//!    recycling on? caller the same? ── no ──> why not
+//!    drop what changed on disk, take in images that are ready
+//!    name ──> file (cached) ──> key ──> entry: none   -> make the image on a thread: FirstRun
+//!                                              making -> ImageInProgress
+//!                                              refused-> its reason
+//!                                              kept   -> an armed body, or a forked one ──> order ──> Started
+//! ```
+//!
+//! Invariants: whatever goes wrong before the program's first instruction ends in `Err(Fallback)`, and the caller execs;
+//! a body in doubt is dropped, never used again.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use regrow_body::run::StringBlock;
+use regrow_body::{Body, Run, StartError, Times};
+use regrow_image::make::{self, AgentCode};
+use regrow_sys::caller::{self, Settable};
+use regrow_sys::probe::{Feature, Kernel};
+
+use crate::creation::{Creation, Fallback, Point, PrepareError, Stats};
+use crate::fault;
+use crate::inherit::Inheritance;
+use crate::maker::{self, Built, Job};
+use crate::program::{self, Key, Name, Resolved};
+use crate::request::{Request, Resource};
+use crate::settings::Settings;
+use crate::started::Started;
+pub use crate::table::Reports;
+use crate::table::{Choice, Entry, Kept, Slot, Tables, table_key};
+use crate::watch::{Owner, Watch};
+
+/// Times of one run and of the reset after it, on the monotonic clock in nanoseconds, and what the reset did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunTimes {
+    /// When the program was entered, when it had left the body, when the body was armed again.
+    pub times: Times,
+    /// What the reset did.
+    pub work: regrow_body::body::ResetWork,
+    /// The keeper of the body.
+    pub keeper: i32,
+}
+
+/// How often `prepare` begins anew when the program's files change while it is made.
+const MAX_ATTEMPTS: usize = 100;
+
+/// The tables of programs, images and bodies, and all that uses them.
+#[derive(Debug)]
+pub struct Shard {
+    settings: Settings,
+    kernel: Kernel,
+    inheritance: Inheritance,
+    agent: Option<Arc<AgentCode>>,
+    watch: Option<Watch>,
+    tables: Tables,
+    stats: Stats,
+    reports: Reports,
+    clock: u64,
+    scratch: Vec<u8>,
+    last: Option<(Owner, i32)>,
+}
+
+impl Shard {
+    /// A shard that keeps nothing yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Shard {
+        let kernel = Kernel::probe(&settings.disabled);
+        let agent = match settings.fault {
+            fault::AGENT_MEMFD_FAILS => None,
+            _ => AgentCode::new().ok().map(Arc::new),
+        };
+        let watches = kernel.works(Feature::Inotify) && settings.fault != fault::WATCH_FAILS;
+        Shard {
+            inheritance: Inheritance::new(),
+            watch: if watches { Watch::new().ok() } else { None },
+            settings,
+            kernel,
+            agent,
+            tables: Tables::default(),
+            stats: Stats::default(),
+            reports: Reports::default(),
+            clock: 0,
+            scratch: Vec::new(),
+            last: None,
+        }
+    }
+
+    /// Starts a run in a kept body. `Err` tells why it must be started by exec; nothing of the program has run then.
+    ///
+    /// # Errors
+    /// [`Fallback`].
+    pub fn start(&mut self, request: &Request) -> Result<Started, Fallback> {
+        self.check()?;
+        let resolved = self.resolve(request)?;
+        let settable = self.caller()?;
+        let owner = self.entry(&resolved, request, &settable)?;
+        self.start_in(owner, &resolved, request, &settable)
+    }
+
+    /// Counts a creation.
+    pub fn count(&mut self, creation: &Creation) {
+        self.stats.count(creation);
+    }
+
+    /// Makes the image of a request's program ahead and waits for it.
+    ///
+    /// # Errors
+    /// Why its runs will be started by exec.
+    pub fn prepare(&mut self, request: &Request) -> Result<Point, PrepareError> {
+        let program = || request.program_name().to_owned();
+        self.try_prepare(request).map_err(|why| PrepareError::NotRecycled { program: program(), why })
+    }
+
+    fn try_prepare(&mut self, request: &Request) -> Result<Point, Fallback> {
+        self.inheritance.refresh();
+        self.check()?;
+        let resolved = self.resolve(request)?;
+        let settable = self.caller()?;
+        for _ in 0..MAX_ATTEMPTS {
+            match self.entry(&resolved, request, &settable) {
+                Ok(owner) => {
+                    let entry = self.tables.entries.get(&owner);
+                    return match entry.map(|entry| &entry.slot) {
+                        Some(Slot::Kept(kept)) => Ok(kept.point()),
+                        _ => Err(Fallback::ImageInProgress),
+                    };
+                }
+                Err(Fallback::FirstRun | Fallback::ImageInProgress) => self.take_ready(true),
+                Err(why) => return Err(why),
+            }
+        }
+        Err(Fallback::ProgramChanged)
+    }
+
+    /// How many processes were created in which way.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.stats.clone()
+    }
+
+    /// What was seen of bodies. In verify mode every idle body is compared first.
+    pub fn reports(&mut self) -> Reports {
+        if self.settings.verify {
+            for entry in self.tables.entries.values_mut() {
+                if let Slot::Kept(kept) = &mut entry.slot {
+                    kept.settle_all(&mut self.reports);
+                }
+            }
+        }
+        self.reports.clone()
+    }
+
+    /// Has the next spawn look at everything that a run inherits from its caller.
+    pub fn refresh(&mut self) {
+        self.inheritance.refresh();
+    }
+
+    /// Drops everything that is kept.
+    pub fn clear(&mut self) {
+        let owners: HashSet<Owner> = self.tables.entries.keys().chain(self.names_owners().iter()).copied().collect();
+        self.forget(&owners);
+    }
+
+    /// The processes that keep bodies and images at present.
+    #[must_use]
+    pub fn keepers(&self) -> Vec<i32> {
+        let kept = self.tables.entries.values().filter_map(|entry| match &entry.slot {
+            Slot::Kept(kept) => Some(kept),
+            _ => None,
+        });
+        kept.flat_map(|kept| kept.bodies.iter().map(Body::keeper).chain([kept.image.seed().pid()])).collect()
+    }
+
+    /// Times of the run that was started last, when it was recycled and `timed` is set: waits until its body is armed
+    /// again.
+    #[must_use]
+    pub fn last_times(&self, timeout: Duration) -> Option<RunTimes> {
+        let (owner, keeper) = self.last?;
+        let Slot::Kept(kept) = &self.tables.entries.get(&owner)?.slot else { return None };
+        let body = kept.bodies.iter().find(|body| body.keeper() == keeper)?;
+        body.wait_ready(timeout);
+        Some(RunTimes { times: body.times(), work: body.reset_work(), keeper })
+    }
+
+    fn names_owners(&self) -> Vec<Owner> {
+        self.tables.names.values().map(|(owner, _)| *owner).collect()
+    }
+
+    fn forget(&mut self, owners: &HashSet<Owner>) {
+        if owners.is_empty() {
+            return;
+        }
+        if let Some(watch) = &mut self.watch {
+            owners.iter().for_each(|&owner| watch.remove(owner));
+        }
+        self.tables.drop_owners(owners);
+    }
+
+    fn check(&mut self) -> Result<(), Fallback> {
+        if !self.settings.recycle || self.settings.max_bodies_per_program == 0 {
+            return Err(Fallback::RecyclingOff);
+        }
+        if !self.kernel.can_recycle() {
+            return Err(Fallback::UnsupportedKernel);
+        }
+        if self.agent.is_none() {
+            return Err(Fallback::NoMemory);
+        }
+        if let Err(what) = self.inheritance.check().map(drop) {
+            // What was made for another caller is never used for this one. A forked copy of the caller owns nothing.
+            if what != crate::creation::CallerPart::Process {
+                self.clear();
+            }
+            return Err(Fallback::CallerChanged { what });
+        }
+        if let Some(watch) = &mut self.watch {
+            let changed = watch.changed();
+            self.forget(&changed);
+        }
+        self.take_ready(false);
+        Ok(())
+    }
+
+    fn caller(&mut self) -> Result<Settable, Fallback> {
+        self.inheritance.check().cloned().map_err(|what| Fallback::CallerChanged { what })
+    }
+
+    /// What a request runs. Remembered as long as every file that decides it is watched.
+    fn resolve(&mut self, request: &Request) -> Result<Resolved, Fallback> {
+        let name = Name::of(request)?;
+        if let Some((_, resolved)) = self.tables.names.get(&name) {
+            return Ok(resolved.clone());
+        }
+        let owner = self.tables.new_owner();
+        let resolved = program::resolve(request, &name)?;
+        let Some(watch) = &mut self.watch else { return Ok(resolved) };
+        let files = resolved.files.iter().try_for_each(|file| watch.add_file(owner, file));
+        let absent = files.and_then(|()| resolved.absent.iter().try_for_each(|file| watch.add_absent(owner, file)));
+        if absent.is_err() || program::resolve(request, &name)?.file != resolved.file {
+            watch.remove(owner);
+            return Ok(resolved);
+        }
+        self.tables.names.insert(name, (owner, resolved.clone()));
+        Ok(resolved)
+    }
+
+    /// The entry for a run; `Err` when it is not one that is kept.
+    fn entry(&mut self, resolved: &Resolved, request: &Request, settable: &Settable) -> Result<Owner, Fallback> {
+        let key = Key {
+            file: resolved.file.clone(),
+            argv0: resolved.argv0.clone(),
+            stack_limit: stack_limit(request, settable),
+        };
+        let Some(owner) = self.tables.find(&key, &request.env) else {
+            return Err(self.begin(key, request));
+        };
+        self.clock += 1;
+        let clock = self.clock;
+        let entry = self.tables.entries.get_mut(&owner).ok_or(Fallback::BodyBroken)?;
+        entry.used = clock;
+        match &entry.slot {
+            Slot::Making { .. } => Err(Fallback::ImageInProgress),
+            Slot::Refused(why) => Err(why.clone()),
+            Slot::Kept(kept) if self.watch.is_none() && !is_unchanged(kept) => {
+                self.forget(&HashSet::from([owner]));
+                Err(Fallback::ProgramChanged)
+            }
+            Slot::Kept(_) => Ok(owner),
+        }
+    }
+
+    /// Begins to make an image. Returns the reason for this run's exec.
+    fn begin(&mut self, key: Key, request: &Request) -> Fallback {
+        let Some(agent) = self.agent.clone() else { return Fallback::NoMemory };
+        // The image's process starts with what the caller has at this moment.
+        self.inheritance.refresh();
+        let then = match self.caller() {
+            Ok(then) => then,
+            Err(why) => return why,
+        };
+        if key.stack_limit != caller_stack_limit(&then) {
+            return Fallback::UnsupportedRequest;
+        }
+        let kernel = &self.kernel;
+        let works = |name: &str| Feature::from_name(name).is_some_and(|feature| kernel.works(feature));
+        let job = Job {
+            key: key.clone(),
+            env: program::env_strings(&request.env).into_iter().map(ToOwned::to_owned).collect(),
+            settings: self.settings.clone(),
+            agent,
+            then,
+            features: make::agent_features(&works),
+            can_main: kernel.works(Feature::HwBreakpoints) && kernel.works(Feature::PtraceRseq),
+        };
+        let owner = self.tables.new_owner();
+        if let Some(watch) = &mut self.watch {
+            use std::os::unix::ffi::OsStrExt;
+            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(key.file.to_bytes()));
+            if watch.add_file(owner, path).is_err() {
+                watch.remove(owner);
+            }
+        }
+        self.clock += 1;
+        let slot = Slot::Making { receiver: maker::start(job) };
+        let entry = Entry { key, key_env: table_key(&request.env), slot, used: self.clock };
+        self.tables.entries.insert(owner, entry);
+        Fallback::FirstRun
+    }
+
+    /// Takes in the images that have been made; `wait` waits for one that is being made.
+    fn take_ready(&mut self, wait: bool) {
+        use std::sync::mpsc::TryRecvError;
+        let mut ready = Vec::new();
+        for (&owner, entry) in &self.tables.entries {
+            let Slot::Making { receiver } = &entry.slot else { continue };
+            let lost = || Err(Fallback::ImageFailed { detail: "its thread ended".to_owned() });
+            let result = if wait {
+                receiver.recv().unwrap_or_else(|_| lost())
+            } else {
+                match receiver.try_recv() {
+                    Ok(result) => result,
+                    Err(TryRecvError::Empty) => continue,
+                    Err(TryRecvError::Disconnected) => lost(),
+                }
+            };
+            ready.push((owner, result));
+        }
+        for (owner, result) in ready {
+            self.take_in(owner, result);
+        }
+    }
+
+    fn take_in(&mut self, owner: Owner, result: Result<Built, Fallback>) {
+        let result = result.and_then(|built| self.watch_files(owner, &built).map(|()| built));
+        let Some(entry) = self.tables.entries.get_mut(&owner) else { return };
+        match result {
+            Ok(built) => {
+                entry.slot = Slot::Kept(Box::new(Kept::new(built)));
+                self.keep_to_budget(owner);
+            }
+            // It was written while it was read: the next run tries again.
+            Err(Fallback::ProgramChanged) => self.forget(&HashSet::from([owner])),
+            Err(why) => entry.slot = Slot::Refused(why),
+        }
+    }
+
+    /// Watches what an image was made of. A file that changed since the making began is not what is in the image.
+    fn watch_files(&mut self, owner: Owner, built: &Built) -> Result<(), Fallback> {
+        let files = &built.image.dependencies.files;
+        if let Some(watch) = &mut self.watch {
+            let watched = files.iter().try_for_each(|file| watch.add_file(owner, file));
+            let absent = &built.image.dependencies.absent;
+            let watched = watched.and_then(|()| absent.iter().try_for_each(|file| watch.add_absent(owner, file)));
+            watched.map_err(|error| Fallback::ImageFailed { detail: format!("watching its files: {error}") })?;
+        }
+        if files.iter().all(|file| changed_before(file, built.started)) { Ok(()) } else { Err(Fallback::ProgramChanged) }
+    }
+
+    /// Drops what was used longest ago while more is kept than the budget allows, but never `newest`.
+    fn keep_to_budget(&mut self, newest: Owner) {
+        while self.tables.bytes() > self.settings.budget_bytes {
+            match self.tables.least_used() {
+                Some(owner) if owner != newest => self.forget(&HashSet::from([owner])),
+                _ => return,
+            }
+        }
+    }
+
+    fn start_in(
+        &mut self,
+        owner: Owner,
+        resolved: &Resolved,
+        request: &Request,
+        settable: &Settable,
+    ) -> Result<Started, Fallback> {
+        let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get_mut(&owner) else {
+            return Err(Fallback::BodyBroken);
+        };
+        let choice = kept.choose(&self.settings, &mut self.reports)?;
+        let arguments = resolved.arguments(request);
+        let given = request.descriptors().map_err(|_| Fallback::UnsupportedRequest)?;
+        let fds: Vec<_> = given.iter().map(|fd| (fd.source, fd.target)).collect();
+        let limits = limits(request, settable, kept.then());
+        let mut run = Run {
+            args: StringBlock { bytes: arguments.as_bytes(), count: arguments.len() },
+            env: StringBlock { bytes: request.env.as_bytes(), count: request.env.len() },
+            fds: &fds,
+            setsid: request.setsid,
+            process_group: request.process_group,
+            umask: request.umask,
+            nice: request.nice,
+            limits: &limits,
+            directory: request.current_dir.as_deref().map(std::ffi::CStr::to_bytes),
+            signal_mask: caller::signal_mask(),
+            exec_path: resolved.own_exec_path(),
+            timed: self.settings.timed,
+            ..Run::default()
+        };
+        inherit(&mut run, settable, kept.then());
+        caller::random(&mut run.random).map_err(|_| Fallback::UnsupportedKernel)?;
+        let started = launch(kept, choice, &run, &mut self.scratch, &self.settings)?;
+        kept.remember(&request.env);
+        self.last = kept.bodies.get(choice.body).map(|body| (owner, body.keeper()));
+        Ok(started)
+    }
+}
+
+/// Sends the order. A body that does not answer is dropped.
+fn launch(
+    kept: &mut Kept,
+    choice: Choice,
+    run: &Run<'_>,
+    scratch: &mut Vec<u8>,
+    settings: &Settings,
+) -> Result<Started, Fallback> {
+    let point = kept.point();
+    let body = kept.bodies.get_mut(choice.body).ok_or(Fallback::BodyBroken)?;
+    inject_before(body, settings)?;
+    match body.start(&kept.image, run, scratch) {
+        Ok(process) => {
+            if settings.fault == fault::KEEPER_KILLED_AFTER_ORDER {
+                body.kill_keeper();
+            }
+            let creation =
+                if choice.forked { Creation::ForkedBody { point } } else { Creation::Recycled { point } };
+            Ok(Started { pid: process.pid, pidfd: process.pidfd, creation })
+        }
+        Err(StartError::TooLarge) => Err(Fallback::ArgumentsTooLarge),
+        Err(StartError::TooManyDescriptors(_)) => Err(Fallback::UnsupportedRequest),
+        Err(StartError::NotArmed) => Err(Fallback::AllBusy),
+        // Exec finds the same error, or none.
+        Err(error @ StartError::Refused { .. }) => {
+            tracing::debug!(%error, "an order was refused");
+            Err(Fallback::UnsupportedRequest)
+        }
+        Err(error @ StartError::Broken(_)) => {
+            tracing::debug!(%error, "a body is broken");
+            drop(kept.bodies.remove(choice.body));
+            Err(Fallback::BodyBroken)
+        }
+    }
+}
+
+fn inject_before(body: &Body, settings: &Settings) -> Result<(), Fallback> {
+    match settings.fault {
+        fault::SEND_FAILS => Err(Fallback::FaultInjected),
+        fault::KEEPER_KILLED_BEFORE_ORDER => {
+            body.kill_keeper();
+            Ok(())
+        }
+        fault::ARMED_KILLED_BEFORE_ORDER => {
+            body.kill_armed();
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives a run what its caller has and its keeper has not.
+fn inherit(run: &mut Run<'_>, now: &Settable, then: &Settable) {
+    if run.process_group.is_none() && !run.setsid && now.process_group != then.process_group {
+        run.process_group = Some(now.process_group);
+    }
+    if run.nice.is_none() && now.nice != then.nice {
+        run.nice = Some(now.nice);
+    }
+    // As the standard library does, SIGPIPE is default in every child.
+    let ignored = |settable: &Settable| settable.ignored & !(1 << (libc::SIGPIPE - 1));
+    if ignored(now) != ignored(then) {
+        run.ignored_signals = Some(ignored(now));
+    }
+    if now.affinity != then.affinity {
+        run.affinity = Some(now.affinity);
+    }
+}
+
+/// The limits that a run must be given: those of the request, and those in which the caller differs from its keeper.
+fn limits(request: &Request, now: &Settable, then: &Settable) -> Vec<(u32, u64, u64)> {
+    let mut limits = Vec::new();
+    for (number, (now, then)) in (0..).zip(now.limits.iter().zip(&then.limits)) {
+        if now != then {
+            limits.push((number, now[0], now[1]));
+        }
+    }
+    for limit in &request.limits {
+        limits.retain(|known| known.0 != limit.resource.number());
+        limits.push((limit.resource.number(), limit.soft, limit.hard));
+    }
+    limits
+}
+
+fn stack_limit(request: &Request, settable: &Settable) -> u64 {
+    let asked = request.limits.iter().rev().find(|limit| limit.resource == Resource::Stack);
+    asked.map_or_else(|| caller_stack_limit(settable), |limit| limit.soft)
+}
+
+fn caller_stack_limit(settable: &Settable) -> u64 {
+    settable.limits.get(Resource::Stack.number() as usize).map_or(0, |pair| pair[0])
+}
+
+/// Without a watch: whether every file of an image is as it was. Costs a look at each file for every run.
+fn is_unchanged(kept: &Kept) -> bool {
+    kept.image.dependencies.files.iter().all(|file| changed_before(file, kept.made()))
+}
+
+/// How far the clock that stamps files may be behind.
+const CLOCK_LAG: Duration = Duration::from_millis(10);
+
+/// Whether a file was last changed before a time.
+fn changed_before(file: &std::path::Path, time: std::time::SystemTime) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(metadata) = std::fs::metadata(file) else { return false };
+    let since_epoch = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let changed = (metadata.ctime(), metadata.ctime_nsec());
+    // The kernel stamps files with a clock that ticks every few milliseconds, behind this one.
+    let limit = since_epoch.saturating_sub(CLOCK_LAG);
+    changed <= (i64::try_from(limit.as_secs()).unwrap_or(0), i64::from(limit.subsec_nanos()))
+}
+
+/// Spawns a request: in a body if it can be, else by exec.
+///
+/// # Errors
+/// What exec of the request would say.
+pub fn spawn(shard: &std::sync::Mutex<Shard>, request: &Request) -> io::Result<Started> {
+    let lock = || shard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let attempt = lock().start(request);
+    // Exec takes long: others may use the shard meanwhile.
+    let started = match attempt {
+        Ok(started) => started,
+        Err(why) => crate::exec::spawn_exec(request, why)?,
+    };
+    lock().count(&started.creation);
+    Ok(started)
+}

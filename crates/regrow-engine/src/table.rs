@@ -1,0 +1,285 @@
+//! The tables of a shard: names of programs, and images with their bodies. They hold ids of each other, never pointers.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant, SystemTime};
+
+use regrow_abi::State;
+use regrow_body::{Body, verify};
+use regrow_image::envkey::KeyNames;
+use regrow_image::image::Image;
+use regrow_sys::caller::Settable;
+
+use crate::creation::{Fallback, Point};
+use crate::maker::{self, Built};
+use crate::program::{Key, Name, Resolved};
+use crate::request::Strings;
+use crate::settings::Settings;
+use crate::watch::Owner;
+
+/// How long a run waits for a body that is being put back, before another one is made.
+const RESET_WAIT: Duration = Duration::from_micros(400);
+
+/// A program that is kept, or is to be, or cannot be.
+#[derive(Debug)]
+pub(crate) enum Slot {
+    /// Its image is being made.
+    Making {
+        receiver: Receiver<Result<Built, Fallback>>,
+    },
+    /// It is started by exec, for this reason.
+    Refused(Fallback),
+    /// It is kept.
+    Kept(Box<Kept>),
+}
+
+/// An entry of the table of images.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Key,
+    /// The environment's part of the key, as far as it was known when the entry was made.
+    pub(crate) key_env: Vec<CString>,
+    pub(crate) slot: Slot,
+    pub(crate) used: u64,
+}
+
+impl Entry {
+    /// Whether a run with this environment may use the entry.
+    pub(crate) fn is_for(&self, key: &Key, env: &Strings) -> bool {
+        if &self.key != key {
+            return false;
+        }
+        match &self.slot {
+            Slot::Kept(kept) => kept.fits(env),
+            Slot::Making { .. } | Slot::Refused(_) => {
+                regrow_image::envkey::key_variables(env).into_iter().eq(self.key_env.iter().map(CString::as_c_str))
+            }
+        }
+    }
+}
+
+/// A program that is kept: its image and its bodies.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) image: Image,
+    pub(crate) bodies: Vec<Body>,
+    names: KeyNames,
+    key_env: Vec<CString>,
+    then: Settable,
+    made: SystemTime,
+    /// An environment that is known to fit: most runs have the same as the last one.
+    fitting_env: Vec<u8>,
+}
+
+/// A body for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) body: usize,
+    /// It was made for this run.
+    pub(crate) forked: bool,
+}
+
+impl Kept {
+    pub(crate) fn new(built: Built) -> Kept {
+        let Built { image, bodies, names, key_env, then, started } = built;
+        Kept { image, bodies, names, key_env, then, made: started, fitting_env: Vec::new() }
+    }
+
+    /// What the keepers have from the caller.
+    pub(crate) fn then(&self) -> &Settable {
+        &self.then
+    }
+
+    /// When the making of the image began.
+    pub(crate) fn made(&self) -> SystemTime {
+        self.made
+    }
+
+    fn fits(&self, env: &Strings) -> bool {
+        env.as_bytes() == self.fitting_env
+            || self.names.select(env).into_iter().eq(self.key_env.iter().map(CString::as_c_str))
+    }
+
+    /// Remembers that this environment fits.
+    pub(crate) fn remember(&mut self, env: &Strings) {
+        if env.as_bytes() != self.fitting_env {
+            self.fitting_env.clear();
+            self.fitting_env.extend_from_slice(env.as_bytes());
+        }
+    }
+
+    pub(crate) fn point(&self) -> Point {
+        match self.image.point {
+            regrow_image::make::Point::Entry => Point::Entry,
+            regrow_image::make::Point::Main => Point::Main,
+        }
+    }
+
+    /// Bytes that the image and its bodies are reckoned to hold: saved pages once, and once more for each body.
+    pub(crate) fn bytes(&self) -> u64 {
+        const TABLES_BYTES: u64 = 128 * 1024;
+        (self.image.saved_bytes() + TABLES_BYTES) * (2 + self.bodies.len() as u64)
+    }
+
+    /// Finds an armed body, or makes one. In verify mode a body is compared before it is used again; one that differs is
+    /// dropped and reported.
+    pub(crate) fn choose(&mut self, settings: &Settings, reports: &mut Reports) -> Result<Choice, Fallback> {
+        if let Some(body) = self.armed(reports) {
+            return Ok(Choice { body, forked: false });
+        }
+        let resets = |body: &Body| matches!(body.state(), Some(State::Resetting | State::Arming | State::Clean));
+        let started = Instant::now();
+        while self.bodies.iter().any(resets) && started.elapsed() < self.patience(settings) {
+            if let Some(body) = self.bodies.iter().find(|body| resets(body)) {
+                body.wait_ready(RESET_WAIT / 4);
+            }
+            if let Some(body) = self.armed(reports) {
+                return Ok(Choice { body, forked: false });
+            }
+        }
+        if self.bodies.len() >= settings.max_bodies_per_program {
+            return Err(Fallback::AllBusy);
+        }
+        let body = maker::fork(&self.image, settings).map_err(|error| {
+            tracing::debug!(%error, "no further body");
+            match error {
+                regrow_body::BodyError::Fork { .. } => Fallback::NoMemory,
+                regrow_body::BodyError::Setup { .. } => Fallback::NoDescriptors,
+                _ => Fallback::BodyBroken,
+            }
+        })?;
+        self.bodies.push(body);
+        match self.armed(reports) {
+            Some(body) => Ok(Choice { body, forked: true }),
+            None => Err(Fallback::BodyBroken),
+        }
+    }
+
+    /// At the limit a run waits longer: exec is the alternative, not a fork.
+    fn patience(&self, settings: &Settings) -> Duration {
+        if settings.verify {
+            Duration::from_secs(2)
+        } else if self.bodies.len() >= settings.max_bodies_per_program {
+            RESET_WAIT * 4
+        } else {
+            RESET_WAIT
+        }
+    }
+
+    fn armed(&mut self, reports: &mut Reports) -> Option<usize> {
+        let image = &self.image;
+        self.bodies.retain(|body| settle(image, body, reports));
+        self.bodies.iter().position(|body| body.state() == Some(State::Armed))
+    }
+
+    /// Compares every body that waits to be compared; drops those that differ.
+    pub(crate) fn settle_all(&mut self, reports: &mut Reports) {
+        for body in &self.bodies {
+            body.wait_ready(Duration::from_millis(200));
+        }
+        let _ = self.armed(reports);
+    }
+}
+
+/// Lets a body go on if it can; false when it must be dropped.
+fn settle(image: &Image, body: &Body, reports: &mut Reports) -> bool {
+    match body.state() {
+        None | Some(State::Broken) => {
+            let why = body.broken();
+            tracing::debug!(keeper = body.keeper(), ?why, "a body was given up");
+            let reason = why.map_or("unknown", |why| broken_name(why.0));
+            *reports.given_up.entry(reason).or_default() += 1;
+            false
+        }
+        Some(State::Clean) => match verify::compare(image, body) {
+            Ok(()) => {
+                reports.compared += 1;
+                body.arm_after_verify()
+            }
+            Err(difference) => {
+                tracing::error!(keeper = body.keeper(), %difference, "a body differs from its image");
+                reports.differences.push(difference.to_string());
+                false
+            }
+        },
+        Some(State::Armed | State::Running) => true,
+        Some(_) => !body.is_broken(),
+    }
+}
+
+/// A stable name for why a keeper gave its body up.
+fn broken_name(why: regrow_abi::Broken) -> &'static str {
+    use regrow_abi::Broken;
+    match why {
+        Broken::Version => "version",
+        Broken::Clone => "clone",
+        Broken::Shared => "shared",
+        Broken::MappingLost => "mapping_lost",
+        Broken::Mappings => "mappings",
+        Broken::Pages => "pages",
+        Broken::Brk => "brk",
+        Broken::Sticky => "sticky",
+        Broken::Proc => "proc",
+        Broken::TooManyMappings => "too_many_mappings",
+        Broken::Fault => "fault",
+    }
+}
+
+/// What was seen of bodies, beside the creations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reports {
+    /// Bodies that were compared with their image and equal (verify mode).
+    pub compared: u64,
+    /// What differed, for each body that was compared and was not equal.
+    pub differences: Vec<String>,
+    /// Bodies that their keepers gave up, by reason.
+    pub given_up: std::collections::BTreeMap<&'static str, u64>,
+}
+
+/// Both tables.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    next: Owner,
+    pub(crate) names: HashMap<Name, (Owner, Resolved)>,
+    pub(crate) entries: HashMap<Owner, Entry>,
+}
+
+impl Tables {
+    /// An id that no entry had before.
+    pub(crate) fn new_owner(&mut self) -> Owner {
+        self.next += 1;
+        self.next
+    }
+
+    /// The entry that a run with this key and environment may use.
+    pub(crate) fn find(&self, key: &Key, env: &Strings) -> Option<Owner> {
+        self.entries.iter().find(|(_, entry)| entry.is_for(key, env)).map(|(&owner, _)| owner)
+    }
+
+    /// Drops what belongs to these owners.
+    pub(crate) fn drop_owners(&mut self, owners: &std::collections::HashSet<Owner>) {
+        self.names.retain(|_, (owner, _)| !owners.contains(owner));
+        self.entries.retain(|owner, _| !owners.contains(owner));
+    }
+
+    /// The entry that was used longest ago, of those that are kept.
+    pub(crate) fn least_used(&self) -> Option<Owner> {
+        let kept = self.entries.iter().filter(|(_, entry)| matches!(entry.slot, Slot::Kept(_)));
+        kept.min_by_key(|(_, entry)| entry.used).map(|(&owner, _)| owner)
+    }
+
+    /// Bytes that all entries are reckoned to hold.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = |entry: &Entry| match &entry.slot {
+            Slot::Kept(kept) => kept.bytes(),
+            _ => 0,
+        };
+        self.entries.values().map(bytes).sum()
+    }
+}
+
+/// The entries of an environment that belong to every image's key.
+pub(crate) fn table_key(env: &Strings) -> Vec<CString> {
+    regrow_image::envkey::key_variables(env).into_iter().map(CStr::to_owned).collect()
+}

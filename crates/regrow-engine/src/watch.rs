@@ -1,0 +1,232 @@
+//! Notices that a file changes on disk, without looking at it again: inotify.
+//!
+//! What is watched for a path is everything that decides what the path names: each symbolic link on the way (its own
+//! inode: a link that is replaced is deleted), each directory (moved or deleted), and the file (written, replaced,
+//! truncated, its mode changed). The kernel queues an event within the call that makes the change, so that one
+//! non-blocking read before a spawn sees every change that was finished before it.
+//!
+//! A file that does not exist yet is watched for in its directory.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch};
+
+/// Who is told of a change: an entry of a table.
+pub type Owner = u64;
+
+/// Most symbolic links on the way of one path.
+const MAX_LINKS: usize = 40;
+
+/// A change concerns the owner always, or only when it is of this name in the watched directory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Interest {
+    owner: Owner,
+    name: Option<OsString>,
+}
+
+/// The watched files of a shard.
+#[derive(Debug)]
+pub struct Watch {
+    inotify: OwnedFd,
+    interests: HashMap<i32, HashSet<Interest>>,
+}
+
+impl Watch {
+    /// Starts watching nothing.
+    ///
+    /// # Errors
+    /// As `inotify_init1(2)`: the user's limit of instances.
+    pub fn new() -> io::Result<Watch> {
+        let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(Watch { inotify, interests: HashMap::new() })
+    }
+
+    /// Tells `owner` when what `path` names changes.
+    ///
+    /// # Errors
+    /// When the path cannot be followed or the user's limit of watches is reached.
+    pub fn add_file(&mut self, owner: Owner, path: &Path) -> io::Result<()> {
+        let file = WatchFlags::MODIFY | WatchFlags::ATTRIB | WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
+        let place = WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF | WatchFlags::ATTRIB;
+        for (step, is_last) in steps(path)? {
+            let flags = if is_last { file } else { place };
+            self.add(owner, &step, flags | WatchFlags::DONT_FOLLOW, None)?;
+        }
+        Ok(())
+    }
+
+    /// Tells `owner` when a file of this path appears. Does nothing where not even its directory exists.
+    ///
+    /// # Errors
+    /// When the user's limit of watches is reached.
+    pub fn add_absent(&mut self, owner: Owner, path: &Path) -> io::Result<()> {
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        let appears = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+        match self.add(owner, directory, appears, Some(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match directory.parent() {
+                // The directory itself may appear first.
+                Some(_) => self.add_absent(owner, directory),
+                None => Ok(()),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(()),
+            other => other,
+        }
+    }
+
+    fn add(&mut self, owner: Owner, path: &Path, flags: WatchFlags, name: Option<&OsStr>) -> io::Result<()> {
+        let watch = add_watch(&self.inotify, path, flags | WatchFlags::MASK_ADD)?;
+        let interest = Interest { owner, name: name.map(OsStr::to_owned) };
+        self.interests.entry(watch).or_default().insert(interest);
+        Ok(())
+    }
+
+    /// Forgets an owner.
+    pub fn remove(&mut self, owner: Owner) {
+        let inotify = &self.inotify;
+        self.interests.retain(|&watch, interests| {
+            interests.retain(|interest| interest.owner != owner);
+            if interests.is_empty() {
+                let _ = remove_watch(inotify, watch);
+            }
+            !interests.is_empty()
+        });
+    }
+
+    /// The owners whose files changed since the last call. One system call when nothing did.
+    pub fn changed(&mut self) -> HashSet<Owner> {
+        let mut owners = HashSet::new();
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(&self.inotify, &mut buffer);
+        while let Ok(event) = reader.next() {
+            let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()).to_owned());
+            if event.events().contains(rustix::fs::inotify::ReadFlags::QUEUE_OVERFLOW) {
+                owners.extend(self.interests.values().flatten().map(|interest| interest.owner));
+                continue;
+            }
+            let interests = self.interests.get(&event.wd()).into_iter().flatten();
+            let concerned = interests.filter(|interest| interest.name.is_none() || interest.name == name);
+            owners.extend(concerned.map(|interest| interest.owner));
+        }
+        owners
+    }
+}
+
+/// Every link, directory and file that decides what an absolute path names; the last one is marked.
+fn steps(path: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
+    let mut rest: Vec<OsString> = components(path);
+    rest.reverse();
+    let mut at = PathBuf::from("/");
+    let mut seen = Vec::new();
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        at.push(&name);
+        let kind = at.symlink_metadata()?.file_type();
+        seen.push((at.clone(), rest.is_empty() && !kind.is_symlink()));
+        if kind.is_symlink() {
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(io::Error::from_raw_os_error(libc::ELOOP));
+            }
+            let target = std::fs::read_link(&at)?;
+            at.pop();
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            rest.extend(components(&target).into_iter().rev());
+        }
+    }
+    Ok(seen)
+}
+
+fn components(path: &Path) -> Vec<OsString> {
+    let named = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    };
+    path.components().filter_map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn watched(path: &Path) -> Watch {
+        let mut watch = Watch::new().expect("an inotify instance");
+        watch.add_file(7, path).expect("the path exists");
+        assert!(watch.changed().is_empty());
+        watch
+    }
+
+    #[test]
+    fn every_way_to_change_a_file_is_noticed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("real/prog");
+        fs::create_dir(dir.path().join("real")).expect("made");
+        symlink("real", dir.path().join("link")).expect("made");
+        let path = dir.path().join("link/prog");
+        let other = dir.path().join("other");
+        type Change<'a> = &'a dyn Fn();
+        let changes: &[(&str, Change<'_>)] = &[
+            ("written in place", &|| fs::write(&file, "b").expect("written")),
+            ("replaced", &|| {
+                fs::write(&other, "c").expect("written");
+                fs::rename(&other, &file).expect("renamed");
+            }),
+            ("mode", &|| fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("changed")),
+            ("deleted", &|| fs::remove_file(&file).expect("deleted")),
+            ("a link on the way", &|| {
+                fs::remove_file(dir.path().join("link")).expect("deleted");
+                symlink("real", dir.path().join("link")).expect("made");
+            }),
+            ("a directory on the way", &|| {
+                fs::rename(dir.path().join("real"), dir.path().join("moved")).expect("moved");
+                fs::rename(dir.path().join("moved"), dir.path().join("real")).expect("moved");
+            }),
+        ];
+        for (what, change) in changes {
+            fs::write(&file, "a").expect("written");
+            let mut watch = watched(&path);
+            change();
+            assert_eq!(watch.changed(), HashSet::from([7]), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_appears_is_noticed_and_others_are_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut watch = Watch::new().expect("an inotify instance");
+        watch.add_absent(3, &dir.path().join("tool")).expect("watched");
+        watch.add_absent(4, &dir.path().join("sub/dir/tool")).expect("watched");
+        fs::write(dir.path().join("noise"), "").expect("written");
+        assert!(watch.changed().is_empty());
+        fs::write(dir.path().join("tool"), "").expect("written");
+        assert_eq!(watch.changed(), HashSet::from([3]));
+        fs::create_dir(dir.path().join("sub")).expect("made");
+        assert_eq!(watch.changed(), HashSet::from([4]));
+    }
+
+    #[test]
+    fn a_forgotten_owner_is_told_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("prog");
+        fs::write(&file, "a").expect("written");
+        let mut watch = watched(&file);
+        watch.add_file(8, &file).expect("watched");
+        watch.remove(7);
+        fs::write(&file, "b").expect("written");
+        assert_eq!(watch.changed(), HashSet::from([8]));
+    }
+}

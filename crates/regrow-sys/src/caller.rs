@@ -1,0 +1,244 @@
+//! What a child inherits from the calling process and thread, read so that it can be compared.
+//!
+//! [`Ids`] is read before every spawn: whoever drops its rights must not start a process with the old ones. [`Caller`] is
+//! the rest; reading it takes tens of microseconds.
+
+#![allow(unsafe_code, reason = "raw system calls into buffers on the stack")]
+
+use std::fs;
+use std::io;
+
+use crate::raw::{check, syscall};
+
+/// User and group ids of the calling thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    user: [u32; 3],
+    group: [u32; 3],
+}
+
+impl Ids {
+    /// Reads them: two system calls.
+    #[must_use]
+    pub fn read() -> Ids {
+        let mut ids = Ids::default();
+        let three = |number: i64, to: &mut [u32; 3]| {
+            let at = to.as_mut_ptr();
+            // SAFETY: the three words are live and distinct.
+            unsafe { syscall(number, [at as usize, at.add(1) as usize, at.add(2) as usize, 0, 0, 0]) };
+        };
+        three(libc::SYS_getresuid, &mut ids.user);
+        three(libc::SYS_getresgid, &mut ids.group);
+        ids
+    }
+}
+
+/// The signal mask of the calling thread; bit 0 is signal 1.
+#[must_use]
+pub fn signal_mask() -> u64 {
+    let mut mask = 0u64;
+    // SAFETY: a signal set of the kernel is 8 bytes.
+    unsafe { syscall(libc::SYS_rt_sigprocmask, [0, 0, &raw mut mask as usize, 8, 0, 0]) };
+    mask
+}
+
+/// Fills a buffer with random bytes of the kernel.
+///
+/// # Errors
+/// As `getrandom(2)`.
+pub fn random(words: &mut [u64; 3]) -> io::Result<()> {
+    // SAFETY: the buffer is live.
+    check(unsafe { syscall(libc::SYS_getrandom, [words.as_mut_ptr() as usize, 24, 0, 0, 0, 0]) }).map(drop)
+}
+
+/// What a body cannot be given: when it differs, the body is of another domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Domain {
+    /// Ids.
+    pub ids: Ids,
+    /// Supplementary groups, capability sets, securebits.
+    pub credentials: Vec<u64>,
+    /// `no_new_privs` and the seccomp mode.
+    pub seccomp: [i64; 2],
+    /// Session.
+    pub session: i32,
+    /// Device, inode and mount of the root directory.
+    pub root: [u64; 3],
+    /// The namespaces, as the kernel names them.
+    pub namespaces: Vec<String>,
+    /// The control groups, as the kernel lists them.
+    pub cgroup: Vec<u8>,
+    /// Scheduling policy and flags, I/O priority, timer slack, personality.
+    pub scheduling: [i64; 5],
+}
+
+/// What a run can be given if it differs from the body's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settable {
+    /// Process group.
+    pub process_group: i32,
+    /// Niceness.
+    pub nice: i32,
+    /// Soft and hard limits, by number.
+    pub limits: [[u64; 2]; 16],
+    /// Ignored signals; bit 0 is signal 1.
+    pub ignored: u64,
+    /// Processors that may be used, the first 1,024.
+    pub affinity: [u64; 16],
+}
+
+/// Everything that is compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// See [`Domain`].
+    pub domain: Domain,
+    /// See [`Settable`].
+    pub settable: Settable,
+}
+
+impl Caller {
+    /// Reads everything.
+    #[must_use]
+    pub fn read() -> Caller {
+        let (policy, flags, nice) = scheduling();
+        let domain = Domain {
+            ids: Ids::read(),
+            credentials: credentials(),
+            seccomp: [prctl(libc::PR_GET_NO_NEW_PRIVS), prctl(libc::PR_GET_SECCOMP)],
+            session: number(libc::SYS_getsid, [0; 2]),
+            root: root(),
+            namespaces: namespaces(),
+            cgroup: fs::read("/proc/self/cgroup").unwrap_or_default(),
+            scheduling: [
+                policy,
+                flags,
+                i64::from(number(libc::SYS_ioprio_get, [1, 0])),
+                prctl(libc::PR_GET_TIMERSLACK),
+                i64::from(number(libc::SYS_personality, [0xffff_ffff, 0])),
+            ],
+        };
+        let settable = Settable {
+            process_group: number(libc::SYS_getpgid, [0; 2]),
+            nice,
+            limits: limits(),
+            ignored: ignored(),
+            affinity: affinity(),
+        };
+        Caller { domain, settable }
+    }
+}
+
+fn number(call: i64, args: [usize; 2]) -> i32 {
+    // SAFETY: calls that take numbers only.
+    i32::try_from(unsafe { syscall(call, [args[0], args[1], 0, 0, 0, 0]) }).unwrap_or(-1)
+}
+
+fn prctl(option: i32) -> i64 {
+    // SAFETY: queries without pointers.
+    unsafe { syscall(libc::SYS_prctl, [option.unsigned_abs() as usize, 0, 0, 0, 0, 0]) as i64 }
+}
+
+fn credentials() -> Vec<u64> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0];
+    let mut sets = [0u32; 6];
+    let mut groups = vec![0u32; 65_536];
+    // SAFETY: the kernel's capability header and data for version 3; the group buffer has the count that is named.
+    let count = unsafe {
+        syscall(libc::SYS_capget, [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0]);
+        syscall(libc::SYS_getgroups, [groups.len(), groups.as_mut_ptr() as usize, 0, 0, 0, 0])
+    };
+    let groups = groups.get(..usize::try_from(count).unwrap_or(0)).unwrap_or_default();
+    let securebits = prctl(libc::PR_GET_SECUREBITS).unsigned_abs();
+    sets.iter().chain(groups).map(|&word| u64::from(word)).chain([securebits]).collect()
+}
+
+fn root() -> [u64; 3] {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    statx(CWD, "/", AtFlags::empty(), StatxFlags::BASIC_STATS | StatxFlags::MNT_ID).map_or([0; 3], |root| {
+        [u64::from(root.stx_dev_major) << 32 | u64::from(root.stx_dev_minor), root.stx_ino, root.stx_mnt_id]
+    })
+}
+
+fn namespaces() -> Vec<String> {
+    const NAMES: [&str; 9] =
+        ["cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time_for_children", "user", "uts"];
+    let read = |name: &&str| fs::read_link(format!("/proc/thread-self/ns/{name}")).ok();
+    NAMES.iter().filter_map(read).map(|link| link.to_string_lossy().into_owned()).collect()
+}
+
+fn limits() -> [[u64; 2]; 16] {
+    let mut limits = [[0; 2]; 16];
+    for (index, pair) in limits.iter_mut().enumerate() {
+        // SAFETY: the pair has the layout of `struct rlimit64`.
+        unsafe { syscall(libc::SYS_prlimit64, [0, index, 0, pair.as_mut_ptr() as usize, 0, 0]) };
+    }
+    limits
+}
+
+fn ignored() -> u64 {
+    const SIG_IGN: usize = 1;
+    (1..=64usize).fold(0, |mask, signal| {
+        let mut action = [0usize; 4];
+        // SAFETY: the kernel's `struct sigaction` is four words.
+        unsafe { syscall(libc::SYS_rt_sigaction, [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0]) };
+        if action[0] == SIG_IGN { mask | 1 << (signal - 1) } else { mask }
+    })
+}
+
+fn affinity() -> [u64; 16] {
+    let mut words = [0u64; 16];
+    // SAFETY: the buffer has the size that is named.
+    unsafe { syscall(libc::SYS_sched_getaffinity, [0, 128, words.as_mut_ptr() as usize, 0, 0, 0]) };
+    words
+}
+
+/// Policy, flags and niceness of the calling thread.
+fn scheduling() -> (i64, i64, i32) {
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attr {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        rest: [u32; 9],
+    }
+    let mut attr = Attr::default();
+    let bytes = size_of::<Attr>();
+    // SAFETY: the kernel writes at most the size that is named.
+    unsafe { syscall(libc::SYS_sched_getattr, [0, &raw mut attr as usize, bytes, 0, 0, 0]) };
+    (i64::from(attr.policy), attr.flags.cast_signed(), attr.nice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_readings_of_one_caller_are_equal() {
+        assert_eq!(Caller::read(), Caller::read());
+        assert_eq!(Caller::read().domain.ids, Ids::read());
+    }
+
+    #[test]
+    fn the_signal_mask_is_the_threads() {
+        use std::mem::zeroed;
+        let before = signal_mask();
+        // SAFETY: zero is a valid set; the mask is of this test's thread alone.
+        unsafe {
+            let mut set: libc::sigset_t = zeroed();
+            libc::sigaddset(&raw mut set, libc::SIGUSR2);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        }
+        assert_eq!(signal_mask(), before | 1 << (libc::SIGUSR2 - 1));
+    }
+
+    #[test]
+    fn random_words_differ() {
+        let (mut a, mut b) = ([0; 3], [0; 3]);
+        random(&mut a).expect("the kernel has random bytes");
+        random(&mut b).expect("the kernel has random bytes");
+        assert_ne!(a, b);
+    }
+}
