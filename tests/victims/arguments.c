@@ -1,7 +1,6 @@
 /* The arguments: what the caller gave, in the kernel's view and in the libc's; then, as servers do,
  * the run writes a title over them and tells the kernel of other bounds. */
 #include "maps.h"
-#include <linux/prctl.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 

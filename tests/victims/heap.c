@@ -18,8 +18,10 @@ static void scan(const volatile uint64_t *words, size_t bytes, const char *what)
 static void scan_heap(void)
 {
     struct map map;
-    if (map_named("[heap]", &map))
-        scan((uint64_t *)map.low, map.high - map.low, "[heap]");
+    slurp("/proc/self/maps", maps_text, sizeof maps_text);
+    for (char *at = maps_text; (at = map_line(at, &map)) != NULL;)
+        if (map.perms[1] == 'w' && strcmp(map.path, "[heap]") == 0)
+            scan((uint64_t *)map.low, map.high - map.low, "[heap]");
 }
 
 static void scan_new(size_t size)
@@ -69,8 +71,8 @@ static void dirty(void)
 #ifdef __GLIBC__
     malloc_trim(0);
     mallopt(M_PERTURB, 0x5a);
-#endif
     /* Write past a block: the allocator's own words there become the mark. */
     uint64_t *last = malloc(24);
     fill_words(last, 256, mark);
+#endif
 }

@@ -60,7 +60,7 @@ static void dirty(void)
     for (int number = 1; number <= 64; number++)
         if (number != SIGKILL && number != SIGSTOP && number != SIGTRAP)
             sigaction(number, &action, NULL);
-    raise(SIGUSR1);
+    kill(getpid(), SIGUSR1);
     same("handled signals in the run", handled, 1);
     memset(alternate, 1, 8192);
     signal(SIGUSR2, SIG_IGN);
@@ -72,5 +72,5 @@ static void dirty(void)
     for (int i = 0; i < 10; i++)
         sigqueue(getpid(), SIGRTMIN + 3, value);
     kill(getpid(), SIGTERM);
-    raise(SIGALRM);
+    kill(getpid(), SIGALRM);
 }

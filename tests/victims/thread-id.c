@@ -62,7 +62,9 @@ static void check(void)
     if (prctl(PR_GET_TID_ADDRESS, &tid_word) == 0) {
         if (tid_word == NULL)
             fail("no word is cleared at this thread's end");
+#ifdef __GLIBC__ /* musl has its thread list's lock there */
         same("the word that is cleared at this thread's end", *tid_word, gettid());
+#endif
     }
     printf("%d\n", getpid());
 }

@@ -3,7 +3,7 @@
 #include <alloca.h>
 #include <pthread.h>
 
-#define DEEP ((size_t)256 << 10)
+#define DEEP ((size_t)64 << 10)
 #define THREADS 8
 static const volatile uint64_t anti_mark = ~UINT64_C(0x7468726474687264);
 

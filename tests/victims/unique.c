@@ -1,19 +1,23 @@
 /* What must never come twice: prints numbers that two runs have only by a fault. The argument says
- * which: getrandom, arc4random, at-random, canary, tmp-names, generator. */
+ * which: getrandom, arc4random, at-random, canary, tmp-names, generator, droppable. */
 #include "maps.h"
 #include <sys/auxv.h>
 #include <sys/random.h>
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
+#ifndef MAP_DROPPABLE
+#define MAP_DROPPABLE 0x08
+#endif
 
-/* A generator as careful programs keep one: seeded before main, in memory that a new process finds
- * wiped, so that it seeds itself anew. */
-static struct generator {
+/* Generators as careful programs keep them: seeded before main, in memory that a new process finds
+ * wiped (or that the kernel may drop at any time), so that they seed themselves anew. */
+struct generator {
     uint64_t seeded, state[4];
-} *generator;
+};
+static struct generator *wiped, *droppable;
 
-static uint64_t next(void)
+static uint64_t next(struct generator *generator)
 {
     if (!generator->seeded) {
         MUST(getrandom(generator->state, sizeof generator->state, 0));
@@ -27,9 +31,13 @@ static uint64_t next(void)
 
 __attribute__((constructor)) static void construct(void)
 {
-    generator = MUST(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    MUST(madvise(generator, PAGE, MADV_WIPEONFORK));
-    next();
+    const int rw = PROT_READ | PROT_WRITE;
+    wiped = MUST(mmap(NULL, PAGE, rw, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    MUST(madvise(wiped, PAGE, MADV_WIPEONFORK));
+    next(wiped);
+    droppable = mmap(NULL, PAGE, rw, MAP_DROPPABLE | MAP_ANONYMOUS, -1, 0);
+    if (droppable != MAP_FAILED)
+        next(droppable);
 }
 
 static uint64_t canary(void)
@@ -71,7 +79,11 @@ static void check(void)
     } else if (strcmp(what, "canary") == 0) {
         words[0] = canary();
     } else if (strcmp(what, "generator") == 0) {
-        words[0] = next();
+        words[0] = next(wiped);
+    } else if (strcmp(what, "droppable") == 0) {
+        if (droppable == MAP_FAILED)
+            skip("the kernel has no MAP_DROPPABLE");
+        words[0] = next(droppable);
     }
     if (words[0] == 0)
         fail("nothing random for %s", what);
@@ -81,5 +93,5 @@ static void check(void)
 static void dirty(void)
 {
     for (int i = 0; i < 5; i++)
-        next();
+        next(wiped);
 }

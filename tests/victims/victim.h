@@ -71,10 +71,16 @@ MAYBE __attribute__((format(printf, 1, 2), noreturn)) static void skip(const cha
     __builtin_unreachable();
 }
 
+#ifdef __cplusplus
+#define DEDUCED auto
+#else
+#define DEDUCED __auto_type
+#endif
+
 /* For what the victim needs in order to dirty its world: a failure there is a failure too. */
 #define MUST(call)                                                                                \
     __extension__({                                                                               \
-        __auto_type must_ = (call);                                                               \
+        DEDUCED must_ = (call);                                                               \
         if ((intptr_t)must_ == -1)                                                                \
             fail("%s: %s", #call, strerror(errno));                                               \
         must_;                                                                                    \
