@@ -233,6 +233,7 @@ impl Body {
         self.control.write_patches(image.patches.iter().map(|&(address, kind)| {
             let value = match kind {
                 PatchKind::Argv => block.argv,
+                PatchKind::Argc => block.argc,
                 PatchKind::Envp => block.envp,
                 PatchKind::Argv0(offset) => block.argv0 + offset,
                 PatchKind::ExecPath(original) => block.exec_path.unwrap_or(original),

@@ -105,6 +105,11 @@ impl InitialStack {
         self.pointer + self.array_bytes()
     }
 
+    /// Takes all arguments but the first out of the array, which stays where pointers to it may be kept.
+    pub(crate) fn forget_arguments(&self, remote: &Remote) -> Result<(), MakeError> {
+        remote.write(self.argv_address() + 8, &vec![0; 8 * (self.argv.len() - 1)])
+    }
+
     /// Writes the arrays again, lower by the room of `main` images; the strings stay. Returns the block there.
     pub(crate) fn moved_down(&self, remote: &Remote) -> Result<InitialStack, MakeError> {
         let pointer = (self.pointer - MAIN_ROOM_BYTES - self.array_bytes()) & !15;

@@ -19,7 +19,7 @@ use regrow_abi::{
 
 use crate::initial_stack::{StackPlan, at};
 use crate::make::{AGENT, Dependencies, MakeError, Point, Recipe, fd};
-use crate::remote::Remote;
+use crate::remote::{self, Remote};
 use crate::snapshot::{self, Memory, PatchKind};
 use crate::trace::{self, AtPoint};
 
@@ -68,11 +68,18 @@ pub(crate) fn load(at_point: AtPoint, recipe: &Recipe<'_>, store: BorrowedFd<'_>
     snapshot::check_task(remote.pid(), fd::COUNT)?;
     let (remote, facts) = Facts::read(remote, recipe.point)?;
     let fp = remote.stopped().xstate().map_err(MakeError::tracing("reading vector registers"))?;
+    if recipe.point == Point::Main {
+        stack.forget_arguments(&remote)?;
+    }
     let mut memory = snapshot::read_memory(&remote, facts.registers.rsp)?;
     let layout = Layout::new(memory.vmas.len() + 4, memory.pages.len(), fp.len());
     let (remote, place) = Place::reserve(remote, &layout)?;
     memory.insert(&place.entries());
-    let patches = if recipe.point == Point::Main { memory.patches(&stack, recipe.argv0.to_bytes()) } else { Vec::new() };
+    let mapped = remote::mappings(remote.pid())?;
+    let patches = match recipe.point {
+        Point::Main => memory.patches(&stack, recipe.argv0.to_bytes(), &mapped),
+        Point::Entry => Vec::new(),
+    };
     if patches.len() > MAX_PATCHES {
         return Err(MakeError::Refused(format!("{} pointers into the argument block", patches.len())));
     }
@@ -88,7 +95,7 @@ pub(crate) fn load(at_point: AtPoint, recipe: &Recipe<'_>, store: BorrowedFd<'_>
     header.store_offset = layout.store;
     header.fp_bytes = u32::try_from(fp.len()).unwrap_or(0);
     write_store(store, &header, &memory, &fp, &layout).map_err(MakeError::tracing("writing the image"))?;
-    let mut files = trace::mapped_files(&snapshot::file_mappings(remote.pid())?);
+    let mut files = trace::mapped_files(&mapped);
     files.extend(startup.opened);
     let plan = match recipe.point {
         Point::Main => StackPlan {

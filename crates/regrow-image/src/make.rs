@@ -185,7 +185,7 @@ pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> 
     drop(theirs);
     let bind_now = recipe.bind_now.then_some(c"LD_BIND_NOW=1");
     let env: Vec<_> = recipe.env.iter().copied().chain(bind_now).map(CStr::as_ptr).chain([std::ptr::null()]).collect();
-    let argv = [recipe.argv0.as_ptr(), std::ptr::null()];
+    let argv = arguments(recipe);
     let exec = Exec { path: recipe.path, argv: &argv, envp: &env, fds: &fds.pairs() };
     let mut pid = 0;
     let made = helper::run(|| start_and_load(&exec, recipe, &store, &mut pid)).map_err(setup("starting the tracer"));
@@ -198,6 +198,16 @@ pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> 
     };
     let seed = Seed::adopt(pid, ours, shared).inspect_err(|_| reap(pid))?;
     Ok(Image::new(made, seed, store, recipe))
+}
+
+/// How many arguments a program has while its image is made at `main`: an odd number, so that whoever keeps it before
+/// `main` can be told by its value, and gets each run's own. The others are empty.
+pub(crate) const MAIN_ARGUMENTS: usize = 1297;
+
+fn arguments(recipe: &Recipe<'_>) -> Vec<*const libc::c_char> {
+    let count = if recipe.point == Point::Main { MAIN_ARGUMENTS } else { 1 };
+    let empty = std::iter::repeat_n(c"".as_ptr(), count - 1);
+    [recipe.argv0.as_ptr()].into_iter().chain(empty).chain([std::ptr::null()]).collect()
 }
 
 /// Kills and reaps a process that was to become a seed.

@@ -11,11 +11,13 @@ use crate::make::MakeError;
 use crate::remote::Remote;
 use crate::vmas::vma_table;
 
-/// A pointer into the argument block, found in the image's writable memory.
+/// A pointer into the argument block (or the number of arguments), found in the image's writable memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
     /// To the first element of `argv`.
     Argv,
+    /// No pointer, but the number of arguments.
+    Argc,
     /// To the first element of `envp`.
     Envp,
     /// To this offset of the first argument's string.
@@ -175,12 +177,17 @@ impl Memory {
     }
 
     /// The pointers into the argument block that a run must get anew. The block's own arrays are not among them.
-    pub(crate) fn patches(&self, stack: &InitialStack, argv0: &[u8]) -> Vec<(u64, PatchKind)> {
+    ///
+    /// A number that stands in the file already (`files` are the mappings) is a constant of the program.
+    pub(crate) fn patches(&self, stack: &InitialStack, argv0: &[u8], files: &[Mapping]) -> Vec<(u64, PatchKind)> {
         let own = stack.pointer..stack.arrays_end();
         let argv0_start = stack.argv.first().copied().unwrap_or(0);
         let argv0_range = argv0_start..argv0_start + argv0.len() as u64;
+        let argc = stack.argv.len() as u64;
         let kind = |value: u64| {
-            if value == stack.argv_address() {
+            if value == argc {
+                Some(PatchKind::Argc)
+            } else if value == stack.argv_address() {
                 Some(PatchKind::Argv)
             } else if value == stack.envp_address() {
                 Some(PatchKind::Envp)
@@ -191,9 +198,11 @@ impl Memory {
             }
         };
         let exec_path = stack.aux_address(at::EXECFN).zip(stack.aux(at::EXECFN));
+        let is_constant = |address: u64, kind: PatchKind| kind == PatchKind::Argc && in_file(files, address) == Some(argc);
         self.words()
             .filter(|(address, _)| !own.contains(address))
             .filter_map(|(address, value)| Some((address, kind(value)?)))
+            .filter(|&(address, kind)| !is_constant(address, kind))
             .chain(exec_path.map(|(address, value)| (address, PatchKind::ExecPath(value))))
             .collect()
     }
@@ -237,7 +246,11 @@ impl Memory {
     }
 }
 
-/// The mappings that belong to files, for what the image depends on.
-pub(crate) fn file_mappings(pid: i32) -> Result<Vec<Mapping>, MakeError> {
-    crate::remote::mappings(pid)
+/// The word that the mapped file has for an address.
+fn in_file(files: &[Mapping], address: u64) -> Option<u64> {
+    let mapping = files.iter().find(|mapping| mapping.contains(address))?;
+    let file = fs::File::open(mapping.name.path()?).ok()?;
+    let mut word = [0; 8];
+    crate::trace::read_exact_at(&file, mapping.offset + (address - mapping.start), &mut word).ok()?;
+    Some(u64::from_ne_bytes(word))
 }
