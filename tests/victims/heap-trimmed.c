@@ -1,6 +1,6 @@
 /* A heap that was given back: malloc_trim to nothing, and brk moved below what the libc holds. */
 #include "maps.h"
-#define LARGE ((size_t)8 << 20)
+#define LARGE ((size_t)4 << 20)
 
 static unsigned char *kept;
 
@@ -13,7 +13,7 @@ __attribute__((constructor)) static void prepare(void)
 static void check(void)
 {
     uintptr_t start = stat_field(47), now = (uintptr_t)syscall(SYS_brk, 0);
-    if (now - start > (2 << 20))
+    if (now - start > (1 << 20))
         fail("the program break starts %lu bytes above its start", now - start);
     if (!readable(kept, 100000))
         fail("a block of the constructor's is not mapped");

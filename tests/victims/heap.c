@@ -65,9 +65,8 @@ static void dirty(void)
     }
     for (int i = 0; i < 400; i += 3)
         free(blocks[i]);
-    void *big = malloc(20 << 20); /* its free raises glibc's mmap threshold */
-    memset(big, 1, 20 << 20);
-    free(big);
+    void *volatile big = malloc(20 << 20);
+    free(big); /* raises glibc's mmap threshold */
 #ifdef __GLIBC__
     malloc_trim(0);
     mallopt(M_PERTURB, 0x5a);

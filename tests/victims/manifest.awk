@@ -1,7 +1,7 @@
 # Prints the tables of one kind (-v kind=program or victim) of manifest.toml, a line each: the values
-# of the keys that -v keys names, separated by \037; each element of a list is ended by \036, and
-# a list without elements is \035, so that it is not a missing one. Knows just so
-# much TOML as manifest.toml uses: a value on its line; strings with \n, \" and \\; lists of strings.
+# of the keys that -v keys names, separated by \037; each element of a list is ended by \036, and a
+# list without elements is \035, so that it is not a missing one. Knows just so much TOML as
+# manifest.toml uses: a value on its line; strings with \n, \" and \\; lists of strings.
 
 function flush_table(    n, i, names, line) {
     n = split(keys, names, " ")

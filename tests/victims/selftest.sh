@@ -3,9 +3,9 @@
 #
 #     selftest.sh OUTDIR        (as build.sh has filled it)
 #
-# Each is run five times (VICTIM_RUNS says how often) by plain fork and exec, and must pass; then in the modes of
-# VICTIM_PRETEND_STALE that the manifest names, and must fail there with one line that says what
-# differs. As root all of this is done twice: as root, and as an unprivileged user.
+# Each is run five times (VICTIM_RUNS says how often) by plain fork and exec, and must pass; then in the
+# modes of VICTIM_PRETEND_STALE that the manifest names, and must fail there with one line that says
+# what differs. As root all of this is done twice: as root, and as an unprivileged user.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 runs=${VICTIM_RUNS:-5}
@@ -28,6 +28,10 @@ gather() { # program-path dir args...
         SigBlk | SigIgn) given+=("EXPECT_${key^^}=$line") ;;
         CapBnd | CapAmb | CapInh) given+=("EXPECT_${key^^}=$line") ;;
         CapEff | CapPrm) [[ $unprivileged ]] || given+=("EXPECT_${key^^}=$line") ;;
+        Groups)
+            [[ ! $unprivileged ]] || line= # setpriv clears them
+            given+=("EXPECT_GROUPS=${line// /,}")
+            ;;
         Cpus_allowed) given+=("EXPECT_CPUS=${line##*,}") ;;
         Seccomp) given+=("EXPECT_SECCOMP=$line") ;;
         NoNewPrivs) given+=("EXPECT_NO_NEW_PRIVS=$line") ;;
