@@ -12,7 +12,7 @@ static void check(void)
     struct map map;
     slurp("/proc/self/maps", maps_text, sizeof maps_text);
     for (char *at = maps_text; (at = map_line(at, &map)) != NULL;)
-        if (map.perms[3] == 's' || strstr(map.path, "SYSV") || strstr(map.path, "/dev/shm"))
+        if (strstr(map.path, "SYSV") || strstr(map.path, "/dev/shm") || strstr(map.path, "/dev/zero"))
             fail("there is a mapping %s '%s' at %lx", map.perms, map.path, map.low);
     if (!unmapped(HERE, 4096 * PAGE))
         fail("something is mapped at %p", (void *)HERE);

@@ -68,11 +68,11 @@ run_once() { # dir program-path [VARIABLE=value...] -- args...
             fd=${fd##*/}
             ((fd <= 2 || fd == 7)) || eval "exec $fd>&-"
         done
-        code=0
-        "${prefix[@]}" env -i "${given[@]}" "$path" "$@" <"$dir/stdin" >"$dir/out" 2>"$dir/err" || code=$?
-        echo "$code" >"$dir/code"
-    ) 2>"$dir/shell" # what bash itself says of a run that dies
-    code=$(<"$dir/code")
+        # A shell of its own for the status: this one mistakes a pid that comes again for the earlier.
+        exec sh -c '"$@" <"$0/stdin" >"$0/out" 2>"$0/err"; echo "$?" >"$0/code"' "$dir" \
+            "${prefix[@]}" env -i "${given[@]}" "$path" "$@"
+    ) 2>"$dir/shell" # what the shell itself says of a run that dies
+    read -r code <"$dir/code"
 }
 
 # ---- one case
