@@ -97,6 +97,7 @@ fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
         place_fds(order, room, fds)?;
     }
     checked(Refused::Filesystem, sys::unshare(CLONE_FS))?;
+    checked(Refused::Scheduling, sys::set_affinity(&order.affinity))?;
     if flags & order_flags::BOUNDS != 0 {
         let [a, b, c, d] = order.bounds;
         checked(Refused::Bounds, bounds::set(agent, [order.start_stack, a, b, c, d]))?;
@@ -126,10 +127,6 @@ fn carry_out_rest(agent: &Agent, order: &Order) -> Step {
         if flags & order_flags::NICE != 0 {
             let nice = order.nice as isize as usize;
             checked(Refused::Nice, sys::raw(nr::SETPRIORITY, [0, 0, nice, 0, 0, 0]))?;
-        }
-        if flags & order_flags::AFFINITY != 0 {
-            let cpus = &raw const order.affinity as usize;
-            checked(Refused::Scheduling, sys::raw(nr::SCHED_SETAFFINITY, [0, 128, cpus, 0, 0, 0]))?;
         }
         if flags & order_flags::COMM != 0 {
             sys::prctl(PR_SET_NAME, &raw const order.comm as u64, 0, 0);

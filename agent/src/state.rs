@@ -40,6 +40,10 @@ pub struct Private {
     pub coredump_filter: i32,
     /// The armed process saw that the engine is gone.
     pub engine_gone: u32,
+    /// The processor that the keeper is bound to, plus one; zero: none.
+    pub bound_cpu: u32,
+    /// Unused.
+    pub reserved: u32,
     /// Valid entries of `vmas`.
     pub vma_count: u32,
     /// Mappings as they are.
@@ -48,11 +52,15 @@ pub struct Private {
     pub scan: [PageRegion; MAX_SCAN],
     /// Text of `/proc` files.
     pub text: [u8; TEXT_BYTES],
-    armed_stack: [u8; STACK_BYTES],
-    keeper_stack: [u8; STACK_BYTES],
+    armed_stack: Stack,
+    keeper_stack: Stack,
 }
 
-const _: () = assert!(size_of::<Private>() <= PRIVATE_BYTES);
+/// A stack, aligned as the calling convention wants it.
+#[repr(C, align(64))]
+struct Stack([u8; STACK_BYTES]);
+
+const _: () = assert!(size_of::<Private>() <= PRIVATE_BYTES && align_of::<Private>() <= PAGE_BYTES as usize);
 
 /// Handle on the three areas. Cheap to pass; valid for the life of the process.
 pub struct Agent {

@@ -192,6 +192,12 @@ pub fn unshare(flags: u32) -> Res {
     unsafe { call!(nr::UNSHARE, flags) }
 }
 
+/// Lets this task run on the processors of a mask.
+pub fn set_affinity(mask: &[u64; 16]) -> Res {
+    // SAFETY: the mask is live and has the size that is named.
+    unsafe { call!(nr::SCHED_SETAFFINITY, 0, size_of::<[u64; 16]>(), mask.as_ptr()) }
+}
+
 /// Everything else that takes only numbers or pointers that the caller vouches for.
 ///
 /// # Safety

@@ -51,6 +51,7 @@ pub fn open_proc(agent: &Agent) -> bool {
         (*private).coredump_filter = filter;
         (*private).bounds = agent.image().bounds;
         (*private).engine_gone = 0;
+        (*private).bound_cpu = 0;
     }
     pagemap >= 0 && maps >= 0
 }

@@ -209,10 +209,8 @@ pub mod order_flags {
     pub const IGNORES: u32 = 1 << 8;
     /// Write the time of the jump to `Control::main_ns`.
     pub const TIMES: u32 = 1 << 9;
-    /// Set the CPU affinity to `affinity`.
-    pub const AFFINITY: u32 = 1 << 10;
     /// Name the task `comm`.
-    pub const COMM: u32 = 1 << 11;
+    pub const COMM: u32 = 1 << 10;
 }
 
 /// One pointer that a run gets anew: `*(u64 *)address = value`.
@@ -257,7 +255,7 @@ pub struct Order {
     pub signal_mask: u64,
     /// Name of the task, NUL-terminated, for [`order_flags::COMM`].
     pub comm: [u8; 16],
-    /// CPUs, the first 1,024.
+    /// Processors that the run may use, the first 1,024.
     pub affinity: [u64; 16],
     /// Offset of the working directory's path in the arg area.
     pub cwd_offset: u32,
@@ -321,6 +319,10 @@ pub struct Control {
     pub verify: AtomicU32,
     /// Number of the fault point that the agent is to fail at, or zero (tests).
     pub fault: AtomicU32,
+    /// The processor that the engine was on when it gave its last order: the keeper and the next process wait there.
+    pub home_cpu: AtomicU32,
+    /// The processor that the armed process waits on.
+    pub armed_cpu: AtomicU32,
     /// Times on the monotonic clock in nanoseconds: jump to the program, run seen gone, body armed again.
     pub main_ns: AtomicU64,
     /// See `main_ns`.
@@ -544,7 +546,7 @@ const _: () = {
     assert!(size_of::<PageEntry>() == 8);
     assert!(size_of::<Registers>() == 144);
     assert!(size_of::<Order>() == 1328);
-    assert!(size_of::<Control>() == 1416);
+    assert!(size_of::<Control>() == 1424);
     assert!(size_of::<Control>() <= ARG_AREA_OFFSET);
     assert!(size_of::<ImageHeader>() == 448);
     assert!(size_of::<ImageHeader>() <= PAGE_BYTES as usize);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use regrow_abi::{ARMED_GO, Broken, CONTROL_BYTES, MAX_FDS, Refused, State};
 use regrow_image::image::{Image, PatchKind};
+use regrow_sys::caller::{self, current_cpu};
 use regrow_sys::raw::{self, SharedMapping};
 
 use crate::control::ControlArea;
@@ -120,6 +121,7 @@ impl Body {
         let (ours, theirs) = socket_pair().map_err(setup("making a socket"))?;
         let control = ControlArea::new(shared);
         control.set_verify(verify);
+        control.set_home(current_cpu());
         let seed = image.seed();
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         let keeper = keeper.map_err(|source| BodyError::Fork { pid: seed.pid(), source })?;
@@ -240,6 +242,7 @@ impl Body {
             };
             (address, value)
         }));
+        self.place(pid, run);
         self.send(run.fds).map_err(StartError::Broken)?;
         let process = own_child(pid).map_err(StartError::Broken)?;
         if process.is_gone && self.control.state() == Some(State::Taken) {
@@ -253,6 +256,17 @@ impl Body {
         self.last_run = pid;
         self.runs += 1;
         Ok(process)
+    }
+
+    /// Has the armed process wake where it is wanted.
+    fn place(&self, pid: i32, run: &Run<'_>) {
+        let cpu = current_cpu();
+        self.control.set_home(cpu);
+        if !run.near {
+            caller::set_affinity(pid, &run.affinity);
+        } else if self.control.armed_cpu() != cpu {
+            caller::set_affinity(pid, &caller::only_cpu(cpu));
+        }
     }
 
     fn send(&self, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {

@@ -116,6 +116,16 @@ impl ControlArea {
         self.control().verify.store(u32::from(verify), SeqCst);
     }
 
+    /// The processor that the armed process waits on.
+    pub(crate) fn armed_cpu(&self) -> u32 {
+        self.control().armed_cpu.load(Relaxed)
+    }
+
+    /// Where the next process is to wait.
+    pub(crate) fn set_home(&self, cpu: u32) {
+        self.control().home_cpu.store(cpu, Relaxed);
+    }
+
     pub(crate) fn set_fault(&self, fault: u32) {
         self.control().fault.store(fault, SeqCst);
     }
@@ -177,7 +187,7 @@ impl ControlArea {
             (*order).ignore_mask = run.ignored_signals.unwrap_or(0);
             (*order).signal_mask = run.signal_mask;
             (*order).comm = run.exec_path.map(comm).unwrap_or_default();
-            (*order).affinity = run.affinity.unwrap_or_default();
+            (*order).affinity = run.affinity;
             (*order).cwd_offset = cwd_offset;
             (*order).pgroup = run.process_group.unwrap_or(0);
             (*order).umask = run.umask.unwrap_or(0);
@@ -237,7 +247,6 @@ fn run_flags(run: &Run<'_>) -> u32 {
         (!run.limits.is_empty(), order_flags::LIMITS),
         (run.ignored_signals.is_some(), order_flags::IGNORES),
         (run.timed, order_flags::TIMES),
-        (run.affinity.is_some(), order_flags::AFFINITY),
         (run.exec_path.is_some(), order_flags::COMM),
     ];
     table.iter().filter(|row| row.0).fold(0, |flags, row| flags | row.1)

@@ -38,8 +38,10 @@ pub struct Run<'a> {
     pub signal_mask: u64,
     /// The path given to exec, when it is not that of the image (a script's): `AT_EXECFN`, and the task's name.
     pub exec_path: Option<&'a [u8]>,
-    /// CPU affinity, when it differs from the keeper's.
-    pub affinity: Option<[u64; 16]>,
+    /// Processors that the run may use, the first 1,024.
+    pub affinity: [u64; 16],
+    /// Start it on the processor of the caller, who is about to wait; else where the scheduler likes.
+    pub near: bool,
     /// 24 fresh random bytes.
     pub random: [u64; 3],
     /// Note when the program is entered and when the body is ready again.
@@ -53,7 +55,6 @@ impl Run<'_> {
         self.setsid
             || self.process_group.is_some()
             || self.nice.is_some()
-            || self.affinity.is_some()
             || !self.limits.is_empty()
             || self.directory.is_some()
             || !self.has_plain_fds()

@@ -18,6 +18,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use regrow_abi::State;
 use regrow_body::run::StringBlock;
 use regrow_body::{Body, Run, StartError, Times};
 use regrow_image::make::{self, AgentCode};
@@ -186,6 +187,15 @@ impl Shard {
         let body = kept.bodies.iter().find(|body| body.keeper() == keeper)?;
         body.wait_ready(timeout);
         Some(RunTimes { times: body.times(), work: body.reset_work(), keeper })
+    }
+
+    /// Whether the run before has not ended: then the caller has several at once, and they had better spread over the
+    /// processors. A caller that waits for each is served fastest on its own processor.
+    fn last_still_runs(&self) -> bool {
+        let Some((owner, keeper)) = self.last else { return false };
+        let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get(&owner) else { return false };
+        let body = kept.bodies.iter().find(|body| body.keeper() == keeper);
+        body.is_some_and(|body| matches!(body.state(), Some(State::Running | State::Taken)))
     }
 
     fn names_owners(&self) -> Vec<Owner> {
@@ -379,6 +389,7 @@ impl Shard {
         request: &Request,
         settable: &Settable,
     ) -> Result<Started, Fallback> {
+        let near = !self.last_still_runs();
         let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get_mut(&owner) else {
             return Err(Fallback::BodyBroken);
         };
@@ -400,6 +411,7 @@ impl Shard {
             signal_mask: caller::signal_mask(),
             exec_path: resolved.own_exec_path(),
             timed: self.settings.timed,
+            near,
             ..Run::default()
         };
         inherit(&mut run, settable, kept.then());
@@ -475,9 +487,7 @@ fn inherit(run: &mut Run<'_>, now: &Settable, then: &Settable) {
     if ignored(now) != ignored(then) {
         run.ignored_signals = Some(ignored(now));
     }
-    if now.affinity != then.affinity {
-        run.affinity = Some(now.affinity);
-    }
+    run.affinity = now.affinity;
 }
 
 /// The limits that a run must be given: those of the request, and those in which the caller differs from its keeper.

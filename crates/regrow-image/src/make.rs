@@ -255,7 +255,7 @@ pub fn agent_features(kernel: &dyn Fn(&str) -> bool) -> u32 {
         ("procmap_query", features::PROCMAP_QUERY),
         ("xsave", features::XSAVE),
         ("pkeys", features::PKEYS),
-        ("membarrier_get_registrations", features::MEMBARRIER),
+        ("membarrier_query", features::MEMBARRIER),
         ("share_check", features::SHARE_CHECK),
     ];
     table.iter().filter(|(name, _)| kernel(name)).fold(0, |bits, (_, bit)| bits | bit)

@@ -186,6 +186,30 @@ fn ignored() -> u64 {
     })
 }
 
+/// The processor that the calling thread is on at this moment.
+#[must_use]
+pub fn current_cpu() -> u32 {
+    // SAFETY: no arguments.
+    u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+}
+
+/// A mask of one processor.
+#[must_use]
+pub fn only_cpu(cpu: u32) -> [u64; 16] {
+    let mut mask = [0; 16];
+    if let Some(word) = mask.get_mut(cpu as usize / 64) {
+        *word = 1 << (cpu % 64);
+    }
+    mask
+}
+
+/// Binds a task to the processors of a mask. Where that is not possible the task stays as it is: this is about speed only.
+pub fn set_affinity(pid: i32, mask: &[u64; 16]) {
+    let pid = usize::try_from(pid).unwrap_or(usize::MAX);
+    // SAFETY: the mask is live and has the size that is named.
+    unsafe { syscall(libc::SYS_sched_setaffinity, [pid, size_of_val(mask), mask.as_ptr() as usize, 0, 0, 0]) };
+}
+
 fn affinity() -> [u64; 16] {
     let mut words = [0u64; 16];
     // SAFETY: the buffer has the size that is named.
