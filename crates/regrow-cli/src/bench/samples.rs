@@ -1,0 +1,83 @@
+//! Times, and the percentiles that are told of them.
+
+use serde::Serialize;
+
+/// Nanoseconds of a microsecond.
+const US_NS: f64 = 1000.0;
+
+/// Times that were measured, in nanoseconds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Samples(Vec<u64>);
+
+/// The median and the 99th percentile, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Percentiles {
+    /// Half of the times are at most this long.
+    pub(super) p50: f64,
+    /// 99 of 100 are; of fewer than 100 times, all.
+    pub(super) p99: f64,
+}
+
+impl Samples {
+    /// Adds a time.
+    pub(super) fn push(&mut self, time_ns: u64) {
+        self.0.push(time_ns);
+    }
+
+    /// The percentiles, if there is a time at all.
+    pub(super) fn percentiles(&self) -> Option<Percentiles> {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        Some(Percentiles { p50: nearest_rank(&sorted, 50)?, p99: nearest_rank(&sorted, 99)? })
+    }
+}
+
+/// The smallest of the times that at least so many of a hundred do not exceed, in microseconds.
+fn nearest_rank(sorted: &[u64], percent: usize) -> Option<f64> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    let time_ns = *sorted.get(rank.checked_sub(1)?)?;
+    Some(rounded(micros(time_ns)))
+}
+
+/// Nanoseconds as microseconds.
+#[allow(clippy::cast_precision_loss, reason = "a time of 104 days still has whole nanoseconds")]
+pub(super) fn micros(time_ns: u64) -> f64 {
+    time_ns as f64 / US_NS
+}
+
+/// With the two digits after the point that mean something.
+pub(super) fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+/// The monotonic clock, in nanoseconds.
+pub(super) fn now_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn percentiles(times_us: impl IntoIterator<Item = u64>) -> Option<Percentiles> {
+        let mut samples = Samples::default();
+        times_us.into_iter().for_each(|time| samples.push(time * 1000));
+        samples.percentiles()
+    }
+
+    #[test]
+    fn percentiles_are_times_that_were_measured() {
+        assert_eq!(percentiles([]), None);
+        assert_eq!(percentiles([7]), Some(Percentiles { p50: 7.0, p99: 7.0 }));
+        assert_eq!(percentiles([3, 1, 2, 9]), Some(Percentiles { p50: 2.0, p99: 9.0 }));
+        assert_eq!(percentiles((1..=100).rev()), Some(Percentiles { p50: 50.0, p99: 99.0 }));
+        assert_eq!(percentiles(1..=1000), Some(Percentiles { p50: 500.0, p99: 990.0 }));
+    }
+
+    #[test]
+    fn the_clock_goes_forward() {
+        let before = now_ns();
+        assert!(now_ns() >= before && before > 0);
+    }
+}

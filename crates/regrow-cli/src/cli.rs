@@ -1,0 +1,223 @@
+//! The command line: every flag, its help and its default stand here and nowhere else.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use regrow::{Point, PointChoice};
+
+/// What `regrow --help` ends with.
+const EXAMPLES: &str = "\
+Examples:
+  regrow doctor                            what this kernel offers, and what Regrow does without it
+  regrow run --repeat 3 -- git --version   three runs out of a pool
+  regrow bench -- git --version            Regrow beside posix_spawn
+
+Environment:
+  REGROW_DISABLE   kernel features to take as missing, separated by commas: pagemap_scan,procmap_query
+  REGROW_LOG       what --log says";
+
+/// What `regrow doctor --help` ends with.
+const DOCTOR_EXAMPLES: &str = "\
+Exit status: 0 when processes can be recycled here, 1 when they cannot, 2 when that could not be found out.
+
+Examples:
+  regrow doctor
+  regrow doctor --json | jq '.features[] | select(.state != \"works\")'
+  REGROW_DISABLE=pagemap_scan regrow doctor";
+
+/// What `regrow run --help` ends with.
+const RUN_EXAMPLES: &str = "\
+Exit status: that of the first run that failed, as env(1) gives it, and 0 when none did: the program's own; 128 and the
+number of the signal that ended it; 127 when there is no such program; 126 when it cannot be executed; 125 when
+Regrow itself failed.
+
+The report has one JSON line for each run, with the keys
+  run        its number, from 1
+  how        recycled, forked_body or exec; null when it could not be started
+  point      the snapshot point, main or entry; null for exec
+  fallback   why it was started by exec; null when it was recycled
+  detail     the same in words
+  status     its exit status, by the rule above
+  signal     the signal that ended it, or null
+  error      why it could not be started, or null
+  pid        the number of the process, or null
+  wall_us    microseconds from the call to its end seen, or null
+
+Examples:
+  regrow run -- git --version
+  regrow run --repeat 100 --verify --report runs.jsonl -- sh -c 'echo hello'";
+
+/// What `regrow bench --help` ends with.
+const BENCH_EXAMPLES: &str = "\
+Every iteration starts the program once by posix_spawn and once by Regrow, each after a pause, and measures the floors of
+the machine. Exit status, output and error of every run are compared with those of a first run by posix_spawn.
+
+Exit status: 0 when all runs were alike, 1 when one differed, 2 when the benchmark could not be carried out.
+
+Examples:
+  regrow bench
+  regrow bench --runs 500 --json bench.json -- git --version
+  regrow bench --parallel 2 -- /bin/true";
+
+/// Starts fresh, isolated processes of unmodified programs by recycling the address spaces of processes that have
+/// finished.
+#[derive(Debug, Parser)]
+#[command(name = "regrow", version, max_term_width = 110, after_help = EXAMPLES)]
+#[command(subcommand_required = true, arg_required_else_help = true, infer_subcommands = false)]
+pub(crate) struct Cli {
+    /// What to log on standard error: off, error, warn, info, debug, trace, or a filter by module
+    #[arg(
+        long,
+        global = true,
+        env = "REGROW_LOG",
+        hide_env = true,
+        value_name = "LEVEL",
+        default_value = "warn"
+    )]
+    pub(crate) log: String,
+
+    #[command(subcommand)]
+    pub(crate) action: Action,
+}
+
+/// What is to be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Try every kernel feature that Regrow looks for, and say what it does with each or without
+    Doctor(DoctorArgs),
+    /// Run a program out of a pool, once or many times
+    Run(RunArgs),
+    /// Start programs by posix_spawn and by Regrow in turn, and compare
+    Bench(BenchArgs),
+}
+
+/// The arguments of `regrow doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub(crate) struct DoctorArgs {
+    /// Print all that is known as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The arguments of `regrow run`.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// Keep the pool in this process, which is the default
+    #[arg(long)]
+    pub(crate) embedded: bool,
+
+    /// How many times to run the program, one after the other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) repeat: u64,
+
+    /// Compare the body with its image, byte for byte, after every run
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// The snapshot point: the deepest that is safe, or only this one
+    #[arg(long, value_name = "POINT", default_value = "auto")]
+    pub(crate) point: PointArg,
+
+    /// Write a JSON line for each run to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// The program: a path, or a name that is looked for in PATH
+    #[arg(value_name = "PROG")]
+    pub(crate) program: OsString,
+
+    /// Its arguments
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+/// The arguments of `regrow bench`.
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_EXAMPLES)]
+pub(crate) struct BenchArgs {
+    /// How many timed runs of each program by each of the two ways
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) runs: u32,
+
+    /// How many runs by each way come before them, checked but not timed
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) warmup: u32,
+
+    /// How long to pause before each timed run, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 300)]
+    pub(crate) pause_us: u32,
+
+    /// Measure the throughput of P clients at a time as well as that of one
+    #[arg(long, value_name = "P", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) parallel: u16,
+
+    /// Write the results to FILE as a JSON array with an object for each program
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// A statically linked program for the built-in list, instead of one compiled with cc
+    #[arg(long = "static", value_name = "FILE")]
+    pub(crate) static_program: Option<PathBuf>,
+
+    /// The program; without one, a list of common programs
+    #[arg(value_name = "PROG")]
+    pub(crate) program: Option<OsString>,
+
+    /// Its arguments
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+/// A snapshot point on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PointArg {
+    /// The deepest point that is safe
+    Auto,
+    /// At the call of main
+    Main,
+    /// Before the first instruction of the program
+    Entry,
+}
+
+impl From<PointArg> for PointChoice {
+    fn from(point: PointArg) -> Self {
+        match point {
+            PointArg::Auto => Self::Auto,
+            PointArg::Main => Self::Only(Point::Main),
+            PointArg::Entry => Self::Only(Point::Entry),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_program_is_the_programs_own() {
+        let cli =
+            Cli::try_parse_from(["regrow", "run", "--repeat", "2", "git", "--version", "--repeat"]).unwrap();
+        let Action::Run(run) = cli.action else { panic!("{cli:?}") };
+        assert_eq!(run.repeat, 2);
+        assert_eq!(run.program, "git");
+        assert_eq!(run.args, ["--version", "--repeat"]);
+    }
+
+    #[test]
+    fn a_flag_that_does_not_exist_is_no_program() {
+        assert!(Cli::try_parse_from(["regrow", "run", "--bogus", "true"]).is_err());
+        assert!(Cli::try_parse_from(["regrow", "bench", "--bogus"]).is_err());
+        let cli = Cli::try_parse_from(["regrow", "run", "--", "--bogus"]).unwrap();
+        let Action::Run(run) = cli.action else { panic!("{cli:?}") };
+        assert_eq!(run.program, "--bogus");
+    }
+}

@@ -1,0 +1,97 @@
+//! What can go wrong in the command itself, as one line for its user.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+use regrow_sys::disable::DisableError;
+
+/// Why the command could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// `REGROW_DISABLE` cannot be used.
+    #[error(transparent)]
+    Disable(#[from] DisableError),
+    /// The log filter cannot be used.
+    #[error("--log or REGROW_LOG: {filter:?} is no level and no filter")]
+    Log {
+        /// The filter.
+        filter: String,
+        /// What is wrong with it.
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// A file could not be written.
+    #[error("{}: cannot be written", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The results could not be printed.
+    #[error("standard output: cannot be written")]
+    Print(#[source] io::Error),
+    /// There is no such program.
+    #[error("{}: there is no such program that can be executed", program.display())]
+    NoProgram {
+        /// The program as the user named it.
+        program: OsString,
+    },
+    /// Something that the command needs of the system failed.
+    #[error("{what}")]
+    System {
+        /// What was to be done.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program could not be started.
+    #[error("{program}: cannot be started by {by}")]
+    Start {
+        /// The program as the user named it.
+        program: String,
+        /// The way in which it was to be started.
+        by: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A value could not be written as JSON.
+    #[error("the results cannot be written as JSON")]
+    Json(#[source] serde_json::Error),
+}
+
+impl CliError {
+    /// Makes an error of a step of the command, for `map_err`.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
+
+/// The error and what it comes from, in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        // Writing to a string does not fail.
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_with_its_path_and_its_causes() {
+        let source = io::Error::from_raw_os_error(libc::ENOSPC);
+        let error = CliError::Write { path: PathBuf::from("/full/runs.jsonl"), source };
+        assert_eq!(
+            chain(&error),
+            "/full/runs.jsonl: cannot be written: No space left on device (os error 28)"
+        );
+    }
+}

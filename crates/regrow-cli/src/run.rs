@@ -1,0 +1,176 @@
+//! `regrow run`: a program out of a pool in this process.
+//!
+//! The run has the standard descriptors of the command and every other that the command was given, and the command ends
+//! with its exit status, so that `regrow run -- PROG` stands where `env PROG` would.
+//!
+//! Where runs are to be recycled from the first one on (with `--repeat`, `--verify` or `--point`), the image is made
+//! before it. A single run is not worth that, and is started by exec.
+
+mod caller;
+mod report;
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use regrow::{Command, Pool, PrepareError};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::cli::{PointArg, RunArgs};
+use crate::error::{CliError, chain};
+use crate::run::report::{Line, Report};
+
+/// The exit status when Regrow itself failed.
+pub(crate) const REGROW_FAILED: u8 = 125;
+/// The exit status when the program is there and cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// The exit status when there is no such program.
+const NOT_FOUND: u8 = 127;
+/// What is added to the number of the signal that ended a run.
+const SIGNALLED: i32 = 128;
+
+/// Carries out the command.
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
+    // Before this process opens anything of its own.
+    let given =
+        caller::given_descriptors().map_err(CliError::system("the given descriptors cannot be passed on"))?;
+    let mut report = args.report.as_deref().map(Report::create).transpose()?;
+    caller::forward_signals().map_err(CliError::system("signals cannot be passed on to the run"))?;
+
+    let pool = Pool::builder().verify(args.verify).point(args.point.into()).build();
+    let mut command = pool.command(&args.program);
+    command.args(&args.args);
+    for (descriptor, number) in given {
+        command.fd(descriptor, number);
+    }
+    if args.repeat > 1 || args.verify || args.point != PointArg::Auto {
+        prepare(&pool, &command);
+    }
+    let mut first_failure = 0;
+    for number in 1..=args.repeat {
+        let line = run_once(&mut command, number);
+        if let Some(report) = &mut report {
+            report.write(&line)?;
+        }
+        if first_failure == 0 {
+            first_failure = line.status;
+        }
+        if line.error.is_some() {
+            // The next would fail as well.
+            break;
+        }
+        if let Some(signal) = caller::forwarded_signal().filter(|_| number < args.repeat) {
+            first_failure = exit_status_of_signal(signal);
+            break;
+        }
+    }
+    tracing::info!(stats = ?pool.stats(), "all runs have ended");
+    Ok(ExitCode::from(first_failure))
+}
+
+/// Makes the image. That there can be none is no failure: the runs are then started by exec, and say why.
+fn prepare(pool: &Pool, command: &Command) {
+    match pool.prepare(command) {
+        Ok(point) => tracing::info!(%point, "the image is made"),
+        Err(error @ PrepareError::NotRecycled { .. }) => tracing::warn!("{}", chain(&error)),
+        // The run will say the same, with the right exit status.
+        Err(error @ PrepareError::Program { .. }) => tracing::debug!("{}", chain(&error)),
+    }
+}
+
+/// One run, from its start to its end.
+fn run_once(command: &mut Command, number: u64) -> Line {
+    let started = Instant::now();
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return could_not_start(command, number, &error),
+    };
+    caller::run_begins(child.id());
+    let creation = child.creation().clone();
+    let seen = wait_for_end(&child, started);
+    caller::run_ends();
+    let pid = child.id();
+    let ended = seen.and_then(|wall| Ok((child.wait()?, wall)));
+    let mut line = Line::of(number, &creation, pid);
+    match ended {
+        Ok((status, wall)) => {
+            line.status = exit_status(status);
+            line.signal = status.signal();
+            line.wall_us = Some(micros(wall));
+        }
+        Err(error) => {
+            crate::complain(&format!("process {pid}: the end of the run cannot be seen: {error}"));
+            line.status = REGROW_FAILED;
+            line.error = Some(error.to_string());
+        }
+    }
+    line
+}
+
+/// Waits until the run has ended, without taking its status: until then its number is nobody else's.
+fn wait_for_end(child: &regrow::Child, started: Instant) -> io::Result<Duration> {
+    let mut polled = [PollFd::from_borrowed_fd(child.pidfd(), PollFlags::IN)];
+    retry_on_intr(|| poll(&mut polled, None))?;
+    Ok(started.elapsed())
+}
+
+fn could_not_start(command: &Command, number: u64, error: &io::Error) -> Line {
+    crate::complain(&format!("{}: {error}", command.get_program().display()));
+    Line::not_started(number, status_of_error(error), error)
+}
+
+/// The exit status that `env` has when it cannot execute a program.
+fn status_of_error(error: &io::Error) -> u8 {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => NOT_FOUND,
+        // There can be no further process: nothing is wrong with the program.
+        None | Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => REGROW_FAILED,
+        Some(_) => NOT_EXECUTABLE,
+    }
+}
+
+/// The exit status of a run, as a shell tells it.
+fn exit_status(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
+        (None, Some(signal)) => exit_status_of_signal(signal),
+        (None, None) => REGROW_FAILED,
+    }
+}
+
+fn exit_status_of_signal(signal: i32) -> u8 {
+    u8::try_from(SIGNALLED + signal).unwrap_or(u8::MAX)
+}
+
+/// Microseconds, with the fraction that a report shows.
+fn micros(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e7).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_has_the_status_that_a_shell_gives_it() {
+        assert_eq!(exit_status(ExitStatus::from_raw(0)), 0);
+        assert_eq!(exit_status(ExitStatus::from_raw(255 << 8)), 255);
+        assert_eq!(exit_status(ExitStatus::from_raw(libc::SIGKILL)), 137);
+        assert_eq!(exit_status(ExitStatus::from_raw(libc::SIGSEGV | 0x80)), 139);
+    }
+
+    #[test]
+    fn a_start_that_failed_has_the_status_that_env_has() {
+        let status = |errno| status_of_error(&io::Error::from_raw_os_error(errno));
+        assert_eq!(status(libc::ENOENT), 127);
+        for errno in [libc::EACCES, libc::ENOEXEC, libc::ENOTDIR, libc::E2BIG, libc::ELOOP] {
+            assert_eq!(status(errno), 126);
+        }
+        for errno in [libc::EAGAIN, libc::ENOMEM, libc::EMFILE] {
+            assert_eq!(status(errno), 125);
+        }
+        assert_eq!(status_of_error(&io::Error::from(io::ErrorKind::InvalidInput)), 125);
+    }
+}

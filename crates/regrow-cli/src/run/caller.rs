@@ -1,0 +1,125 @@
+//! What stands between the caller of `regrow run` and the run: descriptors that the caller gave, and signals that the
+//! caller sends to the command and means for the run.
+//!
+//! ```text
+//!   kill PID ──▶ forward() ──▶ the run, if there is one      sent by a process: the run has not seen it
+//!   Ctrl-C   ──▶ forward()                                   sent by the terminal: the run has got it too
+//! ```
+//!
+//! A signal that the caller ignores stays ignored, in the command and in the run. The handler is never inherited:
+//! a run starts with the default of every signal that is not ignored.
+//!
+//! Invariants: [`RUN`] is zero or the number of a child whose status was not taken, so that no other process has it.
+
+#![allow(unsafe_code, reason = "installs a signal handler, and looks at descriptors that nothing here owns")]
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::io::FdFlags;
+
+/// The signals that are passed on: those that people and service managers send to end or to poke a program.
+const FORWARDED: [i32; 6] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+
+/// The lowest number of a descriptor that is not a standard one.
+const FIRST_EXTRA: RawFd = 3;
+
+/// The number of the run, or zero.
+static RUN: AtomicI32 = AtomicI32::new(0);
+/// The last signal that came, or zero.
+static CAME: AtomicI32 = AtomicI32::new(0);
+/// The last signal that came while there was no run to pass it on to, or zero.
+static LEFT: AtomicI32 = AtomicI32::new(0);
+
+/// Copies of the descriptors that the caller gave beside the standard ones, with their numbers.
+pub(super) fn given_descriptors() -> io::Result<Vec<(OwnedFd, RawFd)>> {
+    let mut numbers: Vec<RawFd> = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        if let Ok(number) = entry?.file_name().to_string_lossy().parse() {
+            numbers.push(number);
+        }
+    }
+    let mut given = Vec::new();
+    for number in numbers.into_iter().filter(|number| *number >= FIRST_EXTRA) {
+        // SAFETY: the borrow ends with this turn, and nothing in this process closes a descriptor of another
+        // meanwhile: no other thread is there yet. A number that is closed (that of the listing) is an error below.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        match rustix::io::fcntl_getfd(descriptor) {
+            Ok(flags) if !flags.contains(FdFlags::CLOEXEC) => {
+                given.push((rustix::io::fcntl_dupfd_cloexec(descriptor, FIRST_EXTRA)?, number));
+            }
+            _ => {}
+        }
+    }
+    Ok(given)
+}
+
+/// Passes signals on to the run from here on.
+pub(super) fn forward_signals() -> io::Result<()> {
+    for signal in FORWARDED {
+        // SAFETY: zeros are a valid `sigaction`: the default action, an empty mask, no flags.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: reads the present action into a live structure.
+        check(unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) })?;
+        if action.sa_sigaction != libc::SIG_DFL {
+            continue;
+        }
+        let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) = forward;
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        // SAFETY: the handler has the signature that `SA_SIGINFO` asks for, and calls only what may be called in a
+        // handler: atomics and `kill`.
+        check(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) })?;
+    }
+    Ok(())
+}
+
+/// A run is there to pass signals on to. One that came while it was being started is passed on here.
+pub(super) fn run_begins(pid: u32) {
+    let pid = pid.cast_signed();
+    RUN.store(pid, Ordering::SeqCst);
+    let left = LEFT.swap(0, Ordering::SeqCst);
+    if left != 0 {
+        // SAFETY: sends a signal to a child whose status was not taken, so that the number is its own.
+        unsafe { libc::kill(pid, left) };
+    }
+}
+
+/// The run has ended, and its status is about to be taken.
+pub(super) fn run_ends() {
+    RUN.store(0, Ordering::SeqCst);
+}
+
+/// The last signal that came, if one did.
+pub(super) fn forwarded_signal() -> Option<i32> {
+    Some(CAME.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
+}
+
+extern "C" fn forward(signal: i32, info: *const libc::siginfo_t, _context: *const libc::c_void) {
+    CAME.store(signal, Ordering::SeqCst);
+    // SAFETY: the kernel hands a handler with `SA_SIGINFO` a valid structure. Positive codes are the kernel's own:
+    // the terminal has sent the signal to the whole group, to the run as well.
+    if unsafe { (*info).si_code } > 0 {
+        return;
+    }
+    let pid = RUN.load(Ordering::SeqCst);
+    if pid == 0 {
+        LEFT.store(signal, Ordering::SeqCst);
+        return;
+    }
+    // SAFETY: the child's status was not taken, see `run_ends`, so the number is its own. `errno` is the interrupted
+    // code's and is put back.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::kill(pid, signal);
+        *errno = before;
+    }
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
