@@ -185,6 +185,8 @@ int main(int argc, char **argv, char **envp)
         dirty();
     } else {
         pid_t pid = vfork();
+        if (pid < 0)
+            _exit(2);
         if (pid == 0)
             run();
         int status;
