@@ -47,16 +47,21 @@ build_one() { # outdir output source command...
         [[ $(<"$stamp") == "$line" ]]; then
         return
     fi
+    # In a directory of its own: rustc puts files beside its output that flavours would share.
+    local part=$stamp.part
+    rm -rf "$part"
+    mkdir "$part"
     # Libraries follow the source; the command's words hold no blanks.
     case $1 in
-    go) GO111MODULE=off GOFLAGS=-buildvcs=false "$@" -o "$out.part" "$source" ;;
-    rustc) "$@" -o "$out.part" "$source" ;;
-    *) "$@" -o "$out.part" "$source" $(for flag in "$@"; do [[ $flag == -l* ]] && echo "$flag"; done) ;;
+    go) GO111MODULE=off GOFLAGS=-buildvcs=false "$@" -o "$part/out" "$source" ;;
+    rustc) "$@" -o "$part/out" "$source" ;;
+    *) "$@" -o "$part/out" "$source" $(for flag in "$@"; do [[ $flag == -l* ]] && echo "$flag"; done) ;;
     esac || {
         echo "build.sh: cannot build $out: $line" >&2
         exit 255 # stops xargs
     }
-    mv "$out.part" "$out"
+    mv "$part/out" "$out"
+    rm -rf "$part"
     echo "$line" >"$stamp"
 }
 
