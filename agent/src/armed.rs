@@ -31,7 +31,16 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
         sys::exit(137);
     }
     register_task(agent);
-    control.pid.store(sys::getpid(), Relaxed);
+    // SAFETY: the private area is this body's, and the keeper sleeps.
+    unsafe {
+        // This task is where it is to wait; bound to it it need not be, and the run must not.
+        sys::set_affinity(&(*agent.private()).own_affinity);
+        if (*agent.private()).is_batch != 0 {
+            sys::set_policy(sys::SCHED_OTHER);
+        }
+    }
+    let pid = sys::getpid();
+    control.pid.store(pid, Relaxed);
     control.generation.fetch_add(1, Relaxed);
     agent.set_state(State::Armed);
     let mut room = FdRoom::new();
@@ -42,6 +51,10 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
         sys::exit(0);
     }
     let order = &control.order;
+    if order.pid != pid {
+        // It was for the process before this one, which was killed before it could take it.
+        sys::exit(125);
+    }
     if let Err((step, error)) = carry_out(agent, order, &room, message.fds) {
         refuse(control, step, error);
     }
@@ -97,7 +110,6 @@ fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
         place_fds(order, room, fds)?;
     }
     checked(Refused::Filesystem, sys::unshare(CLONE_FS))?;
-    checked(Refused::Scheduling, sys::set_affinity(&order.affinity))?;
     if flags & order_flags::BOUNDS != 0 {
         let [a, b, c, d] = order.bounds;
         checked(Refused::Bounds, bounds::set(agent, [order.start_stack, a, b, c, d]))?;
@@ -127,6 +139,9 @@ fn carry_out_rest(agent: &Agent, order: &Order) -> Step {
         if flags & order_flags::NICE != 0 {
             let nice = order.nice as isize as usize;
             checked(Refused::Nice, sys::raw(nr::SETPRIORITY, [0, 0, nice, 0, 0, 0]))?;
+        }
+        if flags & order_flags::AFFINITY != 0 {
+            checked(Refused::Scheduling, sys::set_affinity(&order.affinity))?;
         }
         if flags & order_flags::COMM != 0 {
             sys::prctl(PR_SET_NAME, &raw const order.comm as u64, 0, 0);

@@ -43,6 +43,7 @@ pub fn run(agent: &Agent) -> ! {
     // The kernel gave this address space a copy of the seed's pages: put back what fork itself changed.
     reset::run(agent);
     wait_for_verify(agent);
+    stand_back(agent);
     loop {
         agent.set_state(State::Arming);
         if control.fault.load(Relaxed) == FAULT_ARMING {
@@ -75,6 +76,13 @@ pub fn run(agent: &Agent) -> ! {
         }
         wait_for_verify(agent);
     }
+}
+
+/// Has this task not take the processor from a run that ends, or from the caller who waits for it.
+fn stand_back(agent: &Agent) {
+    let is_batch = sys::policy() == sys::SCHED_OTHER && sys::set_policy(sys::SCHED_BATCH) >= 0;
+    // SAFETY: the private area is this body's.
+    unsafe { (*agent.private()).is_batch = u32::from(is_batch) };
 }
 
 /// Waits, and has the next process wait, on the processor that the last order came from: waking a task that sleeps on
@@ -112,14 +120,14 @@ fn alone(agent: &Agent, pid: i32) -> bool {
         return wait_gone(pid, -1);
     }
     // The kernel wakes this task a moment before the process lets go of the memory, and before its parent is told of
-    // its end: let both go first, where they wait for the same processor.
-    sys::sched_yield();
+    // its end: both go first, where they wait for the same processor.
     let mut tries = 0;
     while tries < 200 {
+        sys::sched_yield();
         if sys::unshare(CLONE_VM as u32) == 0 {
+            sys::sched_yield();
             return true;
         }
-        sys::sched_yield();
         tries += 1;
     }
     wait_gone(pid, -1) && settle()

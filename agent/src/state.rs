@@ -40,10 +40,12 @@ pub struct Private {
     pub coredump_filter: i32,
     /// The armed process saw that the engine is gone.
     pub engine_gone: u32,
+    /// The processors that the keeper might use before it bound itself to one.
+    pub own_affinity: [u64; 16],
     /// The processor that the keeper is bound to, plus one; zero: none.
     pub bound_cpu: u32,
-    /// Unused.
-    pub reserved: u32,
+    /// The keeper runs under `SCHED_BATCH`, and the processes that it makes must not.
+    pub is_batch: u32,
     /// Valid entries of `vmas`.
     pub vma_count: u32,
     /// Mappings as they are.

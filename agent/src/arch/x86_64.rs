@@ -31,11 +31,14 @@ pub mod nr {
     pub const SETSID: usize = 112;
     pub const RT_SIGPENDING: usize = 127;
     pub const SETPRIORITY: usize = 141;
+    pub const SCHED_SETSCHEDULER: usize = 144;
+    pub const SCHED_GETSCHEDULER: usize = 145;
     pub const MUNLOCKALL: usize = 152;
     pub const MODIFY_LDT: usize = 154;
     pub const PRCTL: usize = 157;
     pub const FUTEX: usize = 202;
     pub const SCHED_SETAFFINITY: usize = 203;
+    pub const SCHED_GETAFFINITY: usize = 204;
     pub const IO_DESTROY: usize = 207;
     pub const SET_TID_ADDRESS: usize = 218;
     pub const CLOCK_GETTIME: usize = 228;

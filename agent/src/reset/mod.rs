@@ -52,6 +52,7 @@ pub fn open_proc(agent: &Agent) -> bool {
         (*private).bounds = agent.image().bounds;
         (*private).engine_gone = 0;
         (*private).bound_cpu = 0;
+        sys::affinity(&mut (*private).own_affinity);
     }
     pagemap >= 0 && maps >= 0
 }

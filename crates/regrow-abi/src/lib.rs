@@ -211,6 +211,8 @@ pub mod order_flags {
     pub const TIMES: u32 = 1 << 9;
     /// Name the task `comm`.
     pub const COMM: u32 = 1 << 10;
+    /// Set the processors that the run may use to `affinity`.
+    pub const AFFINITY: u32 = 1 << 11;
 }
 
 /// One pointer that a run gets anew: `*(u64 *)address = value`.
@@ -269,6 +271,10 @@ pub struct Order {
     pub fd_count: u32,
     /// Which limits are to be set.
     pub limit_mask: u32,
+    /// The process that the order is for.
+    pub pid: i32,
+    /// Unused.
+    pub reserved: u32,
     /// Soft and hard limits.
     pub limits: [[u64; 2]; LIMITS],
     /// The number that each descriptor of the message gets.
@@ -545,8 +551,8 @@ const _: () = {
     assert!(size_of::<VmaEntry>() == 48);
     assert!(size_of::<PageEntry>() == 8);
     assert!(size_of::<Registers>() == 144);
-    assert!(size_of::<Order>() == 1328);
-    assert!(size_of::<Control>() == 1424);
+    assert!(size_of::<Order>() == 1336);
+    assert!(size_of::<Control>() == 1432);
     assert!(size_of::<Control>() <= ARG_AREA_OFFSET);
     assert!(size_of::<ImageHeader>() == 448);
     assert!(size_of::<ImageHeader>() <= PAGE_BYTES as usize);

@@ -1,3 +1,4 @@
+#![allow(unsafe_code, reason = "x")]
 //! Runs a program N times in one body and prints medians.
 use regrow_image::make::*;
 use regrow_body::*;
@@ -29,7 +30,6 @@ fn main() {
     for x in &a[3..] { args.extend_from_slice(x.as_bytes()); args.push(0); }
     let mut env = Vec::new();
     for e in &envs { env.extend_from_slice(e.as_bytes_with_nul()); }
-    let mut scratch = Vec::new();
     let (mut total, mut tomain, mut reset, mut spawn) = (vec![], vec![], vec![], vec![]);
     let pause = std::env::var("PAUSE").map_or(300, |p| p.parse().unwrap());
     let all = Instant::now();
@@ -37,15 +37,16 @@ fn main() {
         let body = &mut bodies[i % nb];
         let o = if quiet { null.as_fd() } else { out.as_fd() };
         let fds = [(null.as_fd(), 0), (o, 1), (o, 2)];
-        let run = Run { args: StringBlock { bytes: &args, count: a.len() - 3 }, env: StringBlock { bytes: &env, count: envs.len() }, fds: &fds, timed: true, ..Run::default() };
+        let run = Run { args: StringBlock { bytes: &args, count: a.len() - 3 }, env: StringBlock { bytes: &env, count: envs.len() }, fds: &fds, timed: true, near: true, affinity: [3; 16], ..Run::default() };
         if body.wait_ready(Duration::from_secs(1)) != Some(regrow_abi::State::Armed) { println!("run {i}: not armed: {:?} {:?}", body.state(), body.broken()); return; }
         if pause > 0 { std::thread::sleep(Duration::from_micros(pause)); }
         let t0 = now(); let t = Instant::now();
-        let p = body.start(&image, &run, &mut scratch).unwrap();
+        let p = body.start(&image, &run).unwrap();
         spawn.push(t.elapsed().as_nanos() as f64 / 1e3);
-        let status = regrow_sys::raw::wait_pid(p.pid, false).unwrap().unwrap();
+        let mut ru: libc::rusage = unsafe { std::mem::zeroed() }; let mut status = 0; unsafe { libc::wait4(p, &mut status, libc::__WALL, &mut ru); }
+        if i + 3 > n { println!("minflt {} utime {} stime {} nvcsw {} nivcsw {}", ru.ru_minflt, ru.ru_utime.tv_usec, ru.ru_stime.tv_usec, ru.ru_nvcsw, ru.ru_nivcsw); }
         total.push(t.elapsed().as_nanos() as f64 / 1e3);
-        if pause > 0 { body.wait_ready(Duration::from_secs(1)); }
+        if pause > 0 { std::thread::sleep(Duration::from_micros(pause)); }
         let times = body.times();
         tomain.push((times.main_ns as f64 - t0 as f64) / 1e3);
         reset.push((times.armed_ns as f64 - times.left_ns as f64) / 1e3);

@@ -10,8 +10,9 @@ use regrow_image::image::{Image, PatchKind};
 use regrow_sys::caller::{self, current_cpu};
 use regrow_sys::raw::{self, SharedMapping};
 
-use crate::control::ControlArea;
+use crate::control::{ControlArea, Extra};
 pub use crate::control::{ResetWork, Times};
+use crate::laid::Laid;
 use crate::run::Run;
 
 /// How long a new body may take to arm its first process.
@@ -83,17 +84,6 @@ pub enum StartError {
     },
 }
 
-/// A run that has been started.
-#[derive(Debug)]
-pub struct Process {
-    /// Its pid; a child of the calling process, not yet waited for.
-    pub pid: i32,
-    /// Its pidfd.
-    pub pidfd: OwnedFd,
-    /// It had ended already when it was looked at.
-    is_gone: bool,
-}
-
 /// A kept address space with its keeper. Dropping it ends the keeper, and the armed process if there is one; a process
 /// that runs in it goes on.
 #[derive(Debug)]
@@ -106,6 +96,8 @@ pub struct Body {
     last_run: i32,
     /// Bounds that the address space was last given.
     bounds: [u64; 4],
+    /// The argument block of the last run: most runs have the same environment as the one before, many the same arguments.
+    laid: Laid,
     runs: u64,
 }
 
@@ -128,7 +120,7 @@ impl Body {
         drop(theirs);
         let keeper_pidfd = raw::pidfd_open(keeper).map_err(setup("opening a keeper's pidfd"))?;
         let body =
-            Body { keeper, keeper_pidfd, control, socket: Some(ours), last_run: 0, bounds: [0; 4], runs: 0 };
+            Body { keeper, keeper_pidfd, control, socket: Some(ours), last_run: 0, bounds: [0; 4], laid: Laid::default(), runs: 0 };
         let ready = |state| matches!(state, Some(State::Armed | State::Clean | State::Broken));
         match body.control.wait_until(FIRST_ARM_TIMEOUT, ready) {
             Some(State::Armed | State::Clean) => Ok(body),
@@ -205,33 +197,39 @@ impl Body {
             && self.control.wait_until(ORDER_TIMEOUT, |state| state != Some(State::Arming)) == Some(State::Armed)
     }
 
-    /// Starts a run in the armed process.
+    /// Starts a run in the armed process. Returns its pid: a child of the calling process, not yet waited for.
     ///
     /// # Errors
     /// [`StartError`]: nothing of the program has run. After [`StartError::Broken`] the body must be dropped.
-    pub fn start(&mut self, image: &Image, run: &Run<'_>, scratch: &mut Vec<u8>) -> Result<Process, StartError> {
+    pub fn start(&mut self, image: &Image, run: &Run<'_>) -> Result<i32, StartError> {
         if run.fds.len() > MAX_FDS {
             return Err(StartError::TooManyDescriptors(run.fds.len()));
         }
-        let args = (run.args.bytes, run.args.count);
-        let block = image.stack.lay_out(args, (run.env.bytes, run.env.count), run.exec_path, scratch).ok_or(StartError::TooLarge)?;
-        let bytes = scratch.len();
-        let cwd_offset = bytes.next_multiple_of(16);
-        if let Some(directory) = run.directory {
-            scratch.resize(cwd_offset, 0);
-            scratch.extend_from_slice(directory);
-            scratch.push(0);
-        }
-        if scratch.len() > regrow_abi::ARG_AREA_BYTES {
+        self.laid.lay_out(&image.stack, run).ok_or(StartError::TooLarge)?;
+        let cwd_offset = self.laid.bytes.len().next_multiple_of(16);
+        let directory_end = cwd_offset + run.directory.map_or(0, |directory| directory.len() + 1);
+        if directory_end > regrow_abi::ARG_AREA_BYTES {
             return Err(StartError::TooLarge);
         }
         if !self.control.take() {
             return Err(StartError::NotArmed);
         }
         let pid = self.control.pid();
-        self.control.write_args(0, scratch);
-        let offset = u32::try_from(cwd_offset).unwrap_or(0);
-        self.control.write_order(run, &block, bytes as u64, block.bounds != self.bounds, offset);
+        if !is_living_child(pid) {
+            return Err(StartError::Broken(io::ErrorKind::BrokenPipe.into()));
+        }
+        let block = &self.laid.block;
+        self.control.write_args(0, &self.laid.bytes);
+        if let Some(directory) = run.directory {
+            self.control.write_args(cwd_offset, directory);
+            self.control.write_args(directory_end - 1, &[0]);
+        }
+        let extra = Extra {
+            bounds_differ: block.bounds != self.bounds,
+            moved: self.place(pid, run),
+            cwd_offset: u32::try_from(cwd_offset).unwrap_or(0),
+        };
+        self.control.write_order(pid, run, block, self.laid.bytes.len() as u64, extra);
         self.control.write_patches(image.patches.iter().map(|&(address, kind)| {
             let value = match kind {
                 PatchKind::Argv => block.argv,
@@ -242,31 +240,32 @@ impl Body {
             };
             (address, value)
         }));
-        self.place(pid, run);
         self.send(run.fds).map_err(StartError::Broken)?;
-        let process = own_child(pid).map_err(StartError::Broken)?;
-        if process.is_gone && self.control.state() == Some(State::Taken) {
-            let _ = raw::wait_pid(pid, false);
-            return Err(StartError::Broken(io::ErrorKind::BrokenPipe.into()));
+        if extra.moved && run.near {
+            // The run wakes the keeper when it ends, before its parent: from another processor that takes long.
+            caller::set_affinity(self.keeper, &caller::only_cpu(current_cpu()));
         }
         if run.can_be_refused() {
             self.await_start(pid)?;
         }
-        self.bounds = block.bounds;
+        self.bounds = self.laid.block.bounds;
         self.last_run = pid;
         self.runs += 1;
-        Ok(process)
+        Ok(pid)
     }
 
-    /// Has the armed process wake where it is wanted.
-    fn place(&self, pid: i32, run: &Run<'_>) {
+    /// Has the armed process wake where it is wanted: it waits on the processor that the caller was on when it gave the
+    /// last order. True when it was bound to another place for that.
+    fn place(&self, pid: i32, run: &Run<'_>) -> bool {
         let cpu = current_cpu();
         self.control.set_home(cpu);
-        if !run.near {
-            caller::set_affinity(pid, &run.affinity);
-        } else if self.control.armed_cpu() != cpu {
-            caller::set_affinity(pid, &caller::only_cpu(cpu));
+        let waits_here = self.control.armed_cpu() == cpu;
+        if run.near == waits_here {
+            return false;
         }
+        let wanted = if run.near { caller::only_cpu(cpu) } else { caller::without_cpu(run.affinity, cpu) };
+        caller::set_affinity(pid, &wanted);
+        true
     }
 
     fn send(&self, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {
@@ -301,13 +300,12 @@ impl Body {
     }
 }
 
-/// The pidfd of a process that must be a child of this one: the number came from memory that a program can have written.
-fn own_child(pid: i32) -> io::Result<Process> {
-    use rustix::process::{WaitId, WaitIdOptions, waitid};
-    let pidfd = raw::pidfd_open(pid)?;
+/// Whether a process is a child of this one and has not ended. The number came from memory that a program can have
+/// written.
+fn is_living_child(pid: i32) -> bool {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let is_gone = waitid(WaitId::PidFd(pidfd.as_fd()), options)?.is_some();
-    Ok(Process { pid, pidfd, is_gone })
+    Pid::from_raw(pid).is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(None)))
 }
 
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -352,9 +350,12 @@ impl Body {
 
     /// Kills the armed process (tests of faults).
     pub fn kill_armed(&self) {
-        if let Ok(process) = own_child(self.control.pid()) {
-            let _ = raw::pidfd_kill(process.pidfd.as_fd(), libc::SIGKILL);
-            wait_readable(process.pidfd.as_fd(), END_TIMEOUT);
+        let pid = self.control.pid();
+        if let Ok(pidfd) = raw::pidfd_open(pid)
+            && is_living_child(pid)
+        {
+            let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
+            wait_readable(pidfd.as_fd(), END_TIMEOUT);
         }
     }
 }

@@ -37,6 +37,17 @@ pub struct ResetWork {
     pub mappings: u32,
 }
 
+/// What an order says beside its run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extra {
+    /// Arguments or environment have other bounds than those of the body's last run.
+    pub(crate) bounds_differ: bool,
+    /// The armed process was bound elsewhere, and must be given its processors again.
+    pub(crate) moved: bool,
+    /// Where the working directory's path stands in the arg area.
+    pub(crate) cwd_offset: u32,
+}
+
 /// The mapped control area. All that is read from it is a hint: the program that ran in the body can have written it.
 #[derive(Debug)]
 pub(crate) struct ControlArea {
@@ -79,12 +90,19 @@ impl ControlArea {
         let control = self.control();
         let started = Instant::now();
         loop {
-            control.waiters.store(1, SeqCst);
             let word = control.state.load(SeqCst);
             let state = State::from_raw(word);
-            let spent = started.elapsed();
-            if done(state) || spent >= timeout {
+            if done(state) {
                 return state;
+            }
+            let spent = started.elapsed();
+            if spent >= timeout {
+                return state;
+            }
+            // The other side wakes only whom it knows to sleep; it may have changed the word before it looked.
+            control.waiters.store(1, SeqCst);
+            if control.state.load(SeqCst) != word {
+                continue;
             }
             raw::futex_wait(&control.state, word, (timeout - spent).min(Duration::from_millis(20)));
         }
@@ -164,17 +182,21 @@ impl ControlArea {
     }
 
     /// Writes the order of a run. The state must be `Taken`, so that the agent does not read it meanwhile.
-    pub(crate) fn write_order(&self, run: &Run<'_>, block: &Block, bytes: u64, bounds_differ: bool, cwd_offset: u32) {
+    pub(crate) fn write_order(&self, pid: i32, run: &Run<'_>, block: &Block, bytes: u64, more: Extra) {
         self.control().refused.store(0, SeqCst);
         let mut flags = run_flags(run);
-        if bounds_differ {
+        if more.bounds_differ {
             flags |= order_flags::BOUNDS;
+        }
+        if more.moved || run.affinity_differs {
+            flags |= order_flags::AFFINITY;
         }
         let order = self.order();
         // SAFETY: the order lies in the mapping; by the state protocol only this side touches it now. The fields are
         // written one by one, because most of the order is not used by most runs.
         unsafe {
             (*order).flags = flags;
+            (*order).pid = pid;
             (*order).block_address = block.address;
             (*order).block_bytes = bytes;
             (*order).stack_pointer = block.address;
@@ -188,7 +210,7 @@ impl ControlArea {
             (*order).signal_mask = run.signal_mask;
             (*order).comm = run.exec_path.map(comm).unwrap_or_default();
             (*order).affinity = run.affinity;
-            (*order).cwd_offset = cwd_offset;
+            (*order).cwd_offset = more.cwd_offset;
             (*order).pgroup = run.process_group.unwrap_or(0);
             (*order).umask = run.umask.unwrap_or(0);
             (*order).nice = run.nice.unwrap_or(0);

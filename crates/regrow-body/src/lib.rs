@@ -5,6 +5,7 @@
 
 pub mod body;
 mod control;
+mod laid;
 pub mod run;
 pub mod verify;
 

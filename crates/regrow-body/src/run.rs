@@ -40,6 +40,8 @@ pub struct Run<'a> {
     pub exec_path: Option<&'a [u8]>,
     /// Processors that the run may use, the first 1,024.
     pub affinity: [u64; 16],
+    /// The keeper has others, so that the run must be told.
+    pub affinity_differs: bool,
     /// Start it on the processor of the caller, who is about to wait; else where the scheduler likes.
     pub near: bool,
     /// 24 fresh random bytes.

@@ -62,7 +62,7 @@ const EXIT_NO_EXEC: c_int = 127;
 pub fn spawn_exec(request: &Request, why: Fallback) -> io::Result<Started> {
     let plan = Plan::new(request)?;
     let (pid, pidfd) = plan.clone_child()?;
-    let started = Started { pid, pidfd, creation: Creation::Exec { why } };
+    let started = Started::with_pidfd(pid, pidfd, Creation::Exec { why });
     match plan.error.load(Ordering::Acquire) {
         0 => Ok(started),
         errno => {

@@ -63,7 +63,6 @@ pub struct Shard {
     stats: Stats,
     reports: Reports,
     clock: u64,
-    scratch: Vec<u8>,
     last: Option<(Owner, i32)>,
 }
 
@@ -87,7 +86,6 @@ impl Shard {
             stats: Stats::default(),
             reports: Reports::default(),
             clock: 0,
-            scratch: Vec::new(),
             last: None,
         }
     }
@@ -416,7 +414,7 @@ impl Shard {
         };
         inherit(&mut run, settable, kept.then());
         caller::random(&mut run.random).map_err(|_| Fallback::UnsupportedKernel)?;
-        let started = launch(kept, choice, &run, &mut self.scratch, &self.settings)?;
+        let started = launch(kept, choice, &run, &self.settings)?;
         kept.remember(&request.env);
         self.last = kept.bodies.get(choice.body).map(|body| (owner, body.keeper()));
         Ok(started)
@@ -428,20 +426,19 @@ fn launch(
     kept: &mut Kept,
     choice: Choice,
     run: &Run<'_>,
-    scratch: &mut Vec<u8>,
     settings: &Settings,
 ) -> Result<Started, Fallback> {
     let point = kept.point();
     let body = kept.bodies.get_mut(choice.body).ok_or(Fallback::BodyBroken)?;
     inject_before(body, settings)?;
-    match body.start(&kept.image, run, scratch) {
-        Ok(process) => {
+    match body.start(&kept.image, run) {
+        Ok(pid) => {
             if settings.fault == fault::KEEPER_KILLED_AFTER_ORDER {
                 body.kill_keeper();
             }
             let creation =
                 if choice.forked { Creation::ForkedBody { point } } else { Creation::Recycled { point } };
-            Ok(Started { pid: process.pid, pidfd: process.pidfd, creation })
+            Ok(Started::new(pid, creation))
         }
         Err(StartError::TooLarge) => Err(Fallback::ArgumentsTooLarge),
         Err(StartError::TooManyDescriptors(_)) => Err(Fallback::UnsupportedRequest),
@@ -488,6 +485,7 @@ fn inherit(run: &mut Run<'_>, now: &Settable, then: &Settable) {
         run.ignored_signals = Some(ignored(now));
     }
     run.affinity = now.affinity;
+    run.affinity_differs = now.affinity != then.affinity;
 }
 
 /// The limits that a run must be given: those of the request, and those in which the caller differs from its keeper.

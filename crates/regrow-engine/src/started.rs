@@ -1,14 +1,16 @@
 //! A process that was started, and its end.
 //!
-//! The process is a child of the caller, however it was made. It is signalled and waited for through its pidfd
-//! alone, so its number may be used again without harm. `__WALL` lets the wait find a child that sends no
-//! `SIGCHLD`, which a recycled run is.
+//! The process is a child of the caller, however it was made, so that its number is not used again before it has been
+//! waited for. It is waited for by number; its pidfd, which a recycled run has no need of, is opened when it is asked
+//! for, and belongs to a child of the caller or to nobody. `__WALL` lets the wait find a child whatever its exit signal.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::OnceLock;
 
+use regrow_sys::raw::pidfd_open;
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
 use crate::creation::Creation;
@@ -21,20 +23,46 @@ const CORE_FLAG: i32 = 0x80;
 pub struct Started {
     /// The number of the process.
     pub pid: i32,
-    /// The process itself.
-    pub pidfd: OwnedFd,
     /// How it was made.
     pub creation: Creation,
+    pidfd: OnceLock<OwnedFd>,
 }
 
 impl Started {
+    /// A process of which the number is known.
+    #[must_use]
+    pub fn new(pid: i32, creation: Creation) -> Self {
+        Self { pid, creation, pidfd: OnceLock::new() }
+    }
+
+    /// A process of which the pidfd is known too.
+    #[must_use]
+    pub fn with_pidfd(pid: i32, pidfd: OwnedFd, creation: Creation) -> Self {
+        Self { pid, creation, pidfd: OnceLock::from(pidfd) }
+    }
+
+    /// The process as a descriptor.
+    ///
+    /// # Errors
+    /// `ESRCH` or `ECHILD` when it has been waited for before anybody asked for this; `EMFILE` without a free descriptor.
+    pub fn pidfd(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(pidfd) = self.pidfd.get() {
+            return Ok(pidfd.as_fd());
+        }
+        let opened = pidfd_open(self.pid)?;
+        // The number may be another process's if somebody else has waited for this one: it must be a child of ours.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT | wall();
+        rustix::process::waitid(WaitId::PidFd(opened.as_fd()), options)?;
+        Ok(self.pidfd.get_or_init(|| opened).as_fd())
+    }
+
     /// Kills the process with `SIGKILL`. A process that has ended and was not waited for can still be killed,
     /// without effect.
     ///
     /// # Errors
     /// What `pidfd_send_signal` says: `ESRCH` when the process was waited for, `EPERM` when it changed its user.
     pub fn kill(&self) -> io::Result<()> {
-        Ok(rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL)?)
+        Ok(rustix::process::pidfd_send_signal(self.pidfd()?, Signal::KILL)?)
     }
 
     /// Waits for the end of the process and takes its status. A signal handler that runs meanwhile does not
@@ -60,16 +88,9 @@ impl Started {
 
     fn wait_once(&self, options: WaitIdOptions) -> io::Result<Option<ExitStatus>> {
         let options = options | WaitIdOptions::EXITED | wall();
-        let waited = rustix::io::retry_on_intr(|| {
-            rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options)
-        })?;
+        let pid = rustix::process::Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidInput)?;
+        let waited = rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), options))?;
         Ok(waited.and_then(|status| exit_status(&status)))
-    }
-}
-
-impl AsFd for Started {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
     }
 }
 

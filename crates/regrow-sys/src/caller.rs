@@ -203,6 +203,16 @@ pub fn only_cpu(cpu: u32) -> [u64; 16] {
     mask
 }
 
+/// A mask without one processor; the mask itself when it has no other.
+#[must_use]
+pub fn without_cpu(mask: [u64; 16], cpu: u32) -> [u64; 16] {
+    let mut rest = mask;
+    if let Some(word) = rest.get_mut(cpu as usize / 64) {
+        *word &= !(1 << (cpu % 64));
+    }
+    if rest == [0; 16] { mask } else { rest }
+}
+
 /// Binds a task to the processors of a mask. Where that is not possible the task stays as it is: this is about speed only.
 pub fn set_affinity(pid: i32, mask: &[u64; 16]) {
     let pid = usize::try_from(pid).unwrap_or(usize::MAX);

@@ -89,9 +89,11 @@ impl Child {
 
     /// The process as a descriptor, for use with other interfaces: it becomes readable when the process, with all
     /// its threads, has ended.
-    #[must_use]
-    pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.started.pidfd.as_fd()
+    ///
+    /// # Errors
+    /// When it has been waited for already, or there is no free descriptor.
+    pub fn pidfd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.started.pidfd()
     }
 
     /// Kills the process with `SIGKILL`. There is no error if it has ended already.
@@ -151,7 +153,7 @@ impl Child {
     pub async fn wait_async(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         if self.status.is_none() {
-            readable(self.started.pidfd.as_fd()).await?;
+            readable(self.started.pidfd()?).await?;
         }
         self.wait()
     }
@@ -178,13 +180,6 @@ impl Child {
         }
         let status = self.wait()?;
         Ok(Output { status, stdout, stderr })
-    }
-}
-
-/// The process as a descriptor, see [`Child::pidfd`].
-impl AsFd for Child {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.pidfd()
     }
 }
 
