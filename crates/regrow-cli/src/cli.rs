@@ -30,7 +30,7 @@ Examples:
 const RUN_EXAMPLES: &str = "\
 Exit status: that of the first run that failed, as env(1) gives it, and 0 when none did: the program's own; 128 and the
 number of the signal that ended it; 127 when there is no such program; 126 when it cannot be executed; 125 when
-Regrow itself failed.
+Regrow itself failed, or --verify has found a difference.
 
 The report has one JSON line for each run, with the keys
   run        its number, from 1
@@ -146,8 +146,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) warmup: u32,
 
-    /// How long to pause before each timed run, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 300)]
+    /// How long to pause before each timed run, after the body is put back, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 100)]
     pub(crate) pause_us: u32,
 
     /// Measure the throughput of P clients at a time as well as that of one

@@ -67,7 +67,20 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
         }
     }
     tracing::info!(stats = ?pool.stats(), "all runs have ended");
+    if args.verify && !all_bodies_equal(&pool) && first_failure == 0 {
+        first_failure = REGROW_FAILED;
+    }
     Ok(ExitCode::from(first_failure))
+}
+
+/// Whether every body was equal to its image after every run. One that was not is told, and was not used again.
+fn all_bodies_equal(pool: &Pool) -> bool {
+    let reports = pool.reports();
+    tracing::info!(compared = reports.compared, given_up = ?reports.given_up, "bodies");
+    for difference in &reports.differences {
+        crate::complain(&format!("a body differs from its image: {difference}"));
+    }
+    reports.differences.is_empty()
 }
 
 /// Makes the image. That there can be none is no failure: the runs are then started by exec, and say why.
