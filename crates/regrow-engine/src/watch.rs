@@ -110,7 +110,9 @@ impl Watch {
                 continue;
             }
             let interests = self.interests.get(&event.wd()).into_iter().flatten();
-            let concerned = interests.filter(|interest| interest.name.is_none() || interest.name == name);
+            // An event without a name is of the watched file itself: what happens to other entries of a directory on
+            // the way is no change.
+            let concerned = interests.filter(|interest| interest.name == name);
             owners.extend(concerned.map(|interest| interest.owner));
         }
         owners
@@ -210,7 +212,11 @@ mod tests {
         let mut watch = Watch::new().expect("an inotify instance");
         watch.add_absent(3, &dir.path().join("tool")).expect("watched");
         watch.add_absent(4, &dir.path().join("sub/dir/tool")).expect("watched");
-        fs::write(dir.path().join("noise"), "").expect("written");
+        watch.add_file(5, &dir.path().join("noise")).expect_err("it is not there");
+        watch.add_file(5, dir.path()).expect("watched");
+        let noise = dir.path().join("noise");
+        fs::write(&noise, "").expect("written");
+        fs::set_permissions(&noise, fs::Permissions::from_mode(0o600)).expect("changed");
         assert!(watch.changed().is_empty());
         fs::write(dir.path().join("tool"), "").expect("written");
         assert_eq!(watch.changed(), HashSet::from([3]));
