@@ -15,8 +15,8 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use regrow::{Command, Pool, PrepareError};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::cli::{PointArg, RunArgs};
 use crate::error::{CliError, chain};
@@ -124,8 +124,11 @@ fn run_once(command: &mut Command, number: u64) -> Line {
 
 /// Waits until the run has ended, without taking its status: until then its number is nobody else's.
 fn wait_for_end(child: &regrow::Child, started: Instant) -> io::Result<Duration> {
-    let mut polled = [PollFd::from_borrowed_fd(child.pidfd(), PollFlags::IN)];
-    retry_on_intr(|| poll(&mut polled, None))?;
+    let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::InvalidData)?;
+    // A recycled run sends no SIGCHLD, and is found by a wait for all kinds of children alone.
+    let all_kinds = WaitIdOptions::from_bits_retain(libc::__WALL.cast_unsigned());
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | all_kinds;
+    retry_on_intr(|| waitid(WaitId::Pid(pid), options))?;
     Ok(started.elapsed())
 }
 
