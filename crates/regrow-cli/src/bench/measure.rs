@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::client::{Client, MeasureError, Side, Tally};
 use super::floors::Floors;
-use super::processes::{body_kib, cpu_time_of_all};
+use super::processes::{CpuTime, body_kib};
 use super::programs::Program;
 use super::report::{CpuUs, Outcome};
 use super::samples::{Percentiles, Samples, rounded};
@@ -136,14 +136,16 @@ fn one_of_each(client: &mut Client, pause: Duration, times: &mut Times) -> Resul
 fn cpu_us(client: &mut Client, block_runs: BlockRuns) -> Result<CpuUs, MeasureError> {
     let look = || {
         thread::sleep(REST);
-        cpu_time_of_all().map_err(CliError::system("the CPU time of the runs cannot be read"))
+        CpuTime::now().map_err(CliError::system("the CPU time of the runs cannot be read"))
     };
     let mut used = [Duration::ZERO; 2];
     for _ in 0..CPU_ROUNDS {
         for side in Side::BOTH {
             let before = look()?;
             client.run_block(side, block_runs[side as usize])?;
-            used[side as usize] += look()?.saturating_sub(before);
+            let after = look()?;
+            used[side as usize] += after.sum().saturating_sub(before.sum());
+            tracing::debug!(%side, runs = block_runs[side as usize], ?before, ?after, "CPU time of a block");
         }
     }
     let per_run = |side: Side| {

@@ -233,9 +233,14 @@ pub(super) fn cpu_time(pid: i32) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// The CPU time that this process and the children that it has waited for have used.
+/// The CPU time that this process has used with all its threads.
 pub(super) fn own_cpu_time() -> io::Result<Duration> {
-    Ok(usage(libc::RUSAGE_SELF)? + usage(libc::RUSAGE_CHILDREN)?)
+    usage(libc::RUSAGE_SELF)
+}
+
+/// The CPU time of the children that this process has waited for, and of those that they have waited for.
+pub(super) fn waited_cpu_time() -> io::Result<Duration> {
+    usage(libc::RUSAGE_CHILDREN)
 }
 
 fn usage(whose: c_int) -> io::Result<Duration> {

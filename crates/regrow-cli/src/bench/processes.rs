@@ -11,16 +11,32 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use super::native::{cpu_time, own_cpu_time, shares_memory};
+use super::native::{cpu_time, own_cpu_time, shares_memory, waited_cpu_time};
 
-/// The CPU time that this process and all its children, past and present, have used.
-pub(super) fn cpu_time_of_all() -> io::Result<Duration> {
-    let mut sum = own_cpu_time()?;
-    for pid in children()? {
+/// CPU time that was used, by whom.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct CpuTime {
+    /// By this process.
+    pub(super) own: Duration,
+    /// By its children that it has waited for: the runs.
+    pub(super) waited: Duration,
+    /// By its children that live: what keeps bodies and images.
+    pub(super) living: Duration,
+}
+
+impl CpuTime {
+    /// What this process and all its children, past and present, have used until this moment.
+    pub(super) fn now() -> io::Result<Self> {
+        let (own, waited) = (own_cpu_time()?, waited_cpu_time()?);
         // One that has gone meanwhile has used next to nothing: this is called when everything rests.
-        sum += cpu_time(pid).unwrap_or_default();
+        let living = children()?.into_iter().filter_map(cpu_time).sum();
+        Ok(Self { own, waited, living })
     }
-    Ok(sum)
+
+    /// All of it.
+    pub(super) fn sum(self) -> Duration {
+        self.own + self.waited + self.living
+    }
 }
 
 /// What a kept body costs: its share of the pages that it maps, and its page tables, in KiB, averaged over all bodies.
@@ -96,7 +112,7 @@ mod tests {
 
     #[test]
     fn cpu_time_of_a_child_counts_while_it_lives_and_after() {
-        let before = cpu_time_of_all().unwrap();
+        let before = CpuTime::now().unwrap().sum();
         let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done; read line";
         let mut command = Command::new("sh");
         let mut child =
@@ -106,12 +122,12 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         assert!(children().unwrap().contains(&pid));
         let used = cpu_time(pid).unwrap();
-        let living = cpu_time_of_all().unwrap();
+        let living = CpuTime::now().unwrap().sum();
         assert!(used > Duration::ZERO && living >= before + used, "{before:?} {used:?} {living:?}");
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(!children().unwrap().contains(&pid));
-        assert!(cpu_time_of_all().unwrap() >= before + used);
+        assert!(CpuTime::now().unwrap().sum() >= before + used);
     }
 
     #[test]
