@@ -31,14 +31,9 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
         sys::exit(137);
     }
     register_task(agent);
+    // This task is where it is to wait; bound to it it need not be, and the run must not.
     // SAFETY: the private area is this body's, and the keeper sleeps.
-    unsafe {
-        // This task is where it is to wait; bound to it it need not be, and the run must not.
-        sys::set_affinity(&(*agent.private()).own_affinity);
-        if (*agent.private()).is_batch != 0 {
-            sys::set_policy(sys::SCHED_OTHER);
-        }
-    }
+    sys::set_affinity(unsafe { &(*agent.private()).own_affinity });
     let pid = sys::getpid();
     control.pid.store(pid, Relaxed);
     control.generation.fetch_add(1, Relaxed);

@@ -10,7 +10,6 @@ use crate::{armed, reset, sys};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_FS: u64 = 0x200;
-const CLONE_VFORK: u64 = 0x4000;
 const CLONE_PARENT: u64 = 0x8000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 
@@ -43,7 +42,6 @@ pub fn run(agent: &Agent) -> ! {
     // The kernel gave this address space a copy of the seed's pages: put back what fork itself changed.
     reset::run(agent);
     wait_for_verify(agent);
-    stand_back(agent);
     loop {
         agent.set_state(State::Arming);
         if control.fault.load(Relaxed) == FAULT_ARMING {
@@ -54,6 +52,7 @@ pub fn run(agent: &Agent) -> ! {
         if pid < 0 {
             agent.give_up(Broken::Clone, -pid as i32);
         }
+        let alone = wait_until_alone(agent, pid as i32);
         // SAFETY: the armed process wrote this flag before it left the memory.
         if unsafe { (*agent.private()).engine_gone } != 0 {
             sys::exit(0);
@@ -62,27 +61,20 @@ pub fn run(agent: &Agent) -> ! {
             // The process died before it could wait for an order; the next one would too.
             agent.give_up(Broken::Clone, 0);
         }
+        if !alone {
+            agent.give_up(Broken::Shared, 0);
+        }
         let timed = control.order.flags & order_flags::TIMES != 0;
         if timed {
             control.left_ns.store(sys::now_ns(), Relaxed);
         }
         agent.set_state(State::Resetting);
-        if !alone(agent, pid as i32) {
-            agent.give_up(Broken::Shared, 0);
-        }
         reset::run(agent);
         if timed {
             control.armed_ns.store(sys::now_ns(), Relaxed);
         }
         wait_for_verify(agent);
     }
-}
-
-/// Has this task not take the processor from a run that ends, or from the caller who waits for it.
-fn stand_back(agent: &Agent) {
-    let is_batch = sys::policy() == sys::SCHED_OTHER && sys::set_policy(sys::SCHED_BATCH) >= 0;
-    // SAFETY: the private area is this body's.
-    unsafe { (*agent.private()).is_batch = u32::from(is_batch) };
 }
 
 /// Waits, and has the next process wait, on the processor that the last order came from: waking a task that sleeps on
@@ -105,32 +97,42 @@ fn bind(agent: &Agent) {
     }
 }
 
-/// Makes the next process and sleeps until it has left the memory: `CLONE_VFORK` ends at exit and at exec.
+/// Makes the next process.
 fn clone_armed(agent: &Agent) -> isize {
     let (stack, bytes) = agent.armed_stack();
-    let flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT | CLONE_FS | CLONE_CLEAR_SIGHAND;
+    let flags = CLONE_VM | CLONE_PARENT | CLONE_FS | CLONE_CLEAR_SIGHAND;
     let args: [u64; 11] = [flags, 0, 0, 0, 0, stack, bytes, 0, 0, 0, 0];
-    // SAFETY: the stack lies in the private area and is used by no other task: this one sleeps meanwhile.
+    // SAFETY: the stack lies in the private area and is used by no other task.
     unsafe { arch::clone_onto(args.as_ptr(), 88, agent, armed::start) }
 }
 
-/// Whether this task is the only one that uses the memory. Waits for threads of the run that outlive its first one.
-fn alone(agent: &Agent, pid: i32) -> bool {
-    if !agent.has(features::SHARE_CHECK) {
-        return wait_gone(pid, -1);
-    }
-    // The kernel wakes this task a moment before the process lets go of the memory, and before its parent is told of
-    // its end: both go first, where they wait for the same processor.
-    let mut tries = 0;
-    while tries < 200 {
-        sys::sched_yield();
+/// Sleeps until this task is the only one that uses the memory: the run has ended with all its threads, or executed
+/// another program. False when a stranger is left.
+///
+/// The engine rings when it has waited for the run. It is not the end of the run itself that wakes this task, because
+/// the kernel would wake it before the engine, and on a busy processor in its place. For runs that nobody waits for, and
+/// those that execute another program, this task looks from time to time.
+fn wait_until_alone(agent: &Agent, pid: i32) -> bool {
+    const RUNNING_MS: u64 = 20;
+    const ARMED_MS: u64 = 1000;
+    let control = agent.control();
+    loop {
+        let bell = control.bell.load(SeqCst);
+        if !agent.has(features::SHARE_CHECK) {
+            if wait_gone(pid, 5) {
+                return true;
+            }
+            continue;
+        }
         if sys::unshare(CLONE_VM as u32) == 0 {
-            sys::sched_yield();
             return true;
         }
-        tries += 1;
+        let idle = control.state.load(SeqCst) == State::Armed as u32;
+        if !idle && wait_gone(pid, 0) {
+            return settle();
+        }
+        sys::futex_wait(&control.bell, bell, if idle { ARMED_MS } else { RUNNING_MS });
     }
-    wait_gone(pid, -1) && settle()
 }
 
 /// After the process is gone with all its threads, whoever shares the memory is a stranger; its last moments are

@@ -2,13 +2,13 @@
 //!
 //! It is loaded into a program that stands at its snapshot point, and turns that process into the image's *seed*.
 //! A seed never runs the program; it only makes bodies by `fork`. A body's first task is its *keeper*, which lives in
-//! a loop: clone a process that shares its memory, sleep in `CLONE_VFORK` until that process has left the memory (by
-//! exit or by exec), put the memory back, clone the next one.
+//! a loop: clone a process that shares its memory, sleep until that process has left the memory (by exit or by exec),
+//! put the memory back, clone the next one.
 //!
 //! ```text
-//!   seed ──fork──> keeper ──clone(VM|VFORK)──> armed ──order──> the program's own code … exit or exec
-//!                    ^                                                                       │
-//!                    └────────────── reset <── woken by the kernel (vfork completion) <──────┘
+//!   seed ──fork──> keeper ──clone(VM)──> armed ──order──> the program's own code … exit or exec
+//!                    ^                                                                 │
+//!                    └──────── reset <── rung for by the engine, which waited <────────┘
 //! ```
 //!
 //! Invariants: no libc, no thread-local storage, no writable statics, no relocations (the build checks it): all state

@@ -44,8 +44,10 @@ pub struct Private {
     pub own_affinity: [u64; 16],
     /// The processor that the keeper is bound to, plus one; zero: none.
     pub bound_cpu: u32,
-    /// The keeper runs under `SCHED_BATCH`, and the processes that it makes must not.
-    pub is_batch: u32,
+    /// Descriptor of `/proc/self/oom_score_adj`.
+    pub oom_score: i32,
+    /// Its content when the body was made.
+    pub oom_score_text: [u8; 8],
     /// Valid entries of `vmas`.
     pub vma_count: u32,
     /// Mappings as they are.

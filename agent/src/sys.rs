@@ -204,24 +204,6 @@ pub fn affinity(mask: &mut [u64; 16]) -> Res {
     unsafe { call!(nr::SCHED_GETAFFINITY, 0, size_of::<[u64; 16]>(), mask.as_mut_ptr()) }
 }
 
-/// The ordinary policy.
-pub const SCHED_OTHER: usize = 0;
-/// As the ordinary policy, but a task that wakes up does not take the processor from the one that runs.
-pub const SCHED_BATCH: usize = 3;
-
-/// The scheduling policy of this task.
-pub fn policy() -> usize {
-    // SAFETY: numbers only.
-    unsafe { call!(nr::SCHED_GETSCHEDULER, 0) as usize }
-}
-
-/// Sets the scheduling policy of this task, one of the two above.
-pub fn set_policy(policy: usize) -> Res {
-    let priority = 0u64;
-    // SAFETY: a `struct sched_param` that lives on this stack.
-    unsafe { call!(nr::SCHED_SETSCHEDULER, 0, policy, &raw const priority) }
-}
-
 /// Everything else that takes only numbers or pointers that the caller vouches for.
 ///
 /// # Safety

@@ -31,8 +31,6 @@ pub mod nr {
     pub const SETSID: usize = 112;
     pub const RT_SIGPENDING: usize = 127;
     pub const SETPRIORITY: usize = 141;
-    pub const SCHED_SETSCHEDULER: usize = 144;
-    pub const SCHED_GETSCHEDULER: usize = 145;
     pub const MUNLOCKALL: usize = 152;
     pub const MODIFY_LDT: usize = 154;
     pub const PRCTL: usize = 157;

@@ -42,9 +42,12 @@ pub fn open_proc(agent: &Agent) -> bool {
     let maps = open_high(b"/proc/self/maps\0", RDONLY_CLOEXEC);
     let clear_refs = open_high(b"/proc/self/clear_refs\0", WRONLY_CLOEXEC);
     let filter = open_high(b"/proc/self/coredump_filter\0", RDWR_CLOEXEC);
+    let oom_score = open_high(b"/proc/self/oom_score_adj\0", RDWR_CLOEXEC);
     // SAFETY: the private area is this process's own.
     unsafe {
         let private = agent.private();
+        (*private).oom_score = oom_score;
+        (*private).oom_score_text = sticky::read_short(oom_score);
         (*private).pagemap = pagemap;
         (*private).maps = maps;
         (*private).clear_refs = clear_refs;

@@ -54,6 +54,7 @@ pub fn put_back(agent: &Agent) -> Step {
     }
     put_back_advice(agent);
     put_back_core_filter(agent)?;
+    put_back_oom_score(agent)?;
     let result = bounds::put_back(agent);
     if result < 0 {
         return Err((Broken::Sticky, -result as i32));
@@ -116,5 +117,27 @@ fn put_back_core_filter(agent: &Agent) -> Step {
         *byte = if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
     }
     let result = sys::write(fd, &out);
+    if result < 0 { Err((Broken::Sticky, -result as i32)) } else { Ok(()) }
+}
+
+/// A short file of `/proc`, padded with zeros.
+pub fn read_short(fd: i32) -> [u8; 8] {
+    let mut text = [0; 8];
+    // SAFETY: the buffer has 8 bytes.
+    unsafe { sys::pread(fd, text.as_mut_ptr(), text.len(), 0) };
+    text
+}
+
+/// The kernel copies a new score to every process that shares the memory: to the keeper too.
+fn put_back_oom_score(agent: &Agent) -> Step {
+    // SAFETY: the private area is this body's.
+    let (fd, wanted) = unsafe { ((*agent.private()).oom_score, (*agent.private()).oom_score_text) };
+    if read_short(fd) == wanted {
+        return Ok(());
+    }
+    let length = wanted.iter().take_while(|&&byte| byte != 0).count();
+    // SAFETY: `length` is at most the size of the array.
+    let text = unsafe { core::slice::from_raw_parts(wanted.as_ptr(), length) };
+    let result = sys::write(fd, text);
     if result < 0 { Err((Broken::Sticky, -result as i32)) } else { Ok(()) }
 }

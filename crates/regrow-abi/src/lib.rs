@@ -329,6 +329,10 @@ pub struct Control {
     pub home_cpu: AtomicU32,
     /// The processor that the armed process waits on.
     pub armed_cpu: AtomicU32,
+    /// A futex word that the keeper sleeps on: raised by the engine when it has waited for the run, and at the end.
+    pub bell: AtomicU32,
+    /// Unused.
+    pub reserved: AtomicU32,
     /// Times on the monotonic clock in nanoseconds: jump to the program, run seen gone, body armed again.
     pub main_ns: AtomicU64,
     /// See `main_ns`.
@@ -552,7 +556,7 @@ const _: () = {
     assert!(size_of::<PageEntry>() == 8);
     assert!(size_of::<Registers>() == 144);
     assert!(size_of::<Order>() == 1336);
-    assert!(size_of::<Control>() == 1432);
+    assert!(size_of::<Control>() == 1440);
     assert!(size_of::<Control>() <= ARG_AREA_OFFSET);
     assert!(size_of::<ImageHeader>() == 448);
     assert!(size_of::<ImageHeader>() <= PAGE_BYTES as usize);

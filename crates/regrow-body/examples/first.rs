@@ -46,6 +46,7 @@ fn main() {
         let mut ru: libc::rusage = unsafe { std::mem::zeroed() }; let mut status = 0; unsafe { libc::wait4(p, &mut status, libc::__WALL, &mut ru); }
         if i + 3 > n { println!("minflt {} utime {} stime {} nvcsw {} nivcsw {}", ru.ru_minflt, ru.ru_utime.tv_usec, ru.ru_stime.tv_usec, ru.ru_nvcsw, ru.ru_nivcsw); }
         total.push(t.elapsed().as_nanos() as f64 / 1e3);
+        body.bell().ring();
         if pause > 0 { std::thread::sleep(Duration::from_micros(pause)); }
         let times = body.times();
         tomain.push((times.main_ns as f64 - t0 as f64) / 1e3);

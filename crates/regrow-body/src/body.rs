@@ -11,7 +11,7 @@ use regrow_sys::caller::{self, current_cpu};
 use regrow_sys::raw::{self, SharedMapping};
 
 use crate::control::{ControlArea, Extra};
-pub use crate::control::{ResetWork, Times};
+pub use crate::control::{Bell, ResetWork, Times};
 use crate::laid::Laid;
 use crate::run::Run;
 
@@ -98,6 +98,8 @@ pub struct Body {
     bounds: [u64; 4],
     /// The argument block of the last run: most runs have the same environment as the one before, many the same arguments.
     laid: Laid,
+    /// How often the bell had rung when the last run started.
+    rings_at_start: u32,
     runs: u64,
 }
 
@@ -120,7 +122,7 @@ impl Body {
         drop(theirs);
         let keeper_pidfd = raw::pidfd_open(keeper).map_err(setup("opening a keeper's pidfd"))?;
         let body =
-            Body { keeper, keeper_pidfd, control, socket: Some(ours), last_run: 0, bounds: [0; 4], laid: Laid::default(), runs: 0 };
+            Body { keeper, keeper_pidfd, control, socket: Some(ours), last_run: 0, bounds: [0; 4], laid: Laid::default(), rings_at_start: 0, runs: 0 };
         let ready = |state| matches!(state, Some(State::Armed | State::Clean | State::Broken));
         match body.control.wait_until(FIRST_ARM_TIMEOUT, ready) {
             Some(State::Armed | State::Clean) => Ok(body),
@@ -137,6 +139,19 @@ impl Body {
     #[must_use]
     pub fn keeper(&self) -> i32 {
         self.keeper
+    }
+
+    /// What is to be rung when the run has been waited for: the body is put back then. A run that nobody rings for is
+    /// noticed within a second.
+    #[must_use]
+    pub fn bell(&self) -> Bell {
+        self.control.bell()
+    }
+
+    /// Whether its last run has not been waited for.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.rings_at_start == self.control.rings() && matches!(self.state(), Some(State::Running | State::Taken))
     }
 
     /// How many runs it has had.
@@ -250,6 +265,7 @@ impl Body {
         }
         self.bounds = self.laid.block.bounds;
         self.last_run = pid;
+        self.rings_at_start = self.control.rings();
         self.runs += 1;
         Ok(pid)
     }
@@ -318,6 +334,7 @@ impl Drop for Body {
         let state = self.state();
         // The armed process sees the end of its socket and exits; then the keeper does.
         self.socket = None;
+        self.control.bell().ring();
         let generation = self.control.generation();
         let settled = state != Some(State::Running) && wait_readable(self.keeper_pidfd.as_fd(), END_TIMEOUT);
         if !settled {

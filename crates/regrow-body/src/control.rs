@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "shared memory that the other side writes")]
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use regrow_abi::{ARG_AREA_BYTES, ARG_AREA_OFFSET, Broken, Control, LIMITS, Order, Refused, State, order_flags};
@@ -51,18 +52,43 @@ pub(crate) struct Extra {
 /// The mapped control area. All that is read from it is a hint: the program that ran in the body can have written it.
 #[derive(Debug)]
 pub(crate) struct ControlArea {
-    shared: SharedMapping,
+    shared: Arc<SharedMapping>,
+}
+
+/// What tells a keeper that its run has been waited for.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    shared: Arc<SharedMapping>,
+}
+
+impl Bell {
+    /// Wakes the keeper. Without effect when it is gone.
+    pub fn ring(&self) {
+        // SAFETY: as in `ControlArea::control`; the mapping lives as long as `self`.
+        let bell = unsafe { &(*self.shared.as_ptr().cast::<Control>()).bell };
+        bell.fetch_add(1, SeqCst);
+        raw::futex_wake(bell);
+    }
 }
 
 impl ControlArea {
     pub(crate) fn new(shared: SharedMapping) -> ControlArea {
-        ControlArea { shared }
+        ControlArea { shared: Arc::new(shared) }
     }
 
     fn control(&self) -> &Control {
         // SAFETY: the mapping has `CONTROL_BYTES` bytes, page-aligned, for the life of `self`; every bit pattern is a
         // valid `Control`, and what the other side writes is atomic. `order` is only touched through raw pointers.
         unsafe { &*self.shared.as_ptr().cast::<Control>() }
+    }
+
+    pub(crate) fn bell(&self) -> Bell {
+        Bell { shared: Arc::clone(&self.shared) }
+    }
+
+    /// How often the bell has rung.
+    pub(crate) fn rings(&self) -> u32 {
+        self.control().bell.load(SeqCst)
     }
 
     /// What the body is doing; `None` for a word that is no state.

@@ -9,5 +9,5 @@ mod laid;
 pub mod run;
 pub mod verify;
 
-pub use body::{Body, BodyError, ResetWork, StartError, Times};
+pub use body::{Bell, Body, BodyError, ResetWork, StartError, Times};
 pub use run::Run;

@@ -18,7 +18,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use regrow_abi::State;
 use regrow_body::run::StringBlock;
 use regrow_body::{Body, Run, StartError, Times};
 use regrow_image::make::{self, AgentCode};
@@ -95,9 +94,8 @@ impl Shard {
     /// # Errors
     /// [`Fallback`].
     pub fn start(&mut self, request: &Request) -> Result<Started, Fallback> {
-        self.check()?;
+        let settable = self.check()?;
         let resolved = self.resolve(request)?;
-        let settable = self.caller()?;
         let owner = self.entry(&resolved, request, &settable)?;
         self.start_in(owner, &resolved, request, &settable)
     }
@@ -118,9 +116,8 @@ impl Shard {
 
     fn try_prepare(&mut self, request: &Request) -> Result<Point, Fallback> {
         self.inheritance.refresh();
-        self.check()?;
+        let settable = self.check()?;
         let resolved = self.resolve(request)?;
-        let settable = self.caller()?;
         for _ in 0..MAX_ATTEMPTS {
             match self.entry(&resolved, request, &settable) {
                 Ok(owner) => {
@@ -193,7 +190,7 @@ impl Shard {
         let Some((owner, keeper)) = self.last else { return false };
         let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get(&owner) else { return false };
         let body = kept.bodies.iter().find(|body| body.keeper() == keeper);
-        body.is_some_and(|body| matches!(body.state(), Some(State::Running | State::Taken)))
+        body.is_some_and(Body::is_awaited)
     }
 
     fn names_owners(&self) -> Vec<Owner> {
@@ -210,7 +207,8 @@ impl Shard {
         self.tables.drop_owners(owners);
     }
 
-    fn check(&mut self) -> Result<(), Fallback> {
+    /// Everything that may have changed since the last spawn. Returns what the run is to be given of its caller.
+    fn check(&mut self) -> Result<Settable, Fallback> {
         if !self.settings.recycle || self.settings.max_bodies_per_program == 0 {
             return Err(Fallback::RecyclingOff);
         }
@@ -220,7 +218,8 @@ impl Shard {
         if self.agent.is_none() {
             return Err(Fallback::NoMemory);
         }
-        if let Err(what) = self.inheritance.check().map(drop) {
+        let checked = self.inheritance.check().cloned();
+        if let Err(what) = checked {
             // What was made for another caller is never used for this one. A forked copy of the caller owns nothing.
             if what != crate::creation::CallerPart::Process {
                 self.clear();
@@ -232,7 +231,7 @@ impl Shard {
             self.forget(&changed);
         }
         self.take_ready(false);
-        Ok(())
+        checked.map_err(|what| Fallback::CallerChanged { what })
     }
 
     fn caller(&mut self) -> Result<Settable, Fallback> {
@@ -436,9 +435,10 @@ fn launch(
             if settings.fault == fault::KEEPER_KILLED_AFTER_ORDER {
                 body.kill_keeper();
             }
+            let bell = body.bell();
             let creation =
                 if choice.forked { Creation::ForkedBody { point } } else { Creation::Recycled { point } };
-            Ok(Started::new(pid, creation))
+            Ok(Started::in_body(pid, bell, creation))
         }
         Err(StartError::TooLarge) => Err(Fallback::ArgumentsTooLarge),
         Err(StartError::TooManyDescriptors(_)) => Err(Fallback::UnsupportedRequest),

@@ -10,6 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::OnceLock;
 
+use regrow_body::Bell;
 use regrow_sys::raw::pidfd_open;
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
@@ -26,19 +27,27 @@ pub struct Started {
     /// How it was made.
     pub creation: Creation,
     pidfd: OnceLock<OwnedFd>,
+    /// To be rung when the process has been waited for: its body can be put back.
+    bell: Option<Bell>,
 }
 
 impl Started {
     /// A process of which the number is known.
     #[must_use]
     pub fn new(pid: i32, creation: Creation) -> Self {
-        Self { pid, creation, pidfd: OnceLock::new() }
+        Self { pid, creation, pidfd: OnceLock::new(), bell: None }
     }
 
     /// A process of which the pidfd is known too.
     #[must_use]
     pub fn with_pidfd(pid: i32, pidfd: OwnedFd, creation: Creation) -> Self {
-        Self { pid, creation, pidfd: OnceLock::from(pidfd) }
+        Self { pid, creation, pidfd: OnceLock::from(pidfd), bell: None }
+    }
+
+    /// A process that runs in a kept body.
+    #[must_use]
+    pub fn in_body(pid: i32, bell: Bell, creation: Creation) -> Self {
+        Self { pid, creation, pidfd: OnceLock::new(), bell: Some(bell) }
     }
 
     /// The process as a descriptor.
@@ -90,7 +99,11 @@ impl Started {
         let options = options | WaitIdOptions::EXITED | wall();
         let pid = rustix::process::Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidInput)?;
         let waited = rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), options))?;
-        Ok(waited.and_then(|status| exit_status(&status)))
+        let status = waited.and_then(|status| exit_status(&status));
+        if let (Some(_), Some(bell)) = (&status, &self.bell) {
+            bell.ring();
+        }
+        Ok(status)
     }
 }
 

@@ -128,6 +128,8 @@ impl Kept {
         if let Some(body) = self.armed(reports) {
             return Ok(Choice { body, forked: false });
         }
+        // A run that nobody has waited for may have ended.
+        self.bodies.iter().filter(|body| body.state() == Some(State::Running)).for_each(|body| body.bell().ring());
         let resets = |body: &Body| matches!(body.state(), Some(State::Resetting | State::Arming | State::Clean));
         let started = Instant::now();
         while self.bodies.iter().any(resets) && started.elapsed() < self.patience(settings) {

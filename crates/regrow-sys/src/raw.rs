@@ -122,6 +122,9 @@ pub struct SharedMapping {
 // synchronise (see `as_ptr`).
 unsafe impl Send for SharedMapping {}
 
+// SAFETY: as above; a shared reference gives out nothing but the address.
+unsafe impl Sync for SharedMapping {}
+
 impl SharedMapping {
     /// Maps the first `bytes` bytes of a memfd, readable and writable.
     ///
