@@ -30,6 +30,9 @@ mod sys;
 use regrow_abi::ImageHeader;
 
 /// Where the tracer lets the stopped program go on: in the seed, on the agent's own stack.
+///
+/// # Safety
+/// Called by nobody: the tracer sets the registers as for a call with the image's address.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.start")]
 unsafe extern "C" fn agent_start(image: *const ImageHeader) -> ! {

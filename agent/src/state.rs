@@ -1,6 +1,8 @@
 //! What the agent knows: the sealed image, the body's control area, and its own private memory.
 
-use regrow_abi::{Broken, Control, ImageHeader, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry, features, vma_flags};
+use regrow_abi::{
+    Broken, Control, ImageHeader, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry, features, vma_flags,
+};
 
 use crate::sys;
 
@@ -72,6 +74,8 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// A handle on the areas of an image.
+    ///
     /// # Safety
     /// `image` is the start of a mapped image memfd whose header names the other mapped areas.
     pub const unsafe fn new(image: *const ImageHeader) -> Agent {
@@ -177,6 +181,10 @@ impl Agent {
         sys::exit(0)
     }
 
+    /// A table of the image.
+    ///
+    /// # Safety
+    /// `count` values of this type stand at this offset of the image.
     unsafe fn table<T>(&self, offset: u64, count: usize) -> &[T] {
         // SAFETY: the caller names a table of the sealed image.
         unsafe { core::slice::from_raw_parts((self.image as u64 + offset) as *const T, count) }

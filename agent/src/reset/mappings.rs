@@ -36,7 +36,10 @@ fn read_and_compare(agent: &Agent) -> Result<bool, (Broken, i32)> {
     let want = agent.vmas();
     let equal = have.len() == want.len()
         && want.iter().zip(have).all(|(want, have)| {
-            want.start == have.start && want.end == have.end && same_backing(want, have) && same_protection(want, have)
+            want.start == have.start
+                && want.end == have.end
+                && same_backing(want, have)
+                && same_protection(want, have)
         });
     // SAFETY: the private area is this body's.
     unsafe { (*agent.private()).vma_count = count as u32 };
@@ -56,8 +59,7 @@ fn same_backing(want: &VmaEntry, have: &VmaEntry) -> bool {
         && want.inode == have.inode
         && want.dev_major == have.dev_major
         && want.dev_minor == have.dev_minor
-        && (want.inode == 0
-            || want.offset.wrapping_sub(want.start) == have.offset.wrapping_sub(have.start))
+        && (want.inode == 0 || want.offset.wrapping_sub(want.start) == have.offset.wrapping_sub(have.start))
 }
 
 fn same_protection(want: &VmaEntry, have: &VmaEntry) -> bool {
@@ -81,7 +83,9 @@ fn undo(agent: &Agent) -> Step {
         }
         let wanted = want.get(w);
         let had = have.get(h);
-        let next = |vma: Option<&VmaEntry>| vma.map_or(u64::MAX, |vma| if vma.start > at { vma.start } else { vma.end });
+        let next = |vma: Option<&VmaEntry>| {
+            vma.map_or(u64::MAX, |vma| if vma.start > at { vma.start } else { vma.end })
+        };
         let end = next(wanted).min(next(had));
         if end == u64::MAX && wanted.is_none() && had.is_none() {
             return Ok(());

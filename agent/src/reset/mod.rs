@@ -64,7 +64,9 @@ pub fn open_proc(agent: &Agent) -> bool {
 pub fn run(agent: &Agent) {
     let control = agent.control();
     let counters = &control.reset;
-    for counter in [&counters.compared, &counters.copied, &counters.zeroed, &counters.dropped, &counters.mappings] {
+    for counter in
+        [&counters.compared, &counters.copied, &counters.zeroed, &counters.dropped, &counters.mappings]
+    {
         counter.store(0, Relaxed);
     }
     match control.fault.load(Relaxed) {

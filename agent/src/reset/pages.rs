@@ -205,7 +205,8 @@ const IS_ZERO: u64 = 1 << 5;
 
 fn scan_by_ioctl(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> Step {
     // SAFETY: the private area is this body's; only this function uses the scan buffer meanwhile.
-    let (fd, buffer) = unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).scan).cast::<PageRegion>()) };
+    let (fd, buffer) =
+        unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).scan).cast::<PageRegion>()) };
     let mut at = start;
     while at < end {
         let mut scan = Scan {
@@ -248,7 +249,8 @@ fn scan_by_reading(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> 
     const PRESENT_OR_SWAPPED: u64 = 3 << 62;
     const FILE_OR_SHARED: u64 = 1 << 61;
     // SAFETY: as above, with the text buffer.
-    let (fd, buffer) = unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).text).cast::<u64>()) };
+    let (fd, buffer) =
+        unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).text).cast::<u64>()) };
     for vma in agent.vmas().iter().filter(|vma| vma.start >= start && vma.end <= end) {
         let mut at = vma.start;
         while at < vma.end {

@@ -10,8 +10,8 @@ use regrow_image::image::{Image, PatchKind};
 use regrow_sys::caller::{self, current_cpu};
 use regrow_sys::raw::{self, SharedMapping};
 
-use crate::control::{ControlArea, Extra};
 pub use crate::control::{Bell, ResetWork, Times};
+use crate::control::{ControlArea, Extra};
 use crate::laid::Laid;
 use crate::run::Run;
 
@@ -110,8 +110,10 @@ impl Body {
     /// [`BodyError`]; nothing is left behind.
     pub fn fork(image: &Image, verify: bool) -> Result<Body, BodyError> {
         let setup = |step| move |source| BodyError::Setup { step, source };
-        let memfd = raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making a control memfd"))?;
-        let shared = SharedMapping::new(memfd.as_fd(), CONTROL_BYTES).map_err(setup("mapping a control memfd"))?;
+        let memfd =
+            raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making a control memfd"))?;
+        let shared =
+            SharedMapping::new(memfd.as_fd(), CONTROL_BYTES).map_err(setup("mapping a control memfd"))?;
         let (ours, theirs) = socket_pair().map_err(setup("making a socket"))?;
         let control = ControlArea::new(shared);
         control.set_verify(verify);
@@ -121,8 +123,17 @@ impl Body {
         let keeper = keeper.map_err(|source| BodyError::Fork { pid: seed.pid(), source })?;
         drop(theirs);
         let keeper_pidfd = raw::pidfd_open(keeper).map_err(setup("opening a keeper's pidfd"))?;
-        let body =
-            Body { keeper, keeper_pidfd, control, socket: Some(ours), last_run: 0, bounds: [0; 4], laid: Laid::default(), rings_at_start: 0, runs: 0 };
+        let body = Body {
+            keeper,
+            keeper_pidfd,
+            control,
+            socket: Some(ours),
+            last_run: 0,
+            bounds: [0; 4],
+            laid: Laid::default(),
+            rings_at_start: 0,
+            runs: 0,
+        };
         let ready = |state| matches!(state, Some(State::Armed | State::Clean | State::Broken));
         match body.control.wait_until(FIRST_ARM_TIMEOUT, ready) {
             Some(State::Armed | State::Clean) => Ok(body),
@@ -151,7 +162,8 @@ impl Body {
     /// Whether its last run has not been waited for.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
-        self.rings_at_start == self.control.rings() && matches!(self.state(), Some(State::Running | State::Taken))
+        self.rings_at_start == self.control.rings()
+            && matches!(self.state(), Some(State::Running | State::Taken))
     }
 
     /// How many runs it has had.
@@ -203,13 +215,16 @@ impl Body {
 
     /// Waits until the body is armed, can be compared, or is broken.
     pub fn wait_ready(&self, timeout: Duration) -> Option<State> {
-        self.control.wait_until(timeout, |state| matches!(state, None | Some(State::Armed | State::Clean | State::Broken)))
+        self.control.wait_until(timeout, |state| {
+            matches!(state, None | Some(State::Armed | State::Clean | State::Broken))
+        })
     }
 
     /// Lets a body that was compared arm its next process, and waits for it.
     pub fn arm_after_verify(&self) -> bool {
         self.control.swap(State::Clean, State::Arming)
-            && self.control.wait_until(ORDER_TIMEOUT, |state| state != Some(State::Arming)) == Some(State::Armed)
+            && self.control.wait_until(ORDER_TIMEOUT, |state| state != Some(State::Arming))
+                == Some(State::Armed)
     }
 
     /// Starts a run in the armed process. Returns its pid: a child of the calling process, not yet waited for.

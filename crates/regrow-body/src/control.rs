@@ -2,11 +2,13 @@
 
 #![allow(unsafe_code, reason = "shared memory that the other side writes")]
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use regrow_abi::{ARG_AREA_BYTES, ARG_AREA_OFFSET, Broken, Control, LIMITS, Order, Refused, State, order_flags};
+use regrow_abi::{
+    ARG_AREA_BYTES, ARG_AREA_OFFSET, Broken, Control, LIMITS, Order, Refused, State, order_flags,
+};
 use regrow_image::initial_stack::Block;
 use regrow_sys::raw::{self, SharedMapping};
 
@@ -112,7 +114,11 @@ impl ControlArea {
     }
 
     /// Waits until `done` says so of the state, at most `timeout`; returns the last state seen.
-    pub(crate) fn wait_until(&self, timeout: Duration, done: impl Fn(Option<State>) -> bool) -> Option<State> {
+    pub(crate) fn wait_until(
+        &self,
+        timeout: Duration,
+        done: impl Fn(Option<State>) -> bool,
+    ) -> Option<State> {
         let control = self.control();
         let started = Instant::now();
         loop {
@@ -217,55 +223,53 @@ impl ControlArea {
         if more.moved || run.affinity_differs {
             flags |= order_flags::AFFINITY;
         }
-        let order = self.order();
-        // SAFETY: the order lies in the mapping; by the state protocol only this side touches it now. The fields are
-        // written one by one, because most of the order is not used by most runs.
-        unsafe {
-            (*order).flags = flags;
-            (*order).pid = pid;
-            (*order).block_address = block.address;
-            (*order).block_bytes = bytes;
-            (*order).stack_pointer = block.address;
-            (*order).argc = block.argc;
-            (*order).argv = block.argv;
-            (*order).envp = block.envp;
-            (*order).bounds = block.bounds;
-            (*order).start_stack = block.address;
-            (*order).random = run.random;
-            (*order).ignore_mask = run.ignored_signals.unwrap_or(0);
-            (*order).signal_mask = run.signal_mask;
-            (*order).comm = run.exec_path.map(comm).unwrap_or_default();
-            (*order).affinity = run.affinity;
-            (*order).cwd_offset = more.cwd_offset;
-            (*order).pgroup = run.process_group.unwrap_or(0);
-            (*order).umask = run.umask.unwrap_or(0);
-            (*order).nice = run.nice.unwrap_or(0);
-            (*order).fd_count = u32::try_from(run.fds.len()).unwrap_or(u32::MAX);
-            (*order).limit_mask = 0;
-            for &(number, soft, hard) in run.limits {
-                if let Some(pair) = (&mut (*order).limits).get_mut(number as usize).filter(|_| (number as usize) < LIMITS) {
-                    *pair = [soft, hard];
-                    (*order).limit_mask |= 1 << number;
-                }
+        // SAFETY: the order lies in the mapping; by the state protocol only this side touches it while the state is
+        // `Taken`. The fields are written one by one, because most of the order is not used by most runs.
+        let order = unsafe { &mut *self.order() };
+        order.flags = flags;
+        order.pid = pid;
+        order.block_address = block.address;
+        order.block_bytes = bytes;
+        order.stack_pointer = block.address;
+        order.argc = block.argc;
+        order.argv = block.argv;
+        order.envp = block.envp;
+        order.bounds = block.bounds;
+        order.start_stack = block.address;
+        order.random = run.random;
+        order.ignore_mask = run.ignored_signals.unwrap_or(0);
+        order.signal_mask = run.signal_mask;
+        order.comm = run.exec_path.map(comm).unwrap_or_default();
+        order.affinity = run.affinity;
+        order.cwd_offset = more.cwd_offset;
+        order.pgroup = run.process_group.unwrap_or(0);
+        order.umask = run.umask.unwrap_or(0);
+        order.nice = run.nice.unwrap_or(0);
+        order.fd_count = u32::try_from(run.fds.len()).unwrap_or(u32::MAX);
+        order.limit_mask = 0;
+        let limits = &mut order.limits;
+        for &(number, soft, hard) in run.limits {
+            if let Some(pair) = limits.get_mut(number as usize).filter(|_| (number as usize) < LIMITS) {
+                *pair = [soft, hard];
+                order.limit_mask |= 1 << number;
             }
-            for (to, from) in (&mut (*order).fd_targets).iter_mut().zip(run.fds) {
-                *to = from.1;
-            }
+        }
+        let targets = &mut order.fd_targets;
+        for (to, from) in targets.iter_mut().zip(run.fds) {
+            *to = from.1;
         }
     }
 
     /// Writes the pointers that the run gets.
     pub(crate) fn write_patches(&self, patches: impl Iterator<Item = (u64, u64)>) {
-        let order = self.order();
-        let mut count = 0u32;
         // SAFETY: as in `write_order`.
-        unsafe {
-            for (to, (address, value)) in (&mut (*order).patches).iter_mut().zip(patches) {
-                *to = regrow_abi::Patch { address, value };
-                count += 1;
-            }
-            (*order).patch_count = count;
+        let order = unsafe { &mut *self.order() };
+        let mut count = 0u32;
+        for (to, (address, value)) in order.patches.iter_mut().zip(patches) {
+            *to = regrow_abi::Patch { address, value };
+            count += 1;
         }
+        order.patch_count = count;
     }
 
     fn order(&self) -> *mut Order {

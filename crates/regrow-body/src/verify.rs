@@ -14,6 +14,10 @@ use regrow_sys::maps::{ReadMapsError, SmapsEntry, read_smaps};
 
 use crate::body::Body;
 
+/// Bytes in a page, to index with.
+const PAGE: usize = 4096;
+const _: () = assert!(PAGE as u64 == PAGE_BYTES);
+
 /// What differs.
 #[derive(Debug, thiserror::Error)]
 pub enum Difference {
@@ -163,15 +167,15 @@ impl<'a> Pages<'a> {
         Some((index, saved.was_anonymous()))
     }
 
-    fn page(&self, address: u64) -> Result<[u8; PAGE_BYTES as usize], Difference> {
-        let mut page = [0; PAGE_BYTES as usize];
+    fn page(&self, address: u64) -> Result<[u8; PAGE], Difference> {
+        let mut page = [0; PAGE];
         self.read(&self.memory, "mem", address, &mut page)?;
         Ok(page)
     }
 
     fn compare_saved(&self, address: u64, index: usize) -> Result<(), Difference> {
         let have = self.page(address)?;
-        let mut want = [0; PAGE_BYTES as usize];
+        let mut want = [0; PAGE];
         let at = self.image.header.store_offset + index as u64 * PAGE_BYTES;
         self.read(&self.store, "image", at, &mut want)?;
         match have.iter().zip(&want).position(|(have, want)| have != want) {

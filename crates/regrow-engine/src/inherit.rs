@@ -55,7 +55,8 @@ impl Inheritance {
             return Err(CallerPart::Process);
         }
         let thread = current();
-        let is_fresh = |reading: &Reading| reading.at >= self.fresh_since && reading.at.elapsed() < REREAD_AFTER;
+        let is_fresh =
+            |reading: &Reading| reading.at >= self.fresh_since && reading.at.elapsed() < REREAD_AFTER;
         let fresh = self.readings.get(&thread).is_some_and(is_fresh);
         if !fresh || Ids::read() != self.baseline.domain.ids {
             self.read(thread)?;

@@ -3,13 +3,13 @@
 pub mod creation;
 pub mod environ;
 pub mod exec;
-pub mod request;
-pub mod settings;
-pub mod started;
 pub mod fault;
 mod inherit;
 mod maker;
 mod program;
+pub mod request;
+pub mod settings;
 pub mod shard;
+pub mod started;
 mod table;
 pub mod watch;

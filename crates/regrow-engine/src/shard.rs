@@ -159,7 +159,8 @@ impl Shard {
 
     /// Drops everything that is kept.
     pub fn clear(&mut self) {
-        let owners: HashSet<Owner> = self.tables.entries.keys().chain(self.names_owners().iter()).copied().collect();
+        let owners: HashSet<Owner> =
+            self.tables.entries.keys().chain(self.names_owners().iter()).copied().collect();
         self.forget(&owners);
     }
 
@@ -188,7 +189,9 @@ impl Shard {
     /// processors. A caller that waits for each is served fastest on its own processor.
     fn last_still_runs(&self) -> bool {
         let Some((owner, keeper)) = self.last else { return false };
-        let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get(&owner) else { return false };
+        let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get(&owner) else {
+            return false;
+        };
         let body = kept.bodies.iter().find(|body| body.keeper() == keeper);
         body.is_some_and(Body::is_awaited)
     }
@@ -248,7 +251,8 @@ impl Shard {
         let resolved = program::resolve(request, &name)?;
         let Some(watch) = &mut self.watch else { return Ok(resolved) };
         let files = resolved.files.iter().try_for_each(|file| watch.add_file(owner, file));
-        let absent = files.and_then(|()| resolved.absent.iter().try_for_each(|file| watch.add_absent(owner, file)));
+        let absent =
+            files.and_then(|()| resolved.absent.iter().try_for_each(|file| watch.add_absent(owner, file)));
         if absent.is_err() || program::resolve(request, &name)?.file != resolved.file {
             watch.remove(owner);
             return Ok(resolved);
@@ -258,7 +262,12 @@ impl Shard {
     }
 
     /// The entry for a run; `Err` when it is not one that is kept.
-    fn entry(&mut self, resolved: &Resolved, request: &Request, settable: &Settable) -> Result<Owner, Fallback> {
+    fn entry(
+        &mut self,
+        resolved: &Resolved,
+        request: &Request,
+        settable: &Settable,
+    ) -> Result<Owner, Fallback> {
         let key = Key {
             file: resolved.file.clone(),
             argv0: resolved.argv0.clone(),
@@ -363,10 +372,16 @@ impl Shard {
         if let Some(watch) = &mut self.watch {
             let watched = files.iter().try_for_each(|file| watch.add_file(owner, file));
             let absent = &built.image.dependencies.absent;
-            let watched = watched.and_then(|()| absent.iter().try_for_each(|file| watch.add_absent(owner, file)));
-            watched.map_err(|error| Fallback::ImageFailed { detail: format!("watching its files: {error}") })?;
+            let watched =
+                watched.and_then(|()| absent.iter().try_for_each(|file| watch.add_absent(owner, file)));
+            watched
+                .map_err(|error| Fallback::ImageFailed { detail: format!("watching its files: {error}") })?;
         }
-        if files.iter().all(|file| changed_before(file, built.started)) { Ok(()) } else { Err(Fallback::ProgramChanged) }
+        if files.iter().all(|file| changed_before(file, built.started)) {
+            Ok(())
+        } else {
+            Err(Fallback::ProgramChanged)
+        }
     }
 
     /// Drops what was used longest ago while more is kept than the budget allows, but never `newest`.
@@ -421,12 +436,7 @@ impl Shard {
 }
 
 /// Sends the order. A body that does not answer is dropped.
-fn launch(
-    kept: &mut Kept,
-    choice: Choice,
-    run: &Run<'_>,
-    settings: &Settings,
-) -> Result<Started, Fallback> {
+fn launch(kept: &mut Kept, choice: Choice, run: &Run<'_>, settings: &Settings) -> Result<Started, Fallback> {
     let point = kept.point();
     let body = kept.bodies.get_mut(choice.body).ok_or(Fallback::BodyBroken)?;
     inject_before(body, settings)?;

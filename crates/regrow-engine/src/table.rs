@@ -25,9 +25,7 @@ const RESET_WAIT: Duration = Duration::from_micros(400);
 #[derive(Debug)]
 pub(crate) enum Slot {
     /// Its image is being made.
-    Making {
-        receiver: Receiver<Result<Built, Fallback>>,
-    },
+    Making { receiver: Receiver<Result<Built, Fallback>> },
     /// It is started by exec, for this reason.
     Refused(Fallback),
     /// It is kept.
@@ -52,9 +50,9 @@ impl Entry {
         }
         match &self.slot {
             Slot::Kept(kept) => kept.fits(env),
-            Slot::Making { .. } | Slot::Refused(_) => {
-                regrow_image::envkey::key_variables(env).into_iter().eq(self.key_env.iter().map(CString::as_c_str))
-            }
+            Slot::Making { .. } | Slot::Refused(_) => regrow_image::envkey::key_variables(env)
+                .into_iter()
+                .eq(self.key_env.iter().map(CString::as_c_str)),
         }
     }
 }
@@ -129,8 +127,12 @@ impl Kept {
             return Ok(Choice { body, forked: false });
         }
         // A run that nobody has waited for may have ended.
-        self.bodies.iter().filter(|body| body.state() == Some(State::Running)).for_each(|body| body.bell().ring());
-        let resets = |body: &Body| matches!(body.state(), Some(State::Resetting | State::Arming | State::Clean));
+        self.bodies
+            .iter()
+            .filter(|body| body.state() == Some(State::Running))
+            .for_each(|body| body.bell().ring());
+        let resets =
+            |body: &Body| matches!(body.state(), Some(State::Resetting | State::Arming | State::Clean));
         let started = Instant::now();
         while self.bodies.iter().any(resets) && started.elapsed() < self.patience(settings) {
             if let Some(body) = self.bodies.iter().find(|body| resets(body)) {

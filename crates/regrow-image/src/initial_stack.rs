@@ -225,7 +225,8 @@ mod tests {
         let block = plan.lay_out((b"a\0bc\0", 2), (b"X=1\0", 1), None, &mut bytes).expect("it fits");
         assert_eq!(block.address % 16, 0);
         assert!(block.address + bytes.len() as u64 <= 0x7000);
-        let word = |index: usize| u64::from_ne_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("8 bytes"));
+        let word =
+            |index: usize| u64::from_ne_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("8 bytes"));
         let string = |address: u64| {
             let at = usize::try_from(address - block.address).expect("inside");
             CStr::from_bytes_until_nul(&bytes[at..]).expect("terminated").to_bytes().to_vec()

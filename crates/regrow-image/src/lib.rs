@@ -2,13 +2,13 @@
 
 pub mod elf;
 pub mod envkey;
-pub mod resolve;
-pub mod script;
 pub mod image;
 pub mod initial_stack;
 mod load;
 pub mod make;
 mod remote;
+pub mod resolve;
+pub mod script;
 mod snapshot;
 mod startup;
 mod trace;

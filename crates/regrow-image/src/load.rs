@@ -13,8 +13,8 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use regrow_abi::{
-    CONTROL_BYTES, ImageHeader, MAX_PATCHES, MAX_TID_WORDS, PAGE_BYTES, PRIVATE_BYTES, PROTOCOL_VERSION, PageEntry,
-    Registers, VmaEntry, vma_flags,
+    CONTROL_BYTES, ImageHeader, MAX_PATCHES, MAX_TID_WORDS, PAGE_BYTES, PRIVATE_BYTES, PROTOCOL_VERSION,
+    PageEntry, Registers, VmaEntry, vma_flags,
 };
 
 use crate::initial_stack::{StackPlan, at};
@@ -180,8 +180,7 @@ impl Place {
             let args = [first, last, 0, 0, 0, 0];
             (remote, _) = remote.must("closing descriptors", libc::SYS_close_range, args)?;
         }
-        let mut registers =
-            remote.stopped().registers().map_err(MakeError::tracing("reading registers"))?;
+        let mut registers = remote.stopped().registers().map_err(MakeError::tracing("reading registers"))?;
         registers.rip = self.address(0);
         registers.rdi = self.address(1);
         // As at a call: the stack is 16-byte aligned before the return address.
@@ -215,7 +214,9 @@ impl Facts {
         let registers = remote.stopped().registers().map_err(MakeError::tracing("reading registers"))?;
         let prctl = |remote: Remote, option: i32| {
             let args = [u64::from(option.unsigned_abs()), 0, 0, 0, 0, 0];
-            remote.syscall(libc::SYS_prctl, args).map(|(remote, result)| (remote, u32::try_from(result).unwrap_or(0)))
+            remote
+                .syscall(libc::SYS_prctl, args)
+                .map(|(remote, result)| (remote, u32::try_from(result).unwrap_or(0)))
         };
         let (remote, dumpable) = prctl(remote, libc::PR_GET_DUMPABLE)?;
         let (remote, thp_disable) = prctl(remote, libc::PR_GET_THP_DISABLE)?;
@@ -235,9 +236,11 @@ impl Facts {
             remote.write(scratch, &[0; 8])?;
             tid_address = u64::from_ne_bytes(word);
             rseq = remote.stopped().rseq().map_err(MakeError::tracing("reading its rseq area"))?;
-            robust_list = remote.stopped().robust_list().map_err(MakeError::tracing("reading its robust list"))?;
+            robust_list =
+                remote.stopped().robust_list().map_err(MakeError::tracing("reading its robust list"))?;
         }
-        let filter = fs::read_to_string(format!("/proc/{}/coredump_filter", remote.pid())).unwrap_or_default();
+        let filter =
+            fs::read_to_string(format!("/proc/{}/coredump_filter", remote.pid())).unwrap_or_default();
         let facts = Facts {
             registers,
             rseq,
@@ -328,8 +331,8 @@ impl Facts {
         let r = &self.registers;
         Registers {
             general: [
-                r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
-                r.r14, r.r15,
+                r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
+                r.r13, r.r14, r.r15,
             ],
             instruction: r.rip,
             flags: r.eflags,
@@ -339,7 +342,8 @@ impl Facts {
 
 /// The numbers of `/proc/PID/stat` from its third field on.
 fn stat_fields(pid: i32) -> Result<Vec<u64>, MakeError> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(MakeError::tracing("reading its stat"))?;
+    let text =
+        fs::read_to_string(format!("/proc/{pid}/stat")).map_err(MakeError::tracing("reading its stat"))?;
     let rest = text.rsplit_once(')').map_or("", |parts| parts.1);
     Ok(rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
 }

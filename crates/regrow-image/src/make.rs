@@ -144,7 +144,12 @@ struct Descriptors {
 }
 
 impl Descriptors {
-    fn new(agent: &AgentCode, socket: BorrowedFd<'_>, store: BorrowedFd<'_>, control: BorrowedFd<'_>) -> io::Result<Self> {
+    fn new(
+        agent: &AgentCode,
+        socket: BorrowedFd<'_>,
+        store: BorrowedFd<'_>,
+        control: BorrowedFd<'_>,
+    ) -> io::Result<Self> {
         let up = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 64);
         let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
         Ok(Descriptors {
@@ -178,17 +183,21 @@ pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> 
     let setup = MakeError::tracing;
     let (ours, theirs) = seqpacket_pair().map_err(setup("making a socket"))?;
     let store = raw::memfd("regrow-image", 0).map_err(setup("making the image's memfd"))?;
-    let control = raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making the control memfd"))?;
-    let shared = raw::SharedMapping::new(control.as_fd(), CONTROL_BYTES).map_err(setup("mapping the control memfd"))?;
+    let control =
+        raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making the control memfd"))?;
+    let shared = raw::SharedMapping::new(control.as_fd(), CONTROL_BYTES)
+        .map_err(setup("mapping the control memfd"))?;
     let fds = Descriptors::new(agent, theirs.as_fd(), store.as_fd(), control.as_fd())
         .map_err(setup("placing descriptors"))?;
     drop(theirs);
     let bind_now = recipe.bind_now.then_some(c"LD_BIND_NOW=1");
-    let env: Vec<_> = recipe.env.iter().copied().chain(bind_now).map(CStr::as_ptr).chain([std::ptr::null()]).collect();
+    let env: Vec<_> =
+        recipe.env.iter().copied().chain(bind_now).map(CStr::as_ptr).chain([std::ptr::null()]).collect();
     let argv = arguments(recipe);
     let exec = Exec { path: recipe.path, argv: &argv, envp: &env, fds: &fds.pairs() };
     let mut pid = 0;
-    let made = helper::run(|| start_and_load(&exec, recipe, &store, &mut pid)).map_err(setup("starting the tracer"));
+    let made =
+        helper::run(|| start_and_load(&exec, recipe, &store, &mut pid)).map_err(setup("starting the tracer"));
     let made = match made.and_then(|made| made) {
         Ok(made) => made,
         Err(error) => {
@@ -196,7 +205,7 @@ pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> 
             return Err(error);
         }
     };
-    let seed = Seed::adopt(pid, ours, shared).inspect_err(|_| reap(pid))?;
+    let seed = Seed::adopt(pid, ours, &shared).inspect_err(|_| reap(pid))?;
     Ok(Image::new(made, seed, store, recipe))
 }
 
@@ -227,7 +236,12 @@ fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Runs in the helper process: it alone traces.
-fn start_and_load(exec: &Exec<'_>, recipe: &Recipe<'_>, store: &OwnedFd, pid: &mut i32) -> Result<load::Made, MakeError> {
+fn start_and_load(
+    exec: &Exec<'_>,
+    recipe: &Recipe<'_>,
+    store: &OwnedFd,
+    pid: &mut i32,
+) -> Result<load::Made, MakeError> {
     let pending = helper::prepare(exec).map_err(MakeError::tracing("starting the program"))?;
     *pid = pending.pid();
     let tracee = ptrace::seize(pending.pid()).map_err(MakeError::tracing("attaching"));

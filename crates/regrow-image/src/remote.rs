@@ -78,7 +78,10 @@ impl Remote {
 
     pub(crate) fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>, MakeError> {
         let mut buffer = vec![0; bytes];
-        self.access.memory.read_exact_at(&mut buffer, address).map_err(MakeError::tracing("reading its memory"))?;
+        self.access
+            .memory
+            .read_exact_at(&mut buffer, address)
+            .map_err(MakeError::tracing("reading its memory"))?;
         Ok(buffer)
     }
 
@@ -130,7 +133,12 @@ impl Remote {
     }
 
     /// A system call whose failure means that no image can be made.
-    pub(crate) fn must(self, what: &'static str, number: i64, args: [u64; 6]) -> Result<(Remote, u64), MakeError> {
+    pub(crate) fn must(
+        self,
+        what: &'static str,
+        number: i64,
+        args: [u64; 6],
+    ) -> Result<(Remote, u64), MakeError> {
         let (remote, result) = self.syscall(number, args)?;
         match u64::try_from(result) {
             Ok(value) => Ok((remote, value)),

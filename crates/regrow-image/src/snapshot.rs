@@ -11,6 +11,10 @@ use crate::make::MakeError;
 use crate::remote::Remote;
 use crate::vmas::vma_table;
 
+/// Bytes in a page, to index with.
+const PAGE: usize = 4096;
+const _: () = assert!(PAGE as u64 == PAGE_BYTES);
+
 /// A pointer into the argument block (or the number of arguments), found in the image's writable memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
@@ -52,7 +56,9 @@ pub(crate) fn check_task(pid: i32, fds: usize) -> Result<(), MakeError> {
         return refuse(format!("{} descriptors were opened before the snapshot point", open.abs_diff(fds)));
     }
     let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(io("reading its status"))?;
-    for (field, what) in [("SigCgt:", "signal handlers"), ("SigBlk:", "blocked signals"), ("Seccomp:", "seccomp")] {
+    for (field, what) in
+        [("SigCgt:", "signal handlers"), ("SigBlk:", "blocked signals"), ("Seccomp:", "seccomp")]
+    {
         let value = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0").trim();
         if value.bytes().any(|byte| byte != b'0') {
             return refuse(format!("{what} at the snapshot point ({value})"));
@@ -132,7 +138,8 @@ fn save_pages(
         let word = word.try_into().map_or(0, u64::from_ne_bytes);
         let anonymous = word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0;
         // A clean page of a writable file mapping is saved too: the first run that writes it needs no lookup.
-        if !anonymous && !(file && writable) {
+        let unsaved = !(anonymous || file && writable);
+        if unsaved {
             continue;
         }
         if vma.flags & vma_flags::READ == 0 {
@@ -142,7 +149,7 @@ fn save_pages(
         if address < live {
             continue;
         }
-        let mut page = [0u8; PAGE_BYTES as usize];
+        let mut page = [0u8; PAGE];
         if remote.read_into(address, &mut page).is_err() {
             // Beyond the end of its file: no process can have read or written it.
             continue;
@@ -167,7 +174,7 @@ impl Memory {
 
     /// All aligned words of saved, writable pages.
     fn words(&self) -> impl Iterator<Item = (u64, u64)> {
-        let pages = self.pages.iter().zip(self.content.chunks_exact(PAGE_BYTES as usize));
+        let pages = self.pages.iter().zip(self.content.chunks_exact(PAGE));
         pages.filter(|(page, _)| self.is_writable(page.address())).flat_map(|(page, bytes)| {
             let words = bytes.chunks_exact(8).enumerate();
             words.map(move |(index, word)| {
@@ -179,7 +186,12 @@ impl Memory {
     /// The pointers into the argument block that a run must get anew. The block's own arrays are not among them.
     ///
     /// A number that stands in the file already (`files` are the mappings) is a constant of the program.
-    pub(crate) fn patches(&self, stack: &InitialStack, argv0: &[u8], files: &[Mapping]) -> Vec<(u64, PatchKind)> {
+    pub(crate) fn patches(
+        &self,
+        stack: &InitialStack,
+        argv0: &[u8],
+        files: &[Mapping],
+    ) -> Vec<(u64, PatchKind)> {
         let own = stack.pointer..stack.arrays_end();
         let argv0_start = stack.argv.first().copied().unwrap_or(0);
         let argv0_range = argv0_start..argv0_start + argv0.len() as u64;
@@ -198,7 +210,8 @@ impl Memory {
             }
         };
         let exec_path = stack.aux_address(at::EXECFN).zip(stack.aux(at::EXECFN));
-        let is_constant = |address: u64, kind: PatchKind| kind == PatchKind::Argc && in_file(files, address) == Some(argc);
+        let is_constant =
+            |address: u64, kind: PatchKind| kind == PatchKind::Argc && in_file(files, address) == Some(argc);
         self.words()
             .filter(|(address, _)| !own.contains(address))
             .filter_map(|(address, value)| Some((address, kind(value)?)))
@@ -208,12 +221,20 @@ impl Memory {
     }
 
     /// The environment variables whose strings somebody kept a pointer to, outside the block's own arrays.
-    pub(crate) fn kept_variables(&self, stack: &InitialStack, remote: &Remote) -> Result<Vec<Vec<u8>>, MakeError> {
+    pub(crate) fn kept_variables(
+        &self,
+        stack: &InitialStack,
+        remote: &Remote,
+    ) -> Result<Vec<Vec<u8>>, MakeError> {
         let own = stack.pointer..stack.arrays_end();
-        let (Some(&first), Some(&last)) = (stack.envp.first(), stack.envp.last()) else { return Ok(Vec::new()) };
+        let (Some(&first), Some(&last)) = (stack.envp.first(), stack.envp.last()) else {
+            return Ok(Vec::new());
+        };
         let end = last + remote.read_string(last)?.len() as u64;
         let mut names = Vec::new();
-        for (_, value) in self.words().filter(|(address, value)| !own.contains(address) && (first..=end).contains(value)) {
+        for (_, value) in
+            self.words().filter(|(address, value)| !own.contains(address) && (first..=end).contains(value))
+        {
             let at = stack.envp.partition_point(|&start| start <= value);
             let Some(&start) = at.checked_sub(1).and_then(|at| stack.envp.get(at)) else { continue };
             let mut name = remote.read_string(start)?;
@@ -226,14 +247,23 @@ impl Memory {
     }
 
     /// The words near the thread pointer that hold the thread's id.
-    pub(crate) fn tid_words(&self, remote: &Remote, fs_base: u64, tid_address: u64) -> Result<Vec<u64>, MakeError> {
+    pub(crate) fn tid_words(
+        &self,
+        remote: &Remote,
+        fs_base: u64,
+        tid_address: u64,
+    ) -> Result<Vec<u64>, MakeError> {
         let pid = remote.pid();
         let holds = |address: u64| -> Result<bool, MakeError> {
             let mut word = [0; 4];
             remote.read_into(address, &mut word)?;
             Ok(i32::from_ne_bytes(word) == pid)
         };
-        if tid_address != 0 && tid_address % 4 == 0 && self.is_writable(tid_address) && holds(tid_address)? {
+        if tid_address != 0
+            && tid_address.is_multiple_of(4)
+            && self.is_writable(tid_address)
+            && holds(tid_address)?
+        {
             return Ok(vec![tid_address]);
         }
         let mut words = Vec::new();

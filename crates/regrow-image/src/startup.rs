@@ -83,7 +83,10 @@ impl Startup {
             libc::SYS_access | libc::SYS_stat | libc::SYS_lstat | libc::SYS_readlink => {
                 self.file(remote, call.args[0], false)
             }
-            libc::SYS_newfstatat | libc::SYS_faccessat | libc::SYS_faccessat2 | libc::SYS_readlinkat
+            libc::SYS_newfstatat
+            | libc::SYS_faccessat
+            | libc::SYS_faccessat2
+            | libc::SYS_readlinkat
             | libc::SYS_statx => self.file(remote, call.args[1], false),
             // malloc's tcache key: eight bytes that are no secret to the program itself.
             libc::SYS_getrandom if call.args[1] == 8 && call.args[2] == 1 => Ok(Pending::Nothing),
@@ -102,7 +105,11 @@ impl Startup {
         }
         let path = PathBuf::from(std::ffi::OsString::from_vec(remote.read_string(address)?));
         let own = format!("/proc/{}", remote.pid());
-        if opens && (path.starts_with("/proc/self") || path.starts_with("/proc/thread-self") || path.starts_with(own)) {
+        if opens
+            && (path.starts_with("/proc/self")
+                || path.starts_with("/proc/thread-self")
+                || path.starts_with(own))
+        {
             return Err(MakeError::Refused(format!("{} was opened before main", path.display())));
         }
         Ok(Pending::File { path, opens })
@@ -111,7 +118,11 @@ impl Startup {
     /// Notes the outcome of a system call.
     pub(crate) fn exit(&mut self, pending: Pending, result: i64) {
         let Pending::File { path, opens } = pending else { return };
-        if !path.is_absolute() || path.starts_with("/proc") || path.starts_with("/sys") || path.starts_with("/dev") {
+        if !path.is_absolute()
+            || path.starts_with("/proc")
+            || path.starts_with("/sys")
+            || path.starts_with("/dev")
+        {
             return;
         }
         let list = if result >= 0 && opens {

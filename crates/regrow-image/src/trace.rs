@@ -84,7 +84,10 @@ pub(crate) fn to_main(entry: AtPoint) -> Result<AtPoint, MakeError> {
 }
 
 fn breakpoint(remote: &Remote, index: usize, address: Option<u64>) -> Result<(), MakeError> {
-    remote.stopped().set_breakpoint(index, address).map_err(MakeError::tracing("setting a hardware breakpoint"))
+    remote
+        .stopped()
+        .set_breakpoint(index, address)
+        .map_err(MakeError::tracing("setting a hardware breakpoint"))
 }
 
 /// The address of a function in a mapped file, if the file exports it.
@@ -222,7 +225,9 @@ fn executable(pid: i32) -> Result<Vec<(u64, u64)>, MakeError> {
 /// The files that a process has mapped.
 pub(crate) fn mapped_files(all: &[Mapping]) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = Vec::new();
-    for path in all.iter().filter(|mapping| !mapping.name.is_memfd()).filter_map(|mapping| mapping.name.path()) {
+    for path in
+        all.iter().filter(|mapping| !mapping.name.is_memfd()).filter_map(|mapping| mapping.name.path())
+    {
         if !files.iter().any(|seen| seen == path) {
             files.push(path.to_owned());
         }

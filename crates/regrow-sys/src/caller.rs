@@ -217,7 +217,9 @@ pub fn without_cpu(mask: [u64; 16], cpu: u32) -> [u64; 16] {
 pub fn set_affinity(pid: i32, mask: &[u64; 16]) {
     let pid = usize::try_from(pid).unwrap_or(usize::MAX);
     // SAFETY: the mask is live and has the size that is named.
-    unsafe { syscall(libc::SYS_sched_setaffinity, [pid, size_of_val(mask), mask.as_ptr() as usize, 0, 0, 0]) };
+    unsafe {
+        syscall(libc::SYS_sched_setaffinity, [pid, size_of_val(mask), mask.as_ptr() as usize, 0, 0, 0])
+    };
 }
 
 fn affinity() -> [u64; 16] {

@@ -191,7 +191,7 @@ unsafe fn execute(gate: &Gate) -> isize {
     for index in 0..gate.fd_count {
         // SAFETY: below the count of live pairs.
         let (source, target) = unsafe { *gate.fds.add(index) };
-        let result = call(libc::SYS_dup3, source as usize, target as usize, 0, 0);
+        let result = call(libc::SYS_dup3, raw::word(source), raw::word(target), 0, 0);
         if result < 0 {
             return result;
         }

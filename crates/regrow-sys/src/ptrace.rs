@@ -6,6 +6,8 @@
 use std::io;
 use std::mem::{MaybeUninit, offset_of, size_of};
 
+use crate::raw::word;
+
 /// General registers, as the kernel hands them out.
 pub type Registers = libc::user_regs_struct;
 
@@ -235,7 +237,7 @@ impl Stopped {
     /// As `get_robust_list(2)`.
     pub fn robust_list(&self) -> io::Result<(u64, u64)> {
         let (mut head, mut bytes) = (0u64, 0u64);
-        let args = [self.pid as usize, &raw mut head as usize, &raw mut bytes as usize, 0, 0, 0];
+        let args = [word(self.pid), &raw mut head as usize, &raw mut bytes as usize, 0, 0, 0];
         // SAFETY: two live words.
         crate::raw::check(unsafe { crate::raw::syscall(libc::SYS_get_robust_list, args) })?;
         Ok((head, bytes))
@@ -244,7 +246,7 @@ impl Stopped {
     fn debug_register(&self, index: usize) -> io::Result<u64> {
         let mut value = 0u64;
         let offset = offset_of!(libc::user, u_debugreg) + index * 8;
-        let args = [libc::PTRACE_PEEKUSER as usize, self.pid as usize, offset, &raw mut value as usize, 0, 0];
+        let args = [libc::PTRACE_PEEKUSER as usize, word(self.pid), offset, &raw mut value as usize, 0, 0];
         // SAFETY: the raw call writes the word to `value`.
         crate::raw::check(unsafe { crate::raw::syscall(libc::SYS_ptrace, args) })?;
         Ok(value)

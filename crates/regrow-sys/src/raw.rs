@@ -17,15 +17,22 @@ use std::time::Duration;
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub unsafe fn syscall(number: i64, args: [usize; 6]) -> isize {
-    let result: isize;
+    let result: i64;
     // SAFETY: the instruction clobbers rcx and r11; the rest is the caller's contract.
     unsafe {
-        std::arch::asm!("syscall", inlateout("rax") number as isize => result,
+        std::arch::asm!("syscall", inlateout("rax") number => result,
             in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
             in("r10") args[3], in("r8") args[4], in("r9") args[5],
             lateout("rcx") _, lateout("r11") _, options(nostack));
     }
-    result
+    // A register is as wide as a pointer on this architecture.
+    isize::try_from(result).unwrap_or(isize::MIN)
+}
+
+/// A number as the kernel takes it: one register, sign kept.
+#[must_use]
+pub fn word(number: i32) -> usize {
+    isize::try_from(number).map_or(0, isize::cast_unsigned)
 }
 
 /// Turns a raw result into a value or an error.
@@ -61,7 +68,7 @@ pub fn futex_wake(word: &AtomicU32) {
 /// As `pidfd_open(2)`.
 pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: numbers only.
-    let fd = check(unsafe { syscall(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) })?;
+    let fd = check(unsafe { syscall(libc::SYS_pidfd_open, [word(pid), 0, 0, 0, 0, 0]) })?;
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?) })
 }
@@ -71,7 +78,7 @@ pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
 /// # Errors
 /// As `pidfd_send_signal(2)`.
 pub fn pidfd_kill(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
-    let args = [pidfd.as_raw_fd() as usize, signal as usize, 0, 0, 0, 0];
+    let args = [word(pidfd.as_raw_fd()), word(signal), 0, 0, 0, 0];
     // SAFETY: numbers only.
     check(unsafe { syscall(libc::SYS_pidfd_send_signal, args) }).map(drop)
 }

@@ -290,7 +290,7 @@ impl Command {
         let (stderr, our_stderr) = self.stderr.as_ref().unwrap_or(default_output).open(Direction::Out)?;
         request.stdio = [stdin, stdout, stderr];
         let pipes = PipeEnds { stdin: our_stdin, stdout: our_stdout, stderr: our_stderr };
-        Ok(Child::new(self.pool.spawn(request)?, pipes))
+        Ok(Child::new(self.pool.spawn(&request)?, pipes))
     }
 
     /// The request for one run, its standard descriptors the caller's.

@@ -124,8 +124,8 @@ impl Pool {
         self.shard().last_times(timeout)
     }
 
-    pub(crate) fn spawn(&self, request: Request) -> io::Result<Started> {
-        shard::spawn(&self.shard, &request)
+    pub(crate) fn spawn(&self, request: &Request) -> io::Result<Started> {
+        shard::spawn(&self.shard, request)
     }
 
     fn shard(&self) -> MutexGuard<'_, Shard> {

@@ -209,7 +209,10 @@ fn a_future_waits_in_tokio() {
 #[test]
 fn the_pidfd_is_the_process() {
     let mut child = Command::new("true").spawn().expect("the program starts");
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", child.pidfd().expect("the child lives").as_raw_fd()));
+    let info = std::fs::read_to_string(format!(
+        "/proc/self/fdinfo/{}",
+        child.pidfd().expect("the child lives").as_raw_fd()
+    ));
     let pid = format!("Pid:\t{}", child.id());
     assert!(info.expect("it is open").lines().any(|line| line == pid));
     child.wait().expect("its status is there");
