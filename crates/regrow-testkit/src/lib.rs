@@ -2,3 +2,4 @@
 
 pub mod corpus;
 pub mod corpus_regrow;
+pub mod victims;

@@ -1,0 +1,53 @@
+//! The victims: small programs that check from inside that they were given a fresh world, run out of a pool in every
+//! flavour.
+//!
+//! `tests/victims/` has the programs and `manifest.toml`; its README says what a victim expects of its caller.
+//!
+//! ```text
+//!  test process                    worker processes (the same binary), two at a time
+//!  ────────────                    ─────────────────────────────────────────────────
+//!  Manifest ──► Cases              stdin: one Job a line ──► Pool of the job's flavour
+//!  Flavours ──► Jobs ─────────────────────────────────────► N runs of the case, each in a World of its own
+//!  Tally ◄──────────────────────── stdout: one Report a line ◄── what differed, how the runs were made
+//! ```
+//!
+//! Workers are processes, because a run inherits much of its world from the calling process as a whole: its
+//! directory, mask, limits, ignored signals, group. A worker changes all of these from run to run, so that every run
+//! follows one in another world. A worker that dies or hangs is reported with the case that it was at, and replaced.
+//!
+//! Invariants:
+//!
+//! - The world of run `n` of a case is a function of the case's name and `n`: a failure is repeated by the same names.
+//! - Whatever a run is given it is told in an `EXPECT_` variable, or the caller looks at it from outside.
+//! - After each case the worker's pool is emptied, and nothing of it may be left: no child, no descriptor.
+
+mod caller;
+mod case;
+mod error;
+mod fleet;
+mod flavour;
+mod manifest;
+mod report;
+mod run;
+mod tally;
+mod world;
+
+pub use case::run_case;
+pub use error::VictimsError;
+pub use fleet::{Fleet, run_worker};
+pub use flavour::Flavour;
+pub use manifest::{Case, Ending, Manifest, StdoutRule};
+pub use report::{Job, Report};
+pub use tally::Tally;
+
+use std::path::PathBuf;
+
+/// The directory of the victims' sources and their manifest.
+pub fn project_victims_dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/victims")
+}
+
+/// The directory of the built victims: that of `make victims`, or what `REGROW_VICTIMS_DIR` names.
+pub fn built_victims_dir() -> PathBuf {
+    std::env::var_os("REGROW_VICTIMS_DIR").map_or_else(|| project_victims_dir().join("build"), PathBuf::from)
+}

@@ -1,0 +1,134 @@
+//! The flavours in which every victim runs, and the pairs of flavour and victim that cannot hold.
+
+use std::fmt;
+
+use regrow::{Feature, FeatureSet, Point, PointChoice, Pool};
+
+use super::error::VictimsError;
+use super::manifest::Case;
+
+/// The kernel features that the engine and the agent can do without and look at: each is taken away in turn.
+const WITHOUT: [Feature; 9] = [
+    Feature::PagemapScan,
+    Feature::ProcmapQuery,
+    Feature::ShareCheck,
+    Feature::Inotify,
+    Feature::HwBreakpoints,
+    Feature::PtraceRseq,
+    Feature::MembarrierQuery,
+    Feature::Pkeys,
+    Feature::Xsave,
+];
+
+/// Victims whose subject is what a feature makes visible: without the feature they cannot hold.
+const CANNOT_HOLD: [(Feature, &str); 1] = [(Feature::MembarrierQuery, "membarriers")];
+
+/// Victims that a pool left to itself keeps at `main`, where they cannot hold: what they look at is older than `main`,
+/// and harmless to share between the runs of one body.
+const TOO_DEEP: [&str; 2] = ["unique-at-random", "unique-canary"];
+
+/// How the pool of a flavour is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavour {
+    /// Recycling off: proves the victims and this harness.
+    Off,
+    /// Images at one point only.
+    At(Point),
+    /// The pool chooses the point; only for victims that cannot hold at every point.
+    Auto,
+    /// The pool chooses the point, and may not use a feature.
+    Without(Feature),
+}
+
+impl Flavour {
+    /// All of them, in the order in which they run.
+    pub fn all() -> Vec<Flavour> {
+        let fixed = [Flavour::Off, Flavour::At(Point::Main), Flavour::At(Point::Entry), Flavour::Auto];
+        fixed.into_iter().chain(WITHOUT.map(Flavour::Without)).collect()
+    }
+
+    /// The flavour of a name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn parse(name: &str) -> Result<Flavour, VictimsError> {
+        let mut all = Flavour::all().into_iter();
+        all.find(|flavour| flavour.to_string() == name).ok_or_else(|| VictimsError::UnknownFlavour(name.to_owned()))
+    }
+
+    /// A pool that is like this.
+    pub fn pool(self) -> Pool {
+        let builder = Pool::builder().verify(true);
+        match self {
+            Flavour::Off => builder.recycle(false),
+            Flavour::At(point) => builder.point(PointChoice::Only(point)),
+            Flavour::Auto => builder,
+            Flavour::Without(feature) => builder.disable(FeatureSet::from_iter([feature])),
+        }
+        .build()
+    }
+
+    /// Whether the case is run in this flavour. `Err` says why it is not.
+    pub fn takes(self, case: &Case) -> Result<(), &'static str> {
+        let is = |names: &[&str]| names.iter().any(|name| case.name.split('.').next() == Some(name));
+        let not_at = |point: Point| case.not_at.iter().any(|name| name == point.name());
+        match self {
+            Flavour::Off => Ok(()),
+            Flavour::At(point) if not_at(point) => Err("it cannot hold at this point"),
+            Flavour::At(_) => Ok(()),
+            Flavour::Auto if case.not_at.is_empty() => Err("it holds at every point"),
+            Flavour::Auto | Flavour::Without(_) if is(&TOO_DEEP) => Err("the pool keeps it deeper than it can hold"),
+            Flavour::Without(feature) if CANNOT_HOLD.iter().any(|pair| pair.0 == feature && is(&[pair.1])) => {
+                Err("it is about what cannot be seen without the feature")
+            }
+            Flavour::Auto | Flavour::Without(_) => Ok(()),
+        }
+    }
+
+    /// How many runs a case has.
+    pub fn runs(self, case: &Case) -> usize {
+        match (self, case.slow) {
+            (Flavour::Off | Flavour::At(_), false) => 100,
+            (Flavour::Off | Flavour::At(_), true) => 30,
+            (Flavour::Auto, false) => 30,
+            (Flavour::Without(_), false) => 10,
+            (Flavour::Auto | Flavour::Without(_), true) => 4,
+        }
+    }
+
+    /// Whether its runs are expected in kept address spaces.
+    pub fn recycles(self) -> bool {
+        self != Flavour::Off
+    }
+}
+
+impl fmt::Display for Flavour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Flavour::Off => f.write_str("off"),
+            Flavour::At(point) => write!(f, "{point}"),
+            Flavour::Auto => f.write_str("auto"),
+            Flavour::Without(feature) => write!(f, "without-{feature}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flavour_is_found_by_its_name() {
+        for flavour in Flavour::all() {
+            assert_eq!(Flavour::parse(&flavour.to_string()).expect("it has a name"), flavour);
+        }
+        assert!(Flavour::parse("sideways").is_err());
+    }
+
+    #[test]
+    fn only_features_that_can_be_missed_are_taken_away() {
+        for feature in WITHOUT {
+            assert_eq!(feature.need(), regrow_sys::probe::Need::Optional, "{feature}");
+        }
+    }
+}
