@@ -24,8 +24,8 @@
 mod caller;
 mod case;
 mod error;
-mod fleet;
 mod flavour;
+mod fleet;
 mod manifest;
 mod report;
 mod run;
@@ -34,8 +34,8 @@ mod world;
 
 pub use case::run_case;
 pub use error::VictimsError;
-pub use fleet::{Fleet, run_worker};
 pub use flavour::Flavour;
+pub use fleet::{Fleet, run_worker};
 pub use manifest::{Case, Ending, Manifest, StdoutRule};
 pub use report::{Job, Report};
 pub use tally::Tally;

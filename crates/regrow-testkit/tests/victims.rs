@@ -10,7 +10,7 @@
 use std::process::ExitCode;
 
 use regrow_testkit::victims::{
-    Case, Fleet, Flavour, Job, Manifest, VictimsError, built_victims_dir, project_victims_dir, run_worker,
+    Case, Flavour, Fleet, Job, Manifest, VictimsError, built_victims_dir, project_victims_dir, run_worker,
 };
 
 /// The least share of the runs that must not have fallen back to exec: a suite that did would prove nothing.
@@ -34,7 +34,8 @@ fn runs(flavour: Flavour, case: &Case) -> usize {
 fn jobs(manifest: &Manifest) -> Vec<Job> {
     let is_root = rustix::process::getuid().is_root();
     let mut jobs = Vec::new();
-    for flavour in Flavour::all().into_iter().filter(|flavour| wanted("REGROW_FLAVOUR", &flavour.to_string())) {
+    for flavour in Flavour::all().into_iter().filter(|flavour| wanted("REGROW_FLAVOUR", &flavour.to_string()))
+    {
         let cases = manifest.cases.iter().filter(|case| wanted("REGROW_VICTIM", &case.name));
         let cases = cases.filter(|case| (is_root || !case.root_only) && flavour.takes(case).is_ok());
         jobs.extend(cases.map(|case| Job {

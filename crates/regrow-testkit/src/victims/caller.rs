@@ -49,7 +49,8 @@ impl Caller {
             is_root: rustix::process::getuid().is_root(),
             nice_at_start: rustix::process::getpriority_process(None).map_err(caller_error("getpriority"))?,
             nofile_at_start: rustix::process::getrlimit(rustix::process::Resource::Nofile),
-            cpus_at_start: rustix::thread::sched_getaffinity(None).map_err(caller_error("sched_getaffinity"))?,
+            cpus_at_start: rustix::thread::sched_getaffinity(None)
+                .map_err(caller_error("sched_getaffinity"))?,
             group_at_start: rustix::process::getpgrp(),
             ignored_at_start: u64::from_str_radix(&status_fields()["SigIgn"], 16).unwrap_or(0),
             touched: Vec::new(),
@@ -69,8 +70,12 @@ impl Caller {
     /// Changes the process.
     pub(super) fn become_like(&mut self, world: &CallerWorld) -> Result<(), VictimsError> {
         rustix::process::umask(rustix::fs::Mode::from_bits_retain(world.umask));
-        let limit = Rlimit { current: Some(world.nofile_soft).filter(|&soft| soft != regrow::UNLIMITED), maximum: self.nofile_at_start.maximum };
-        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).map_err(caller_error("setrlimit"))?;
+        let limit = Rlimit {
+            current: Some(world.nofile_soft).filter(|&soft| soft != regrow::UNLIMITED),
+            maximum: self.nofile_at_start.maximum,
+        };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)
+            .map_err(caller_error("setrlimit"))?;
         let group = if world.own_group { rustix::process::getpid() } else { self.group_at_start };
         rustix::process::setpgid(None, Some(group)).map_err(caller_error("setpgid"))?;
         if self.is_root {
@@ -123,7 +128,10 @@ impl Caller {
         let ignored = u64::from_str_radix(&status["SigIgn"], 16).unwrap_or(0) & !(1 << (libc::SIGPIPE - 1));
         tell("SIGIGN", format!("{ignored:016x}"));
         tell("UMASK", status["Umask"].clone());
-        tell("CPUS", status["Cpus_allowed"].rsplit(',').take(2).collect::<Vec<_>>().into_iter().rev().collect());
+        tell(
+            "CPUS",
+            status["Cpus_allowed"].rsplit(',').take(2).collect::<Vec<_>>().into_iter().rev().collect(),
+        );
         let ids = |field: &str| status[field].split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let (users, groups) = (ids("Uid"), ids("Gid"));
         tell("UID", users[0].clone());
@@ -163,7 +171,8 @@ pub(super) fn limit(resource: Resource) -> (u64, u64) {
 
 /// As `EXPECT_NOFILE` and its like have it.
 pub(super) fn limit_text(limit: (u64, u64)) -> String {
-    let one = |value: u64| if value == regrow::UNLIMITED { "unlimited".to_owned() } else { value.to_string() };
+    let one =
+        |value: u64| if value == regrow::UNLIMITED { "unlimited".to_owned() } else { value.to_string() };
     format!("{}:{}", one(limit.0), one(limit.1))
 }
 

@@ -35,7 +35,8 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 pub fn run_case(pool: &Pool, flavour: Flavour, case: &Case, runs: usize) -> Result<Report, VictimsError> {
     let started = Instant::now();
     let mut caller = Caller::new()?;
-    let scratch = tempfile::tempdir().map_err(|source| VictimsError::Caller { step: "making a directory", source })?;
+    let scratch =
+        tempfile::tempdir().map_err(|source| VictimsError::Caller { step: "making a directory", source })?;
     let at = |source| VictimsError::Io { path: scratch.path().to_owned(), source };
     let places = Places::make(scratch.path(), case).map_err(at)?;
     let mut report = Report::default();
@@ -54,7 +55,7 @@ pub fn run_case(pool: &Pool, flavour: Flavour, case: &Case, runs: usize) -> Resu
     if let Some(left) = left_beside(&left_before).map_err(at)? {
         report.failures.push(format!("of the case there are left {left}"));
     }
-    std::env::set_current_dir("/").map_err(at)?;
+    rustix::process::chdir("/").map_err(io::Error::from).map_err(at)?;
     report.milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(report)
 }
@@ -71,11 +72,7 @@ impl Places {
             open(&path)?;
             directories.push(path);
         }
-        let places = Places {
-            directories,
-            digits: root.join("digits"),
-            stdin: root.join("stdin"),
-        };
+        let places = Places { directories, digits: root.join("digits"), stdin: root.join("stdin") };
         fs::write(&places.digits, "0123456789\n")?;
         fs::write(&places.stdin, case.stdin.as_deref().unwrap_or_default())?;
         Ok(places)
@@ -85,7 +82,11 @@ impl Places {
 /// How the case ends under the standard library's exec: whether it has what it needs, and whether it dumps core.
 fn plain_status(case: &Case, places: &Places) -> io::Result<ExitStatus> {
     let mut command = StdCommand::new(&case.path);
-    command.args(&case.args).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("VICTIM_TOKEN", "token-00000000");
+    command
+        .args(&case.args)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("VICTIM_TOKEN", "token-00000000");
     command.envs(case.env.iter().filter_map(|entry| entry.split_once('=')));
     command.current_dir(&places.directories[0]).stdin(fs::File::open(&places.stdin)?);
     command.stdout(StdStdio::null()).stderr(StdStdio::null()).status()
@@ -165,7 +166,10 @@ impl Bench<'_> {
             report.runs += 1;
             self.judge(&mut ran, &mut printed, report);
             for wrong in &ran.wrong {
-                let how = ran.child.as_ref().map_or_else(|| "not started".to_owned(), |child| child.creation().to_string());
+                let how = ran
+                    .child
+                    .as_ref()
+                    .map_or_else(|| "not started".to_owned(), |child| child.creation().to_string());
                 report.failures.push(format!("run {run} ({how}): {wrong}"));
             }
             if ran.hung || report.failures.len() >= MOST_FAILURES {
@@ -210,7 +214,10 @@ impl Bench<'_> {
             kept => *report.kept.entry(kept.to_string()).or_default() += 1,
         }
         if self.case.stdout_rule == StdoutRule::Unique && !printed.insert(ran.stdout.clone()) {
-            ran.wrong.push(format!("it printed the same as an earlier run: {:?}", String::from_utf8_lossy(&ran.stdout)));
+            ran.wrong.push(format!(
+                "it printed the same as an earlier run: {:?}",
+                String::from_utf8_lossy(&ran.stdout)
+            ));
         }
         let dumps = child.try_wait().ok().flatten().is_some_and(|status| status.core_dumped());
         let is_comparable = ended_well(&self.case.status, self.plain);

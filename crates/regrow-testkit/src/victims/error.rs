@@ -45,7 +45,9 @@ pub enum VictimsError {
         signal: String,
     },
     /// A program is not there.
-    #[error("{path} is not built: run `make victims`, or tests/victims/build.sh DIR and set REGROW_VICTIMS_DIR to DIR")]
+    #[error(
+        "{path} is not built: run `make victims`, or tests/victims/build.sh DIR and set REGROW_VICTIMS_DIR to DIR"
+    )]
     NotBuilt {
         /// Where it should be.
         path: PathBuf,

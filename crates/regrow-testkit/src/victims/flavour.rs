@@ -53,7 +53,8 @@ impl Flavour {
     /// When there is none.
     pub fn parse(name: &str) -> Result<Flavour, VictimsError> {
         let mut all = Flavour::all().into_iter();
-        all.find(|flavour| flavour.to_string() == name).ok_or_else(|| VictimsError::UnknownFlavour(name.to_owned()))
+        all.find(|flavour| flavour.to_string() == name)
+            .ok_or_else(|| VictimsError::UnknownFlavour(name.to_owned()))
     }
 
     /// A pool that is like this.
@@ -77,8 +78,12 @@ impl Flavour {
             Flavour::At(point) if not_at(point) => Err("it cannot hold at this point"),
             Flavour::At(_) => Ok(()),
             Flavour::Auto if case.not_at.is_empty() => Err("it holds at every point"),
-            Flavour::Auto | Flavour::Without(_) if is(&TOO_DEEP) => Err("the pool keeps it deeper than it can hold"),
-            Flavour::Without(feature) if CANNOT_HOLD.iter().any(|pair| pair.0 == feature && is(&[pair.1])) => {
+            Flavour::Auto | Flavour::Without(_) if is(&TOO_DEEP) => {
+                Err("the pool keeps it deeper than it can hold")
+            }
+            Flavour::Without(feature)
+                if CANNOT_HOLD.iter().any(|pair| pair.0 == feature && is(&[pair.1])) =>
+            {
                 Err("it is about what cannot be seen without the feature")
             }
             Flavour::Auto | Flavour::Without(_) => Ok(()),

@@ -37,7 +37,8 @@ impl Fleet {
         let jobs = Mutex::new(VecDeque::from(jobs));
         let tally = Mutex::new(Tally::default());
         let results: Vec<Result<(), VictimsError>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.workers).map(|_| scope.spawn(|| work_off(&jobs, &tally))).collect();
+            let threads: Vec<_> =
+                (0..self.workers).map(|_| scope.spawn(|| work_off(&jobs, &tally))).collect();
             threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
         });
         results.into_iter().collect::<Result<(), _>>()?;
@@ -95,7 +96,8 @@ impl Worker {
         let line = serde_json::to_string(job).map_err(io::Error::other).map_err(failed("telling"))?;
         let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe.into()).map_err(failed("telling"))?;
         writeln!(input, "{line}").map_err(failed("telling"))?;
-        let line = self.lines.recv_timeout(JOB_LIMIT).map_err(io::Error::other).map_err(failed("hearing from"))?;
+        let line =
+            self.lines.recv_timeout(JOB_LIMIT).map_err(io::Error::other).map_err(failed("hearing from"))?;
         serde_json::from_str(&line).map_err(|source| VictimsError::Line { line, source })
     }
 

@@ -124,9 +124,10 @@ impl Manifest {
     /// A [`VictimsError`] that names the file, the case or the program.
     pub fn load(dir: &Path, built: &Path) -> Result<Manifest, VictimsError> {
         let path = dir.join("manifest.toml");
-        let text = fs::read_to_string(&path).map_err(|source| VictimsError::Io { path: path.clone(), source })?;
-        let file: File =
-            toml::from_str(&text).map_err(|source| VictimsError::Manifest { path, source: Box::new(source) })?;
+        let text =
+            fs::read_to_string(&path).map_err(|source| VictimsError::Io { path: path.clone(), source })?;
+        let file: File = toml::from_str(&text)
+            .map_err(|source| VictimsError::Manifest { path, source: Box::new(source) })?;
         let programs: BTreeMap<&str, &Program> =
             file.program.iter().map(|program| (program.name.as_str(), program)).collect();
         let mut cases = Vec::new();

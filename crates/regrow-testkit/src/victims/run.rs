@@ -43,8 +43,8 @@ pub(super) fn run_once(
     caller: &mut Caller,
     places: &Places,
 ) -> Result<Ran, VictimsError> {
-    let chdir = |source| VictimsError::Caller { step: "chdir", source };
-    std::env::set_current_dir(&places.directories[world.directory]).map_err(chdir)?;
+    let chdir = |errno: rustix::io::Errno| VictimsError::Caller { step: "chdir", source: errno.into() };
+    rustix::process::chdir(&places.directories[world.directory]).map_err(chdir)?;
     if let Some(change) = &world.caller {
         caller.become_like(change)?;
         pool.refresh();
@@ -81,8 +81,11 @@ fn start(pool: &Pool, case: &Case, world: &World, caller: &Caller, places: &Plac
     if world.output_by_pipe {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let (Some(stdout), Some(stderr)) = (stdout, stderr) else { return Err(io::ErrorKind::BrokenPipe.into()) };
-        let output = [OwnedFd::from(stdout), OwnedFd::from(stderr)].map(|pipe| Output::Pipe(File::from(pipe)));
+        let (Some(stdout), Some(stderr)) = (stdout, stderr) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let output =
+            [OwnedFd::from(stdout), OwnedFd::from(stderr)].map(|pipe| Output::Pipe(File::from(pipe)));
         return Ok(Started { child, output });
     }
     let memory = |name| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);

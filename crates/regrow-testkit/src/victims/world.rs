@@ -116,7 +116,8 @@ impl World {
         };
         let most = if numbers.one_in(10) { 3000 } else { 40 };
         let extra_args = (0..numbers.below(6)).map(|_| letters(&mut numbers, most)).collect();
-        let extra_env = (0..numbers.below(8)).map(|n| (format!("FILL_{n}"), letters(&mut numbers, most))).collect();
+        let extra_env =
+            (0..numbers.below(8)).map(|n| (format!("FILL_{n}"), letters(&mut numbers, most))).collect();
         let given = case.stdin.is_some();
         let input = match numbers.below(8) {
             0 if !given && case.name != WANTS_LOW_NUMBERS => Input::Closed,
@@ -202,7 +203,8 @@ impl World {
         let mut told = caller.expectations();
         let mut tell = |name: &str, value: String| drop(told.insert(name.to_owned(), value));
         let path = case.path.to_string_lossy().into_owned();
-        let comm = case.path.file_name().map(|name| name.to_string_lossy().chars().take(15).collect::<String>());
+        let comm =
+            case.path.file_name().map(|name| name.to_string_lossy().chars().take(15).collect::<String>());
         tell("COMM", comm.unwrap_or_default());
         tell("EXE", path.clone());
         tell("EXECFN", path.clone());
