@@ -7,7 +7,7 @@
 //! safety      a SAFETY comment above each unsafe block and unsafe impl
 //! layering    a crate depends only on crates of a lower layer
 //! index       crates/README.md is what `cargo xtask gen` writes
-//! promises    each promise in docs/SPECIFICATION.md names a test that exists, or is marked open
+//! promises    each promise (specification, guide) names a test that exists, or is marked open
 //! targets     each fuzz target is named in fuzz/Cargo.toml, so that it is built
 //! ```
 

@@ -1,27 +1,55 @@
-//! Each promise in `docs/SPECIFICATION.md` names a test that exists, or is marked open.
+//! Each promise names a test that exists, or is marked open.
 //!
-//! A promise is a row of a table whose last column is headed `test`. That cell either begins with `open`, followed by
-//! what is missing, or names in backticks the test functions that prove the promise; a name with a `/` in it is a file.
+//! A promise is a row of a table whose last column is headed `test`, in the specification or in the guide's page of
+//! differences. That cell either begins with `open`, followed by what is missing, or names in backticks what proves the
+//! promise:
+//!
+//! ```text
+//! name            a test function
+//! victim:name     a victim of tests/victims/manifest.toml; a `*` at the end stands for any ending
+//! path/to/file    a file, in addition to one of the others
+//! ```
 
 use super::Finding;
 use crate::repo::TextFile;
 
-/// Where the promises stand.
-const PATH: &str = "docs/SPECIFICATION.md";
+/// The pages on which promises stand.
+const PAGES: &[&str] = &["docs/SPECIFICATION.md", "docs/guide/src/differences.md"];
+
+/// Where the victims stand.
+const VICTIMS: &str = "tests/victims/manifest.toml";
+
+/// What the name of a victim follows.
+const VICTIM: &str = "victim:";
 
 /// Checks every row; `exists` tells whether a path of the repository does.
 pub(crate) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
-    let Some(page) = files.iter().find(|file| file.path == PATH) else {
-        return vec![Finding::new(PATH, 1, "is missing")];
-    };
+    let victims = victims(files);
     let has_function = |name: &str| {
         let head = format!("fn {name}(");
         files.iter().any(|file| file.path.ends_with(".rs") && file.text.contains(&head))
     };
+    let has_victim = |name: &str| match name.strip_suffix('*') {
+        Some(start) => victims.iter().any(|victim| victim.starts_with(start)),
+        None => victims.contains(&name),
+    };
+    let there = |name: &str| match name.strip_prefix(VICTIM) {
+        Some(victim) => has_victim(victim),
+        None if name.contains('/') => exists(name),
+        None => has_function(name),
+    };
+    PAGES.iter().flat_map(|path| check_page(path, files, &there)).collect()
+}
+
+/// Checks the rows of one page; `there` tells whether what a name stands for exists.
+fn check_page(path: &str, files: &[TextFile], there: &impl Fn(&str) -> bool) -> Vec<Finding> {
+    let Some(page) = files.iter().find(|file| file.path == path) else {
+        return vec![Finding::new(path, 1, "is missing")];
+    };
     let rows = rows(&page.text);
     let mut findings = Vec::new();
     if rows.is_empty() {
-        findings.push(Finding::new(PATH, 1, "has no table whose last column is headed `test`"));
+        findings.push(Finding::new(path, 1, "has no table whose last column is headed `test`"));
     }
     for (line, cell) in rows {
         if cell.starts_with("open") {
@@ -29,20 +57,25 @@ pub(crate) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Fi
         }
         let names = backticked(cell);
         if !names.iter().any(|name| !name.contains('/')) {
-            findings.push(Finding::new(PATH, line, "promise names no test and is not marked open"));
+            findings.push(Finding::new(path, line, "promise names no test and is not marked open"));
         }
-        for name in names {
-            let there = if name.contains('/') { exists(name) } else { has_function(name) };
-            if !there {
-                findings.push(Finding::new(
-                    PATH,
-                    line,
-                    format!("promise names `{name}`, which does not exist"),
-                ));
-            }
+        for name in names.into_iter().filter(|name| !there(name)) {
+            let message = format!("promise names `{name}`, which does not exist");
+            findings.push(Finding::new(path, line, message));
         }
     }
     findings
+}
+
+/// The names of all victims: each stands on the first `name` line below its `[[victim]]`.
+fn victims(files: &[TextFile]) -> Vec<&str> {
+    let text = files.iter().find(|file| file.path == VICTIMS).map_or("", |file| file.text.as_str());
+    let entries = text.split("[[").filter_map(|entry| entry.strip_prefix("victim]]"));
+    entries.filter_map(|entry| entry.lines().find_map(victim_name)).collect()
+}
+
+fn victim_name(line: &str) -> Option<&str> {
+    line.strip_prefix("name = \"")?.strip_suffix('"')
 }
 
 /// The last cell of each row, with its line, of each table whose last column is headed `test`.
@@ -82,8 +115,16 @@ mod tests {
         let page = format!(
             "# Promises\n\n| id | promise | test |\n|---|---|---|\n{row}\n\n| a | b |\n|---|---|\n| `no` | `test` |\n"
         );
-        let files = [file(PATH, &page), file("crates/a/tests/t.rs", "//! T.\n#[test]\nfn holds() {}\n")];
-        check(&files, |path| path == "tests/victims/heap.c").len()
+        let manifest = "[[program]]\nname = \"stack\"\n\n[[victim]]\n# Why.\nname = \"heap-up\"\n";
+        let mut files: Vec<TextFile> = PAGES.iter().map(|path| file(path, &page)).collect();
+        files.push(file("crates/a/tests/t.rs", "//! T.\n#[test]\nfn holds() {}\n"));
+        files.push(file(VICTIMS, manifest));
+        let findings = check(&files, |path| path == "tests/victims/heap.c");
+        assert!(
+            PAGES.iter().all(|path| findings.iter().any(|finding| finding.path == *path))
+                || findings.is_empty()
+        );
+        findings.len() / PAGES.len()
     }
 
     #[test]
@@ -91,6 +132,7 @@ mod tests {
         assert_eq!(check_row("| P1 | It holds. | `holds` |"), 0);
         assert_eq!(check_row("| P1 | It holds. | `holds` with `tests/victims/heap.c` |"), 0);
         assert_eq!(check_row("| P1 | It holds. | open: no kernel here has it |"), 0);
+        assert_eq!(check_row("| P1 | It holds. | `victim:heap-up`, `victim:heap-*` |"), 0);
     }
 
     #[test]
@@ -99,11 +141,15 @@ mod tests {
         assert_eq!(check_row("| P1 | It holds. | `holds_not` |"), 1);
         assert_eq!(check_row("| P1 | It holds. | `tests/victims/heap.c` |"), 1);
         assert_eq!(check_row("| P1 | It holds. | `holds` with `tests/victims/none.c` |"), 1);
+        // A program is no victim.
+        assert_eq!(check_row("| P1 | It holds. | `victim:stack` |"), 1);
+        assert_eq!(check_row("| P1 | It holds. | `victim:sta*` |"), 1);
     }
 
     #[test]
     fn a_missing_page_or_table_is_found() {
-        assert_eq!(check(&[], |_| true).len(), 1);
-        assert_eq!(check(&[file(PATH, "# Promises\n")], |_| true).len(), 1);
+        assert_eq!(check(&[], |_| true).len(), PAGES.len());
+        let empty: Vec<TextFile> = PAGES.iter().map(|path| file(path, "# Promises\n")).collect();
+        assert_eq!(check(&empty, |_| true).len(), PAGES.len());
     }
 }
