@@ -18,6 +18,8 @@ use crate::sys::{self, FdRoom, Res};
 
 const CLONE_FS: u32 = 0x200;
 const PR_SET_NAME: u32 = 15;
+/// The longest path that the kernel takes.
+const PATH_MAX: usize = 4096;
 /// Numbers of the fault points of this file (tests): the process dies before it waits; it refuses its order.
 const FAULT_DIES: u32 = 4;
 const FAULT_REFUSES: u32 = 5;
@@ -205,6 +207,19 @@ fn place_memory(agent: &Agent, order: &Order) {
         if image.canary_address != 0 {
             (image.canary_address as *mut u64).write(order.random[2] & !0xff);
         }
+    }
+    forget(agent, order);
+}
+
+/// Takes the run's arguments, environment and secrets out of the control area, where the next run could read them.
+fn forget(agent: &Agent, order: &Order) {
+    let used = (order.cwd_offset as usize).max(order.block_bytes as usize);
+    let path = if order.flags & order_flags::CWD != 0 { PATH_MAX } else { 0 };
+    let bytes = (used + path).min(regrow_abi::ARG_AREA_BYTES);
+    // SAFETY: the arg area and the order lie in the control area; the engine writes them again for the next order.
+    unsafe {
+        arch::fill(agent.args().cast_mut(), 0, bytes);
+        arch::fill((&raw const order.random).cast_mut().cast(), 0, size_of_val(&order.random));
     }
 }
 

@@ -119,8 +119,9 @@ fn wait_until_alone(agent: &Agent, pid: i32) -> bool {
     loop {
         let bell = control.bell.load(SeqCst);
         if !agent.has(features::SHARE_CHECK) {
+            // Whether a stranger is left cannot be told: the body is given up after its first run.
             if wait_gone(pid, 5) {
-                return true;
+                return control.state.load(SeqCst) == State::Armed as u32;
             }
             continue;
         }

@@ -146,6 +146,11 @@ impl Agent {
         (self.image as u64 + self.image().store_offset + index as u64 * PAGE_BYTES) as *const u8
     }
 
+    /// A NUL-terminated path of the image.
+    pub fn path(&self, offset: u32) -> *const u8 {
+        (self.image as u64 + u64::from(offset)) as *const u8
+    }
+
     /// The floating-point state.
     pub fn fp(&self) -> *const u8 {
         (self.image as u64 + self.image().fp_offset) as *const u8

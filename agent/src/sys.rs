@@ -103,9 +103,22 @@ pub fn dup_above(fd: i32, lowest: i32) -> Res {
 
 /// Opens a NUL-terminated path.
 pub fn open(path: &[u8], flags: u32) -> Res {
+    open_at(path.as_ptr(), flags)
+}
+
+/// Opens the NUL-terminated path at an address.
+pub fn open_at(path: *const u8, flags: u32) -> Res {
     const AT_FDCWD: isize = -100;
-    // SAFETY: callers pass literals that end in NUL.
-    unsafe { call!(nr::OPENAT, AT_FDCWD, path.as_ptr(), flags, 0) }
+    // SAFETY: callers pass literals that end in NUL, or paths of the sealed image.
+    unsafe { call!(nr::OPENAT, AT_FDCWD, path, flags, 0) }
+}
+
+/// Device and inode of an open file, as the kernel numbers them.
+pub fn identity(fd: i32) -> (u64, u64) {
+    let mut stat = [0u64; 18];
+    // SAFETY: the kernel's `struct stat` has 144 bytes.
+    unsafe { call!(nr::FSTAT, fd, stat.as_mut_ptr()) };
+    (stat[0], stat[1])
 }
 
 /// Reads at an offset.

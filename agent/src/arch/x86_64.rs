@@ -10,6 +10,7 @@ pub mod nr {
     #![allow(missing_docs, reason = "the names are the kernel's")]
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const FSTAT: usize = 5;
     pub const POLL: usize = 7;
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
@@ -38,6 +39,7 @@ pub mod nr {
     pub const SCHED_SETAFFINITY: usize = 203;
     pub const SCHED_GETAFFINITY: usize = 204;
     pub const IO_DESTROY: usize = 207;
+    pub const MBIND: usize = 237;
     pub const SET_TID_ADDRESS: usize = 218;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
@@ -100,7 +102,8 @@ pub unsafe fn clone_onto(
     result
 }
 
-/// Leaves the agent for the snapshot point: loads the floating-point state, all general registers but r11, and jumps.
+/// Leaves the agent for the snapshot point: loads the floating-point state and all general registers, and jumps through
+/// the word below the stack pointer, which nobody uses at a function's first instruction.
 ///
 /// # Safety
 /// `fp` is a 64-byte aligned XSAVE (or FXSAVE) area as the kernel hands it out; `registers` are those of a snapshot
@@ -108,8 +111,7 @@ pub unsafe fn clone_onto(
 pub unsafe fn jump(registers: &Registers, fp: *const u8, xsave: bool) -> ! {
     const RSP: usize = register::RSP * 8;
     const RIP: usize = 16 * 8;
-    // SAFETY: see the contract; nothing of this frame is needed once rsp is loaded, and r11 is a scratch register at
-    // every function boundary.
+    // SAFETY: see the contract; nothing of this frame is needed once rsp is loaded.
     unsafe {
         if xsave {
             asm!("xrstor64 [{}]", in(reg) fp, in("eax") u32::MAX, in("edx") u32::MAX, options(nostack));
@@ -117,8 +119,9 @@ pub unsafe fn jump(registers: &Registers, fp: *const u8, xsave: bool) -> ! {
             asm!("fxrstor64 [{}]", in(reg) fp, options(nostack));
         }
         asm!(
-            "mov r11, [rax + {rip}]",
             "mov rsp, [rax + {rsp}]",
+            "mov r11, [rax + {rip}]",
+            "mov [rsp - 8], r11",
             "mov rbx, [rax + 8]",
             "mov rcx, [rax + 16]",
             "mov rdx, [rax + 24]",
@@ -128,13 +131,14 @@ pub unsafe fn jump(registers: &Registers, fp: *const u8, xsave: bool) -> ! {
             "mov r8, [rax + 64]",
             "mov r9, [rax + 72]",
             "mov r10, [rax + 80]",
+            "mov r11, [rax + 88]",
             "mov r12, [rax + 96]",
             "mov r13, [rax + 104]",
             "mov r14, [rax + 112]",
             "mov r15, [rax + 120]",
             "mov rax, [rax]",
             "cld",
-            "jmp r11",
+            "jmp qword ptr [rsp - 8]",
             rip = const RIP, rsp = const RSP,
             in("rax") registers, options(noreturn));
     }

@@ -19,11 +19,21 @@ const SEEN: u32 = vma_flags::PROTECTION | vma_flags::FILE;
 /// Makes the mappings those of the image.
 pub fn put_back(agent: &Agent) -> Step {
     let brk = agent.image().brk;
-    if sys::brk(0) != brk && sys::brk(brk) != brk {
-        return Err((Broken::Brk, 0));
-    }
-    if read_and_compare(agent)? {
+    // A mapping that the run put in the heap's way goes first: then the break is set again.
+    let moved = sys::brk(0) != brk;
+    let blocked = moved && sys::brk(brk) != brk;
+    if !blocked && read_and_compare(agent)? {
         return Ok(());
+    }
+    if blocked {
+        read_and_compare(agent)?;
+        unmap_above(agent, brk)?;
+        if sys::brk(brk) != brk {
+            return Err((Broken::Brk, 0));
+        }
+        if read_and_compare(agent)? {
+            return Ok(());
+        }
     }
     undo(agent)?;
     if read_and_compare(agent)? { Ok(()) } else { Err((Broken::Mappings, 0)) }
@@ -116,6 +126,19 @@ fn piece(agent: &Agent, start: u64, end: u64, wanted: Option<&VmaEntry>, had: Op
     }
 }
 
+/// Unmaps what lies between the break and where it is to be and is not the image's.
+fn unmap_above(agent: &Agent, brk: u64) -> Step {
+    let at = sys::brk(0);
+    // SAFETY: see `read_and_compare`.
+    let count = unsafe { (*agent.private()).vma_count } as usize;
+    let page = regrow_abi::PAGE_BYTES;
+    let (from, to) = (at.next_multiple_of(page), brk.next_multiple_of(page));
+    for vma in current(agent, count).iter().filter(|vma| vma.start < to && vma.end > from) {
+        unmap(agent, vma.start.max(from), vma.end.min(to))?;
+    }
+    Ok(())
+}
+
 fn count(agent: &Agent) {
     agent.control().reset.mappings.fetch_add(1, Relaxed);
 }
@@ -132,14 +155,45 @@ fn unmap(agent: &Agent, start: u64, end: u64) -> Step {
 }
 
 fn map_again(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> Step {
-    if wanted.flags & (vma_flags::FILE | vma_flags::SHARED | vma_flags::HANDS_OFF) != 0 {
+    if wanted.flags & (vma_flags::SHARED | vma_flags::HANDS_OFF) != 0 {
         return Err((Broken::MappingLost, 0));
     }
     let stack = if wanted.flags & vma_flags::STACK != 0 { map::GROWSDOWN } else { 0 };
-    let flags = map::PRIVATE | map::ANONYMOUS | map::FIXED | stack;
+    let private = map::PRIVATE | map::FIXED;
     count(agent);
-    // SAFETY: nothing is mapped here.
-    done(Broken::Mappings, unsafe { sys::mmap(start, end - start, wanted.flags & 7, flags, -1, 0) })
+    if wanted.flags & vma_flags::FILE == 0 {
+        // SAFETY: nothing is mapped here.
+        let result = unsafe {
+            sys::mmap(start, end - start, wanted.flags & 7, private | map::ANONYMOUS | stack, -1, 0)
+        };
+        return done(Broken::Mappings, result);
+    }
+    let file = open_file(agent, wanted)?;
+    let offset = wanted.offset + (start - wanted.start);
+    // SAFETY: as above.
+    let result = unsafe { sys::mmap(start, end - start, wanted.flags & 7, private, file, offset) };
+    sys::close(file);
+    done(Broken::MappingLost, result)
+}
+
+/// Opens the file of a mapping again; it must be the one that was mapped.
+fn open_file(agent: &Agent, wanted: &VmaEntry) -> Result<i32, (Broken, i32)> {
+    const RDONLY_CLOEXEC: u32 = 0o2_000_000;
+    if wanted.path_offset == 0 {
+        return Err((Broken::MappingLost, 0));
+    }
+    let fd = sys::open_at(agent.path(wanted.path_offset), RDONLY_CLOEXEC);
+    if fd < 0 {
+        return Err((Broken::MappingLost, -fd as i32));
+    }
+    let (device, inode) = sys::identity(fd as i32);
+    let major = (device >> 8 & 0xfff | device >> 32 & 0xffff_f000) as u32;
+    let minor = (device & 0xff | device >> 12 & 0xffff_ff00) as u32;
+    if (inode, major, minor) == (wanted.inode, wanted.dev_major, wanted.dev_minor) {
+        return Ok(fd as i32);
+    }
+    sys::close(fd as i32);
+    Err((Broken::MappingLost, 0))
 }
 
 fn protect(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> Step {

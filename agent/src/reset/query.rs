@@ -83,7 +83,7 @@ fn by_ioctl(agent: &Agent, each: &mut Each<'_>) -> Result<(), (Broken, i32)> {
             dev_major: query.dev_major,
             dev_minor: query.dev_minor,
             flags: (query.vma_flags & 15) as u32 | if file { vma_flags::FILE } else { 0 },
-            reserved: 0,
+            path_offset: 0,
         })?;
         at = query.end;
     }
@@ -161,7 +161,7 @@ impl Text {
             flags |= vma_flags::FILE;
         }
         let offset = if inode == 0 { 0 } else { offset };
-        Some(VmaEntry { start, end, offset, inode, dev_major, dev_minor, flags, reserved: 0 })
+        Some(VmaEntry { start, end, offset, inode, dev_major, dev_minor, flags, path_offset: 0 })
     }
 }
 

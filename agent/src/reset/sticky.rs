@@ -29,7 +29,8 @@ pub fn check(agent: &Agent) -> Step {
         }
         if agent.has(features::MEMBARRIER) {
             let have = sys::raw(nr::MEMBARRIER, [MEMBARRIER_GET_REGISTRATIONS, 0, 0, 0, 0, 0]);
-            if have >= 0 && have as u32 != image.membarrier {
+            let kept = !image.membarrier_tolerated;
+            if have >= 0 && have as u32 & kept != image.membarrier & kept {
                 return Err((Broken::Sticky, 1));
             }
         }
@@ -74,7 +75,7 @@ fn put_back_prctl(get: u32, set: u32, wanted: u32) -> Step {
     if result < 0 { Err((Broken::Sticky, -result as i32)) } else { Ok(()) }
 }
 
-/// Advice on the image's mappings: one call covers all mappings below the agent, holes included, and one those above.
+/// Advice and memory policy of the image's mappings: one call covers all mappings below the agent, holes included, and one those above.
 /// The image has no mapping with such advice of its own (making it refuses them).
 fn put_back_advice(agent: &Agent) {
     const NORMAL: u32 = 0;
@@ -87,6 +88,8 @@ fn put_back_advice(agent: &Agent) {
             // SAFETY: advice that changes no content; `HANDS_OFF` mappings are not in the spans.
             unsafe { sys::madvise(start, end - start, advice) };
         }
+        // SAFETY: the default policy, without nodes; holes are allowed for it.
+        unsafe { sys::raw(nr::MBIND, [start as usize, (end - start) as usize, 0, 0, 0, 0]) };
     }
 }
 

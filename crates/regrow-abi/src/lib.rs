@@ -385,8 +385,8 @@ pub struct VmaEntry {
     pub dev_minor: u32,
     /// [`vma_flags`].
     pub flags: u32,
-    /// Unused.
-    pub reserved: u32,
+    /// Offset of the file's NUL-terminated path in the image memfd, or zero.
+    pub path_offset: u32,
 }
 
 /// One saved page of the image.
@@ -497,8 +497,8 @@ pub struct ImageHeader {
     pub coredump_filter: u32,
     /// Most anonymous pages that were zero at the snapshot and stay mapped after a reset.
     pub hot_zero_pages: u32,
-    /// Unused.
-    pub reserved: u32,
+    /// `membarrier` registrations that a run may leave (musl registers one with the first thread).
+    pub membarrier_tolerated: u32,
     /// Offset of the table of mappings in the image memfd.
     pub vmas_offset: u64,
     /// Offset of the table of saved pages.

@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use regrow_abi::{ARMED_GO, Broken, CONTROL_BYTES, MAX_FDS, Refused, State};
 use regrow_image::image::{Image, PatchKind};
@@ -275,7 +275,7 @@ impl Body {
             // The run wakes the keeper when it ends, before its parent: from another processor that takes long.
             caller::set_affinity(self.keeper, &caller::only_cpu(current_cpu()));
         }
-        if run.can_be_refused() {
+        if run.await_start || run.can_be_refused() {
             self.await_start(pid)?;
         }
         self.bounds = self.laid.block.bounds;
@@ -283,6 +283,19 @@ impl Body {
         self.rings_at_start = self.control.rings();
         self.runs += 1;
         Ok(pid)
+    }
+
+    /// Waits until the keeper has seen that its armed process is gone, and ended.
+    fn keeper_ends(&self) -> bool {
+        let started = Instant::now();
+        let bell = self.control.bell();
+        while started.elapsed() < END_TIMEOUT {
+            bell.ring();
+            if wait_readable(self.keeper_pidfd.as_fd(), Duration::from_millis(1)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Has the armed process wake where it is wanted: it waits on the processor that the caller was on when it gave the
@@ -349,9 +362,8 @@ impl Drop for Body {
         let state = self.state();
         // The armed process sees the end of its socket and exits; then the keeper does.
         self.socket = None;
-        self.control.bell().ring();
         let generation = self.control.generation();
-        let settled = state != Some(State::Running) && wait_readable(self.keeper_pidfd.as_fd(), END_TIMEOUT);
+        let settled = state != Some(State::Running) && self.keeper_ends();
         if !settled {
             let _ = raw::pidfd_kill(self.keeper_pidfd.as_fd(), libc::SIGKILL);
         }

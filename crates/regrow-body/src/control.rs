@@ -64,6 +64,13 @@ pub struct Bell {
 }
 
 impl Bell {
+    /// Whether the body's last order was refused: its process ended before the program's first instruction.
+    #[must_use]
+    pub fn was_refused(&self) -> bool {
+        // SAFETY: as in `ring`.
+        unsafe { &(*self.shared.as_ptr().cast::<Control>()).refused }.load(Acquire) != 0
+    }
+
     /// Wakes the keeper. Without effect when it is gone.
     pub fn ring(&self) {
         // SAFETY: as in `ControlArea::control`; the mapping lives as long as `self`.

@@ -46,6 +46,8 @@ pub struct Run<'a> {
     pub near: bool,
     /// 24 fresh random bytes.
     pub random: [u64; 3],
+    /// Wait until the run has what it takes over from its caller.
+    pub await_start: bool,
     /// Note when the program is entered and when the body is ready again.
     pub timed: bool,
 }

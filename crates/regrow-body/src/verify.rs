@@ -123,6 +123,20 @@ struct Pages<'a> {
     next_saved: usize,
 }
 
+impl Difference {
+    /// Whether all that differs is advice for huge pages, which the kernel has no way to take back. It changes nothing that
+    /// a program can read.
+    #[must_use]
+    pub fn is_huge_page_advice(&self) -> bool {
+        let Difference::Flags { have, want, .. } = self else { return false };
+        let rest = |flags: &str| {
+            let others = flags.split(' ').filter(|flag| !matches!(*flag, "hg" | "nh"));
+            others.map(str::to_owned).collect::<Vec<_>>()
+        };
+        rest(have) == rest(want)
+    }
+}
+
 impl<'a> Pages<'a> {
     fn open(image: &'a Image, pid: i32) -> Result<Pages<'a>, Difference> {
         let open = |what: &'static str| {

@@ -1,7 +1,7 @@
 //! The numbered fault points: where the tests make Regrow fail, to see that every failure ends in exec or a clear error.
 //!
-//! `REGROW_FAULT=7` (or `Settings::fault`) makes point 7 fail each time that it is reached. Points 1 to 9 lie in the
-//! agent, the rest in the engine.
+//! `Settings::fault` makes a point fail each time that it is reached. Points 1 to 9 lie in the agent, the rest in the
+//! engine.
 
 /// The reset gives the body up.
 pub const RESET_FAILS: u32 = 1;

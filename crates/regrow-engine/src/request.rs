@@ -289,6 +289,9 @@ pub struct Request {
     pub limits: Vec<Limit>,
     /// The niceness (an absolute value, -20 to 19), where it is not the caller's.
     pub nice: Option<i32>,
+    /// The caller does nothing but wait for the end, so that the start need not be waited for: a run takes over its
+    /// caller's directory, root and umask when it starts.
+    pub waits_for_end: bool,
 }
 
 impl Request {
@@ -308,6 +311,7 @@ impl Request {
             umask: None,
             limits: Vec::new(),
             nice: None,
+            waits_for_end: false,
         }
     }
 

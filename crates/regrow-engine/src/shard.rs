@@ -415,7 +415,8 @@ impl Shard {
             env: StringBlock { bytes: request.env.as_bytes(), count: request.env.len() },
             fds: &fds,
             setsid: request.setsid,
-            process_group: request.process_group,
+            // The leader of a new session leads a group already.
+            process_group: request.process_group.filter(|&group| !(request.setsid && group == 0)),
             umask: request.umask,
             nice: request.nice,
             limits: &limits,
@@ -424,6 +425,7 @@ impl Shard {
             exec_path: resolved.own_exec_path(),
             timed: self.settings.timed,
             near,
+            await_start: !request.waits_for_end,
             ..Run::default()
         };
         inherit(&mut run, settable, kept.then());

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use regrow_body::Bell;
 use regrow_sys::raw::pidfd_open;
@@ -29,25 +30,33 @@ pub struct Started {
     pidfd: OnceLock<OwnedFd>,
     /// To be rung when the process has been waited for: its body can be put back.
     bell: Option<Bell>,
+    refused: AtomicBool,
 }
 
 impl Started {
     /// A process of which the number is known.
     #[must_use]
     pub fn new(pid: i32, creation: Creation) -> Self {
-        Self { pid, creation, pidfd: OnceLock::new(), bell: None }
+        Self { pid, creation, pidfd: OnceLock::new(), bell: None, refused: AtomicBool::new(false) }
     }
 
     /// A process of which the pidfd is known too.
     #[must_use]
     pub fn with_pidfd(pid: i32, pidfd: OwnedFd, creation: Creation) -> Self {
-        Self { pid, creation, pidfd: OnceLock::from(pidfd), bell: None }
+        Self { pid, creation, pidfd: OnceLock::from(pidfd), bell: None, refused: AtomicBool::new(false) }
     }
 
     /// A process that runs in a kept body.
     #[must_use]
     pub fn in_body(pid: i32, bell: Bell, creation: Creation) -> Self {
-        Self { pid, creation, pidfd: OnceLock::new(), bell: Some(bell) }
+        Self { pid, creation, pidfd: OnceLock::new(), bell: Some(bell), refused: AtomicBool::new(false) }
+    }
+
+    /// After the wait: whether the process ended before the program's first instruction, because a step of its start
+    /// failed. Only a start that was not waited for ends so; the request is to be carried out by exec.
+    #[must_use]
+    pub fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The process as a descriptor.
@@ -101,6 +110,10 @@ impl Started {
         let waited = rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), options))?;
         let status = waited.and_then(|status| exit_status(&status));
         if let (Some(_), Some(bell)) = (&status, &self.bell) {
+            // Asked before the body is given back: the next order clears it.
+            if bell.was_refused() {
+                self.refused.store(true, Ordering::Relaxed);
+            }
             bell.ring();
         }
         Ok(status)

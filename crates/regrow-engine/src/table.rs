@@ -171,10 +171,19 @@ impl Kept {
         }
     }
 
+    /// An armed body. Where there is none at once, bodies are looked at: those in doubt are dropped.
     fn armed(&mut self, reports: &mut Reports) -> Option<usize> {
+        let is_armed = |body: &Body| body.state() == Some(State::Armed);
+        if let Some(body) = self.bodies.iter().position(is_armed) {
+            return Some(body);
+        }
+        self.settle(reports);
+        self.bodies.iter().position(is_armed)
+    }
+
+    fn settle(&mut self, reports: &mut Reports) {
         let image = &self.image;
         self.bodies.retain(|body| settle(image, body, reports));
-        self.bodies.iter().position(|body| body.state() == Some(State::Armed))
     }
 
     /// Compares every body that waits to be compared; drops those that differ.
@@ -182,7 +191,7 @@ impl Kept {
         for body in &self.bodies {
             body.wait_ready(Duration::from_millis(200));
         }
-        let _ = self.armed(reports);
+        self.settle(reports);
     }
 }
 
@@ -201,13 +210,18 @@ fn settle(image: &Image, body: &Body, reports: &mut Reports) -> bool {
                 reports.compared += 1;
                 body.arm_after_verify()
             }
+            Err(difference) if difference.is_huge_page_advice() => {
+                *reports.given_up.entry("huge_page_advice").or_default() += 1;
+                false
+            }
             Err(difference) => {
                 tracing::error!(keeper = body.keeper(), %difference, "a body differs from its image");
                 reports.differences.push(difference.to_string());
                 false
             }
         },
-        Some(State::Armed | State::Running) => true,
+        Some(State::Armed) => true,
+        // A keeper that died leaves its word as it was.
         Some(_) => !body.is_broken(),
     }
 }

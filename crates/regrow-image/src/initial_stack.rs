@@ -110,6 +110,23 @@ impl InitialStack {
         remote.write(self.argv_address() + 8, &vec![0; 8 * (self.argv.len() - 1)])
     }
 
+    /// Overwrites the strings of the environment, but for those whose name `keep` wants: a later run must not find what
+    /// the first one was given.
+    pub(crate) fn forget_environment(
+        &self,
+        remote: &Remote,
+        keep: impl Fn(&[u8]) -> bool,
+    ) -> Result<(), MakeError> {
+        for &address in &self.envp {
+            let string = remote.read_string(address)?;
+            let name = string.split(|&byte| byte == b'=').next().unwrap_or_default();
+            if !keep(name) {
+                remote.write(address, &vec![0; string.len()])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the arrays again, lower by the room of `main` images; the strings stay. Returns the block there.
     pub(crate) fn moved_down(&self, remote: &Remote) -> Result<InitialStack, MakeError> {
         let pointer = (self.pointer - MAIN_ROOM_BYTES - self.array_bytes()) & !15;

@@ -11,13 +11,17 @@
 use std::fs;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use regrow_sys::maps::Mapping;
 
 use regrow_abi::{
     CONTROL_BYTES, ImageHeader, MAX_PATCHES, MAX_TID_WORDS, PAGE_BYTES, PRIVATE_BYTES, PROTOCOL_VERSION,
     PageEntry, Registers, VmaEntry, vma_flags,
 };
 
-use crate::initial_stack::{StackPlan, at};
+use crate::envkey::KeyNames;
+use crate::initial_stack::{InitialStack, StackPlan, at};
 use crate::make::{AGENT, Dependencies, MakeError, Point, Recipe, fd};
 use crate::remote::{self, Remote};
 use crate::snapshot::{self, Memory, PatchKind};
@@ -47,18 +51,59 @@ pub(crate) fn code_bytes() -> u64 {
 struct Layout {
     vmas: u64,
     pages: u64,
+    paths: u64,
     fp: u64,
     store: u64,
     end: u64,
 }
 
 impl Layout {
-    fn new(vmas: usize, pages: usize, fp_bytes: usize) -> Layout {
+    fn new(memory: &Memory, agent_vmas: usize, paths: &Paths, fp_bytes: usize) -> Layout {
         let vmas_at = round_up(size_of::<ImageHeader>() as u64, 64);
-        let pages_at = vmas_at + (vmas * size_of::<VmaEntry>()) as u64;
-        let fp = round_up(pages_at + (pages * size_of::<PageEntry>()) as u64, 64);
+        let pages_at = vmas_at + ((memory.vmas.len() + agent_vmas) * size_of::<VmaEntry>()) as u64;
+        let paths_at = pages_at + (memory.pages.len() * size_of::<PageEntry>()) as u64;
+        let fp = round_up(paths_at + paths.bytes.len() as u64, 64);
         let store = round_up(fp + fp_bytes as u64, PAGE_BYTES);
-        Layout { vmas: vmas_at, pages: pages_at, fp, store, end: store + pages as u64 * PAGE_BYTES }
+        let end = store + memory.pages.len() as u64 * PAGE_BYTES;
+        Layout { vmas: vmas_at, pages: pages_at, paths: paths_at, fp, store, end }
+    }
+}
+
+/// The paths of the mapped files, so that a reset can map again what a run unmapped.
+#[derive(Default)]
+struct Paths {
+    bytes: Vec<u8>,
+    /// Start of a mapping, and where its path stands in `bytes`.
+    of: Vec<(u64, u64)>,
+}
+
+impl Paths {
+    fn new(mapped: &[Mapping]) -> Paths {
+        use std::os::unix::ffi::OsStrExt;
+        let mut paths = Paths::default();
+        let mut last: Option<(&Path, u64)> = None;
+        for mapping in mapped.iter().filter(|mapping| !mapping.name.is_memfd()) {
+            let Some(path) = mapping.name.path() else { continue };
+            let at = match last {
+                Some((known, at)) if known == path => at,
+                _ => {
+                    let at = paths.bytes.len() as u64;
+                    paths.bytes.extend_from_slice(path.as_os_str().as_bytes());
+                    paths.bytes.push(0);
+                    at
+                }
+            };
+            last = Some((path, at));
+            paths.of.push((mapping.start, at));
+        }
+        paths
+    }
+
+    /// A mapping with the place of its path in the image memfd.
+    fn with_path(&self, vma: &VmaEntry, layout: &Layout) -> VmaEntry {
+        let at = self.of.iter().find(|path| path.0 == vma.start).map(|path| layout.paths + path.1);
+        let path_offset = at.and_then(|at| u32::try_from(at).ok()).unwrap_or(0);
+        VmaEntry { path_offset, ..*vma }
     }
 }
 
@@ -68,24 +113,19 @@ pub(crate) fn load(at_point: AtPoint, recipe: &Recipe<'_>, store: BorrowedFd<'_>
     snapshot::check_task(remote.pid(), fd::COUNT)?;
     let (remote, facts) = Facts::read(remote, recipe.point)?;
     let fp = remote.stopped().xstate().map_err(MakeError::tracing("reading vector registers"))?;
-    if recipe.point == Point::Main {
-        stack.forget_arguments(&remote)?;
-    }
+    let learned = forget_strings(&remote, &stack, recipe.point, startup.asked, facts.registers.rsp)?;
     let mut memory = snapshot::read_memory(&remote, facts.registers.rsp)?;
-    let layout = Layout::new(memory.vmas.len() + 4, memory.pages.len(), fp.len());
+    let mapped = remote::mappings(remote.pid())?;
+    let paths = Paths::new(&mapped);
+    let layout = Layout::new(&memory, AGENT_PARTS, &paths, fp.len());
     let (remote, place) = Place::reserve(remote, &layout)?;
     memory.insert(&place.entries());
-    let mapped = remote::mappings(remote.pid())?;
     let patches = match recipe.point {
         Point::Main => memory.patches(&stack, recipe.argv0.to_bytes(), &mapped),
         Point::Entry => Vec::new(),
     };
     if patches.len() > MAX_PATCHES {
         return Err(MakeError::Refused(format!("{} pointers into the argument block", patches.len())));
-    }
-    let mut learned = startup.asked;
-    if recipe.point == Point::Main {
-        learned.extend(memory.kept_variables(&stack, &remote)?);
     }
     let mut header = facts.header(&remote, recipe, &memory, &place)?;
     header.random_address = stack.aux(at::RANDOM).unwrap_or(0);
@@ -94,25 +134,71 @@ pub(crate) fn load(at_point: AtPoint, recipe: &Recipe<'_>, store: BorrowedFd<'_>
     header.fp_offset = layout.fp;
     header.store_offset = layout.store;
     header.fp_bytes = u32::try_from(fp.len()).unwrap_or(0);
-    write_store(store, &header, &memory, &fp, &layout).map_err(MakeError::tracing("writing the image"))?;
+    header.membarrier_tolerated = tolerated_registrations(&mapped);
+    write_store(store, &header, &memory, &paths, &fp, &layout)
+        .map_err(MakeError::tracing("writing the image"))?;
     let mut files = trace::mapped_files(&mapped);
     files.extend(startup.opened);
-    let plan = match recipe.point {
+    place.start(remote)?;
+    let dependencies = Dependencies { files, absent: startup.absent };
+    Ok(Made { header, memory, stack: stack_plan(&stack, recipe.point), patches, dependencies, learned })
+}
+
+/// Takes out of the stack what the image was made with and no run may find: arguments, and the environment but for the
+/// variables that belong to the key. Returns the names that were learned to belong to it.
+fn forget_strings(
+    remote: &Remote,
+    stack: &InitialStack,
+    point: Point,
+    asked: Vec<Vec<u8>>,
+    stack_pointer: u64,
+) -> Result<Vec<Vec<u8>>, MakeError> {
+    let mut learned = asked;
+    if point == Point::Entry {
+        stack.forget_environment(remote, |_| false)?;
+        return Ok(learned);
+    }
+    stack.forget_arguments(remote)?;
+    learned.extend(snapshot::read_memory(remote, stack_pointer)?.kept_variables(stack, remote)?);
+    let names = KeyNames::with_learned(&learned);
+    stack.forget_environment(remote, |name| names.contains(name))?;
+    Ok(learned)
+}
+
+/// Where the blocks of runs go.
+fn stack_plan(stack: &InitialStack, point: Point) -> StackPlan {
+    let auxv = stack.auxv.clone();
+    match point {
         Point::Main => StackPlan {
             top: stack.pointer + crate::initial_stack::MAIN_ROOM_BYTES,
             floor: round_up(stack.arrays_end(), 16),
-            auxv: stack.auxv.clone(),
+            auxv,
         },
-        Point::Entry => StackPlan {
-            top: stack.pointer,
-            floor: stack.pointer.saturating_sub(regrow_abi::ARG_AREA_BYTES as u64 - PAGE_BYTES),
-            auxv: stack.auxv.clone(),
-        },
-    };
-    place.start(remote)?;
-    let dependencies = Dependencies { files, absent: startup.absent };
-    Ok(Made { header, memory, stack: plan, patches, dependencies, learned })
+        Point::Entry => {
+            let room = regrow_abi::ARG_AREA_BYTES as u64 - PAGE_BYTES;
+            StackPlan { top: stack.pointer, floor: stack.pointer.saturating_sub(room), auxv }
+        }
+    }
 }
+
+/// musl registers for `membarrier` with a program's first thread. That cannot be undone; it only lets a later run use what
+/// it would have to register for.
+fn tolerated_registrations(mapped: &[Mapping]) -> u32 {
+    const REGISTER_PRIVATE_EXPEDITED: u32 = 1 << 4;
+    let is_musl =
+        |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"ld-musl"));
+    let is_musl = |mapping: &Mapping| {
+        let resolved = mapping.name.path().and_then(|path| fs::canonicalize(path).ok());
+        let musl_dir = |path: &Path| {
+            path.components().any(|part| part.as_os_str().as_encoded_bytes().ends_with(b"musl"))
+        };
+        mapping.name.path().is_some_and(is_musl) || resolved.is_some_and(|path| musl_dir(&path))
+    };
+    if mapped.iter().any(is_musl) { REGISTER_PRIVATE_EXPEDITED } else { 0 }
+}
+
+/// Mappings of the agent.
+const AGENT_PARTS: usize = 4;
 
 impl Memory {
     /// Adds the agent's mappings to the table.
@@ -290,7 +376,7 @@ impl Facts {
             thp_disable: self.thp_disable,
             coredump_filter: self.coredump_filter,
             hot_zero_pages: recipe.hot_zero_pages,
-            reserved: 0,
+            membarrier_tolerated: 0,
             vmas_offset: 0,
             pages_offset: 0,
             fp_offset: 0,
@@ -352,6 +438,7 @@ fn write_store(
     store: BorrowedFd<'_>,
     header: &ImageHeader,
     memory: &Memory,
+    paths: &Paths,
     fp: &[u8],
     layout: &Layout,
 ) -> std::io::Result<()> {
@@ -359,8 +446,9 @@ fn write_store(
     let mut bytes = Vec::with_capacity(usize::try_from(layout.store).unwrap_or(0));
     crate::wire::push_header(&mut bytes, header);
     pad(&mut bytes, layout.vmas);
-    memory.vmas.iter().for_each(|vma| crate::wire::push_vma(&mut bytes, vma));
+    memory.vmas.iter().for_each(|vma| crate::wire::push_vma(&mut bytes, &paths.with_path(vma, layout)));
     memory.pages.iter().for_each(|page| bytes.extend_from_slice(&page.address_and_flags.to_ne_bytes()));
+    bytes.extend_from_slice(&paths.bytes);
     pad(&mut bytes, layout.fp);
     bytes.extend_from_slice(fp);
     pad(&mut bytes, layout.store);

@@ -41,6 +41,13 @@ pub(crate) fn to_entry(tracee: Tracee) -> Result<AtPoint, MakeError> {
             other => return Err(MakeError::Refused(format!("an event before exec: {other:?}"))),
         }
     };
+    // The stop lies inside execve, whose end still writes a register.
+    let stopped =
+        match resume(stopped, Resume::Syscall, 0)?.wait().map_err(MakeError::tracing("waiting for exec"))? {
+            Stop::SyscallExit(stopped, _) => stopped,
+            Stop::Gone(_) => return Err(MakeError::Died { step: "exec" }),
+            other => return Err(MakeError::Refused(format!("an event at the end of exec: {other:?}"))),
+        };
     let remote = Remote::new(stopped)?;
     let pointer = remote.stopped().registers().map_err(MakeError::tracing("reading registers"))?.rsp;
     let stack = InitialStack::read(&remote, pointer)?;

@@ -44,7 +44,7 @@ fn vma_entry(entry: &SmapsEntry, agent: (u64, u64)) -> VmaEntry {
         dev_major: mapping.dev.0,
         dev_minor: mapping.dev.1,
         flags: bits.iter().filter(|bit| bit.0).fold(0, |flags, bit| flags | bit.1),
-        reserved: 0,
+        path_offset: 0,
     }
 }
 

@@ -14,7 +14,6 @@ const RUNS: usize = 20;
 const LEAST_RECYCLED_PERCENT: usize = 95;
 
 #[test]
-#[ignore = "the pool starts every run by exec"]
 fn recycled_runs_are_what_plain_exec_gives() {
     let mut corpus = Corpus::load(&project_corpus_dir()).unwrap_or_else(|e| panic!("{e}"));
     if let Ok(part) = std::env::var("REGROW_CORPUS") {

@@ -166,6 +166,16 @@ impl Child {
     /// # Errors
     /// When a pipe cannot be read, and as [`Child::wait`].
     pub fn wait_with_output(mut self) -> io::Result<Output> {
+        self.finish()
+    }
+
+    /// Whether the process ended before the program's first instruction (see [`Started::was_refused`]).
+    pub(crate) fn was_refused(&self) -> bool {
+        self.started.was_refused()
+    }
+
+    /// Reads all output and waits.
+    pub(crate) fn finish(&mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         match (self.stdout.take(), self.stderr.take()) {

@@ -11,12 +11,33 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
 
+use regrow_engine::creation::Creation;
 use regrow_engine::request::{ExtraFd, Limit, NulFound, Request, Resource};
 
 use crate::child::{Child, PipeEnds};
 use crate::environment::{CommandEnvs, EnvChanges};
 use crate::pool::Pool;
 use crate::stdio::{Direction, Stdio};
+
+/// How a process that was waited for was created and ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completed {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// How it was created.
+    pub creation: Creation,
+}
+
+/// How the start of a process is seen to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// It has started when `spawn` returns: it has taken over the directory and the umask that its caller has.
+    Awaited,
+    /// The caller waits for the end at once. A start that failed is seen then.
+    Unawaited,
+    /// Recycling was tried and failed.
+    ByExec,
+}
 
 /// Describes runs of a program, as [`std::process::Command`], and starts them.
 ///
@@ -238,7 +259,7 @@ impl Command {
     /// `PermissionDenied`, `InvalidInput` for a NUL byte in a string, and what else `posix_spawn` reports. The
     /// program has then not run.
     pub fn spawn(&mut self) -> io::Result<Child> {
-        self.spawn_with(&Stdio::inherit(), &Stdio::inherit())
+        self.spawn_with(&Stdio::inherit(), &Stdio::inherit(), Start::Awaited)
     }
 
     /// Starts the process, reads its output and waits for its end. Unless set otherwise its standard input is
@@ -247,7 +268,13 @@ impl Command {
     /// # Errors
     /// As [`Command::spawn`] and [`Child::wait_with_output`].
     pub fn output(&mut self) -> io::Result<Output> {
-        self.spawn_with(&Stdio::null(), &Stdio::piped())?.wait_with_output()
+        let (stdin, output) = (Stdio::null(), Stdio::piped());
+        let mut child = self.spawn_with(&stdin, &output, Start::Unawaited)?;
+        let finished = child.finish()?;
+        if child.was_refused() {
+            return self.spawn_with(&stdin, &output, Start::ByExec)?.wait_with_output();
+        }
+        Ok(finished)
     }
 
     /// Starts the process and waits for its end.
@@ -255,7 +282,22 @@ impl Command {
     /// # Errors
     /// As [`Command::spawn`] and [`Child::wait`].
     pub fn status(&mut self) -> io::Result<ExitStatus> {
-        self.spawn()?.wait()
+        self.complete().map(|completed| completed.status)
+    }
+
+    /// As [`Command::status`], and tells how the process was created.
+    ///
+    /// # Errors
+    /// As [`Command::status`].
+    pub fn complete(&mut self) -> io::Result<Completed> {
+        let inherit = Stdio::inherit();
+        let mut child = self.spawn_with(&inherit, &inherit, Start::Unawaited)?;
+        let mut status = child.wait()?;
+        if child.was_refused() {
+            child = self.spawn_with(&inherit, &inherit, Start::ByExec)?;
+            status = child.wait()?;
+        }
+        Ok(Completed { status, creation: child.creation().clone() })
     }
 
     /// The program as it was given.
@@ -283,14 +325,19 @@ impl Command {
         self.current_dir.as_deref()
     }
 
-    fn spawn_with(&self, default_stdin: &Stdio, default_output: &Stdio) -> io::Result<Child> {
+    fn spawn_with(&self, default_stdin: &Stdio, default_output: &Stdio, start: Start) -> io::Result<Child> {
         let mut request = self.request_without_stdio()?;
+        request.waits_for_end = start == Start::Unawaited;
         let (stdin, our_stdin) = self.stdin.as_ref().unwrap_or(default_stdin).open(Direction::In)?;
         let (stdout, our_stdout) = self.stdout.as_ref().unwrap_or(default_output).open(Direction::Out)?;
         let (stderr, our_stderr) = self.stderr.as_ref().unwrap_or(default_output).open(Direction::Out)?;
         request.stdio = [stdin, stdout, stderr];
         let pipes = PipeEnds { stdin: our_stdin, stdout: our_stdout, stderr: our_stderr };
-        Ok(Child::new(self.pool.spawn(&request)?, pipes))
+        let started = match start {
+            Start::ByExec => self.pool.exec(&request)?,
+            Start::Awaited | Start::Unawaited => self.pool.spawn(&request)?,
+        };
+        Ok(Child::new(started, pipes))
     }
 
     /// The request for one run, its standard descriptors the caller's.

@@ -28,8 +28,8 @@
 //!   exec is not passed on: give it with [`Command::fd`].
 //! - A file whose format the kernel does not know is `ENOEXEC`, and never given to a shell.
 //!
-//! A child is waited for through its pidfd. A recycled run sends no `SIGCHLD` and is not seen by a `wait` for any
-//! child elsewhere in the caller.
+//! A recycled run is a child of the caller like any other. So are the processes that keep images and bodies
+//! ([`Pool::keepers`]): a `wait` for any child, elsewhere in the caller, sees them when they end.
 //!
 //! Linux 5.9 or later is needed, also for exec: a run that cannot be kept from the caller's descriptors is not started.
 
@@ -48,7 +48,7 @@ mod stdio;
 pub use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 
 pub use child::Child;
-pub use command::{Command, CommandArgs};
+pub use command::{Command, CommandArgs, Completed};
 pub use environment::CommandEnvs;
 pub use pool::{Pool, PoolBuilder};
 pub use regrow_engine::creation::{CallerPart, Creation, Fallback, Point, PointCounts, PrepareError, Stats};

@@ -6,7 +6,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use regrow_engine::creation::{Point, PrepareError, Stats};
+use regrow_engine::creation::{Fallback, Point, PrepareError, Stats};
+use regrow_engine::exec::spawn_exec;
 use regrow_engine::request::Request;
 use regrow_engine::settings::{PointChoice, Settings};
 use regrow_engine::shard::{self, Reports, RunTimes, Shard};
@@ -122,6 +123,13 @@ impl Pool {
     #[must_use]
     pub fn last_times(&self, timeout: Duration) -> Option<RunTimes> {
         self.shard().last_times(timeout)
+    }
+
+    /// Starts a run by exec that recycling has failed to start.
+    pub(crate) fn exec(&self, request: &Request) -> io::Result<Started> {
+        let started = spawn_exec(request, Fallback::BodyBroken)?;
+        self.shard().count(&started.creation);
+        Ok(started)
     }
 
     pub(crate) fn spawn(&self, request: &Request) -> io::Result<Started> {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd};
+use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -196,10 +196,9 @@ impl Client {
 
     fn run_by_regrow(&mut self) -> std::io::Result<Ran> {
         let called_ns = now_ns();
-        let mut child = self.command.spawn()?;
-        let status = child.wait()?;
+        let completed = self.command.complete()?;
         let ended_ns = now_ns();
-        Ok(Ran { called_ns, ended_ns, status, creation: Some(child.creation().clone()) })
+        Ok(Ran { called_ns, ended_ns, status: completed.status, creation: Some(completed.creation) })
     }
 
     /// Compares what the last runs, all by one way, have written.
