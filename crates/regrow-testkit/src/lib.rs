@@ -2,4 +2,5 @@
 
 pub mod corpus;
 pub mod corpus_regrow;
+pub mod left;
 pub mod victims;

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use regrow::Resource;
@@ -220,35 +219,4 @@ fn status_fields() -> BTreeMap<String, String> {
     let text = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let fields = text.lines().filter_map(|line| line.split_once(':'));
     fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
-}
-
-/// The children of this process, those that ended and were not waited for included.
-///
-/// # Errors
-/// When `/proc` does not tell.
-pub(super) fn children() -> io::Result<Vec<String>> {
-    let mut all = Vec::new();
-    for task in fs::read_dir("/proc/self/task")? {
-        let list = fs::read_to_string(task?.path().join("children"))?;
-        all.extend(list.split_whitespace().map(str::to_owned));
-    }
-    Ok(all)
-}
-
-/// The open descriptors of this process, with what each is.
-///
-/// # Errors
-/// When `/proc` does not tell.
-pub(super) fn descriptors() -> io::Result<Vec<String>> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir("/proc/self/fd")? {
-        let path = entry?.path();
-        // The directory's own descriptor is gone when it is looked at.
-        if let Ok(target) = fs::read_link(&path) {
-            all.push(target.to_string_lossy().into_owned());
-        }
-    }
-    all.retain(|target| !target.starts_with("/proc/"));
-    all.sort();
-    Ok(all)
 }

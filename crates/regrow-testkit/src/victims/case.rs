@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use regrow::{Creation, Pool, Reports};
 
-use super::caller::{self, Caller, CallerWorld};
+use super::caller::{Caller, CallerWorld};
 use super::error::VictimsError;
 use super::flavour::Flavour;
 use super::manifest::{Case, StdoutRule};
 use super::report::Report;
 use super::run::{Ran, ended_well, run_once};
 use super::world::{Places, World};
+use crate::left::Left;
 
 /// After so many failures a case is not run on.
 const MOST_FAILURES: usize = 3;
@@ -45,14 +46,14 @@ pub fn run_case(pool: &Pool, flavour: Flavour, case: &Case, runs: usize) -> Resu
         report.left_out = case.needs.clone();
         return Ok(report);
     }
-    let left_before = left_overs().map_err(at)?;
+    let before = Left::now().map_err(at)?;
     let seen_before = pool.reports();
     let mut bench = Bench { pool, flavour, case, caller: &mut caller, places: &places, plain };
     bench.run_all(runs, &mut report)?;
     judge_bodies(&pool.reports(), &seen_before, case, &mut report);
     pool.clear();
     bench.caller.become_like(&CallerWorld::quiet(bench.caller))?;
-    if let Some(left) = left_beside(&left_before).map_err(at)? {
+    if let Some(left) = before.beside(END_LIMIT).map_err(at)? {
         report.failures.push(format!("of the case there are left {left}"));
     }
     rustix::process::chdir("/").map_err(io::Error::from).map_err(at)?;
@@ -90,42 +91,6 @@ fn plain_status(case: &Case, places: &Places) -> io::Result<ExitStatus> {
     command.envs(case.env.iter().filter_map(|entry| entry.split_once('=')));
     command.current_dir(&places.directories[0]).stdin(fs::File::open(&places.stdin)?);
     command.stdout(StdStdio::null()).stderr(StdStdio::null()).status()
-}
-
-/// What the process has beside itself: its children and descriptors.
-fn left_overs() -> io::Result<(Vec<String>, Vec<String>)> {
-    Ok((caller::children()?, caller::descriptors()?))
-}
-
-/// What is in `now` beside what is in `before`.
-fn more(now: &[String], before: &[String]) -> Vec<String> {
-    let mut rest = before.to_vec();
-    let mut more = Vec::new();
-    for name in now {
-        match rest.iter().position(|known| known == name) {
-            Some(at) => drop(rest.swap_remove(at)),
-            None => more.push(name.clone()),
-        }
-    }
-    more
-}
-
-/// What there is beside what there was, once it is no longer becoming less: an image that nobody wants any more may
-/// still be on its way.
-fn left_beside(before: &(Vec<String>, Vec<String>)) -> io::Result<Option<String>> {
-    let deadline = Instant::now() + END_LIMIT;
-    loop {
-        let now = left_overs()?;
-        if now == *before {
-            return Ok(None);
-        }
-        if Instant::now() > deadline {
-            let children = more(&now.0, &before.0);
-            let descriptors = more(&now.1, &before.1);
-            return Ok(Some(format!("children {children:?}, descriptors {descriptors:?}")));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 impl CallerWorld {

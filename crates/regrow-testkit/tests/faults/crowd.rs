@@ -1,0 +1,76 @@
+//! Many runs of one program at a time, and many threads that start runs.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use regrow::{Pool, Stdio};
+
+use crate::scene::{Scene, assert_right, prepare_sh, run_right, scene, with_pool};
+
+/// How many run at a time.
+const CROWD: usize = 50;
+/// How many bodies a program may have by default.
+const BODIES: usize = 8;
+
+pub(crate) fn scenes() -> Vec<Scene> {
+    vec![
+        scene("fifty-at-a-time", || with_pool(Pool::new(), |pool| fifty(pool, BODIES))),
+        scene("fifty-at-a-time-with-fifty-bodies", || {
+            with_pool(Pool::builder().max_bodies_per_program(CROWD).build(), |pool| fifty(pool, CROWD));
+        }),
+        scene("fifty-at-a-time-verified", || {
+            with_pool(Pool::builder().verify(true).build(), |pool| fifty(pool, BODIES));
+        }),
+        scene("many-threads", || with_pool(Pool::new(), many_threads)),
+    ]
+}
+
+/// Those beyond the limit are started by exec; all are right.
+fn fifty(pool: &Pool, bodies: usize) {
+    prepare_sh(pool);
+    for round in 0..3 {
+        let mut ways: BTreeMap<String, usize> = BTreeMap::new();
+        let mut runs = Vec::new();
+        for _ in 0..CROWD {
+            let mut command = pool.command("sh");
+            command.args(["-c", "read word; printf '%s.' \"$word\"; exit 7"]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let child = command.spawn().expect("it starts");
+            let way =
+                child.creation().fallback().map_or_else(|| "kept".to_owned(), |why| why.name().to_owned());
+            *ways.entry(way).or_default() += 1;
+            runs.push(child);
+        }
+        for (number, mut run) in runs.into_iter().enumerate() {
+            let word = format!("{round}-{number}");
+            let mut stdin = run.stdin.take().expect("a pipe");
+            writeln!(stdin, "{word}").expect("it reads");
+            drop(stdin);
+            let creation = run.creation().clone();
+            assert_right(&run.wait_with_output().expect("its end"), &word, &creation);
+        }
+        let mut expected = BTreeMap::from([("kept".to_owned(), bodies)]);
+        if bodies < CROWD {
+            expected.insert("all_busy".to_owned(), CROWD - bodies);
+        }
+        assert_eq!(ways, expected, "round {round}");
+    }
+    assert!(run_right(pool, "after").is_recycled());
+    assert!(pool.keepers().len() <= bodies + 1, "{:?}", pool.keepers());
+}
+
+fn many_threads(pool: &Pool) {
+    prepare_sh(pool);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || {
+                for round in 0..40 {
+                    run_right(pool, &format!("{thread}-{round}"));
+                }
+            });
+        }
+    });
+    let stats = pool.stats();
+    assert_eq!(stats.total(), 320);
+    assert!(stats.exec < 320, "{stats:?}");
+}

@@ -1,0 +1,221 @@
+//! A caller that forks, drops things, ignores the end of its children, or is sent signals.
+
+#![allow(unsafe_code, reason = "fork and signal dispositions, which no safe interface has")]
+
+use std::io::Write;
+use std::time::Duration;
+
+use regrow::{Creation, Pool, Stdio};
+use regrow_testkit::left::Left;
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use crate::scene::{STATUS, Scene, assert_right, prepare_sh, run_right, scene, with_pool};
+
+/// `__WALL`: children whatever their exit signal.
+const WALL: WaitOptions = WaitOptions::from_bits_retain(0x4000_0000);
+
+pub(crate) fn scenes() -> Vec<Scene> {
+    vec![
+        scene("forked-copy-uses-the-pool", || with_pool(Pool::new(), forked_copy_uses)),
+        scene("forked-copy-drops-the-pool", || with_pool(Pool::new(), forked_copy_drops)),
+        scene("pool-dropped-while-a-run-goes-on", || pool_goes(drop)),
+        scene("pool-cleared-while-a-run-goes-on", || pool_goes(|pool| pool.clear())),
+        scene("children-dropped-without-wait", || with_pool(Pool::new(), dropped_children)),
+        scene("child-killed-by-its-caller", || with_pool(Pool::new(), killed_child)),
+        scene("sigchld-ignored", || with_pool(Pool::new(), sigchld_ignored)),
+        scene("caller-waits-for-any-child", || with_pool(Pool::new(), waits_for_any)),
+        scene("signals-to-the-group", || with_pool(Pool::new(), signals_to_group)),
+    ]
+}
+
+/// Runs `act` in a forked copy of this process, which must end well.
+fn in_fork(act: impl FnOnce()) {
+    // SAFETY: this process has one thread (scenes wait for their images), so that the copy is whole; it ends by
+    // `_exit` and never returns.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        // SAFETY: ends the copy.
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    let pid = Pid::from_raw(pid).expect("there is memory for a copy");
+    let (_, status) =
+        rustix::process::waitpid(Some(pid), WaitOptions::empty()).expect("its end").expect("it is over");
+    assert_eq!(status.exit_status(), Some(0), "the copy: {status:?}");
+}
+
+fn forked_copy_uses(pool: &Pool) {
+    prepare_sh(pool);
+    run_right(pool, "before");
+    in_fork(|| {
+        for round in 0..3 {
+            let creation = run_right(pool, &format!("in-the-copy-{round}"));
+            assert!(
+                matches!(&creation, Creation::Exec { why } if why.name() == "caller_changed"),
+                "{creation}"
+            );
+        }
+    });
+    for round in 0..4 {
+        assert!(run_right(pool, &format!("after-{round}")).is_recycled());
+    }
+}
+
+/// A copy that ends in the ordinary way drops its copy of the pool: what the pool keeps is not the copy's to end.
+fn forked_copy_drops(pool: &Pool) {
+    prepare_sh(pool);
+    let keepers = pool.keepers();
+    let mut copy = Some(pool.clone());
+    in_fork(|| {
+        pool.clear();
+        drop(copy.take());
+    });
+    assert_eq!(pool.keepers(), keepers);
+    for round in 0..4 {
+        assert!(run_right(pool, &format!("after-{round}")).is_recycled());
+    }
+    assert_eq!(pool.keepers(), keepers, "they are the same ones");
+}
+
+fn pool_goes(end: impl FnOnce(Pool)) {
+    let before = Left::now().expect("/proc is there");
+    let pool = Pool::new();
+    prepare_sh(&pool);
+    let start = || {
+        let mut command = pool.command("sh");
+        command.args(["-c", "read word; printf '%s.' \"$word\"; exit 7"]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        child.expect("it starts")
+    };
+    let mut runs = [start(), start(), start()];
+    assert!(runs.iter().all(|run| run.creation().is_recycled()));
+    end(pool);
+    for run in &mut runs {
+        assert!(run.try_wait().expect("it can be asked").is_none(), "the run goes on");
+    }
+    for mut run in runs {
+        let creation = run.creation().clone();
+        let mut stdin = run.stdin.take().expect("a pipe");
+        stdin.write_all(b"alone\n").expect("it reads");
+        drop(stdin);
+        assert_right(&run.wait_with_output().expect("its end"), "alone", &creation);
+    }
+    assert_eq!(before.beside(Duration::from_secs(5)).expect("/proc is there"), None);
+}
+
+fn reap_all() {
+    while rustix::process::wait(WALL).is_ok() {}
+}
+
+/// Nobody waits for them: they stay in the system's table as they do after exec, and their bodies are used again.
+fn dropped_children(pool: &Pool) {
+    prepare_sh(pool);
+    for round in 0..30 {
+        let child = pool.command("sh").args(["-c", "exit 7"]).spawn().expect("it starts");
+        drop(child);
+        if round % 5 == 4 {
+            run_right(pool, &format!("round-{round}"));
+        }
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(run_right(pool, "after").is_recycled());
+    let kept = pool.stats().total() - pool.stats().exec;
+    assert!(kept * 4 >= pool.stats().total(), "{:?}", pool.stats());
+    pool.clear();
+    reap_all();
+}
+
+fn killed_child(pool: &Pool) {
+    prepare_sh(pool);
+    for _ in 0..20 {
+        let mut child = pool.command("sh").args(["-c", "while :; do :; done"]).spawn().expect("it starts");
+        assert!(child.creation().is_recycled(), "{}", child.creation());
+        child.kill().expect("it is ours");
+        let status = child.wait().expect("its end");
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+        run_right(pool, "after");
+    }
+}
+
+fn set_disposition(signal: i32, disposition: libc::sighandler_t) {
+    // SAFETY: the dispositions that are set are no functions, or one that does nothing.
+    unsafe { libc::signal(signal, disposition) };
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// The kernel takes the status of a child that its parent does not want to hear of. Keepers are such children too.
+fn sigchld_ignored(pool: &Pool) {
+    prepare_sh(pool);
+    set_disposition(libc::SIGCHLD, libc::SIG_IGN);
+    pool.refresh();
+    for round in 0..10 {
+        let mut command = pool.command("sh");
+        command.args(["-c", "printf '%s.' \"$1\"; exit 7", "sh", "unheard"]).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut text = String::new();
+        let mut stdout = child.stdout.take().expect("a pipe");
+        std::io::Read::read_to_string(&mut stdout, &mut text).expect("it writes");
+        assert_eq!(text, "unheard.", "round {round}");
+        match child.wait() {
+            Ok(status) => assert_eq!(status.code(), Some(STATUS)),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ECHILD), "{error}"),
+        }
+    }
+    let ignores = ["-c", "grep SigIgn /proc/self/status"];
+    let recycled = pool.command("sh").args(ignores).output();
+    let recycled = recycled.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    if let Ok(recycled) = recycled {
+        assert!(recycled.contains("0000000000010000"), "{recycled}");
+    }
+    set_disposition(libc::SIGCHLD, libc::SIG_DFL);
+    pool.refresh();
+    run_right(pool, "heard");
+}
+
+/// A caller with a reaper of its own takes the status of every child that it can: neither keepers nor runs are lost.
+fn waits_for_any(pool: &Pool) {
+    prepare_sh(pool);
+    for round in 0..10 {
+        let word = format!("round-{round}");
+        let mut command = pool.command("sh");
+        command.args(["-c", "printf '%s.' \"$1\"; exit 7", "sh", &word]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut child.stdout.take().expect("a pipe"), &mut text)
+            .expect("it writes");
+        assert_eq!(text, format!("{word}."));
+        std::thread::sleep(Duration::from_millis(1));
+        while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+        match child.wait() {
+            Ok(status) => assert_eq!(status.code(), Some(STATUS)),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ECHILD), "{error}"),
+        }
+    }
+    run_right(pool, "after");
+}
+
+/// What is typed at the terminal goes to the whole group: the processes that wait are in it, the next run is not hit.
+fn signals_to_group(pool: &Pool) {
+    let signals =
+        [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::TSTP, Signal::WINCH];
+    prepare_sh(pool);
+    for signal in signals {
+        set_disposition(signal.as_raw(), nothing as *const () as libc::sighandler_t);
+        pool.refresh();
+        for round in 0..3 {
+            rustix::process::kill_current_process_group(signal).expect("it is ours");
+            let creation = run_right(pool, &format!("{signal:?}-{round}"));
+            assert!(creation.is_recycled(), "{signal:?}: {creation}");
+        }
+        set_disposition(signal.as_raw(), libc::SIG_DFL);
+    }
+    // Pending signals, mask and dispositions of the next run are those of exec.
+    let status = ["-c", "grep -E 'SigPnd|ShdPnd|SigBlk|SigIgn|SigCgt' /proc/self/status"];
+    pool.refresh();
+    rustix::process::kill_current_process_group(Signal::CONT).expect("it is ours");
+    let output = pool.command("sh").args(status).output().expect("it starts");
+    let plain =
+        Pool::builder().recycle(false).build().command("sh").args(status).output().expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&plain.stdout));
+}

@@ -1,0 +1,163 @@
+//! Short of descriptors, processes or memory: a run is right, or there is the error that exec gives; and when there is
+//! enough again everything is as before.
+
+use std::io;
+use std::time::Duration;
+
+use regrow::{Pool, Stdio};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::scene::{As, STATUS, Scene, prepare_sh, run_right, scene, with_pool};
+
+pub(crate) fn scenes() -> Vec<Scene> {
+    vec![
+        scene("out-of-descriptors", || with_pool(Pool::new(), |pool| descriptors(pool, true))),
+        scene("out-of-descriptors-from-the-first-run", || {
+            with_pool(Pool::new(), |pool| descriptors(pool, false))
+        }),
+        scene("out-of-processes", || with_pool(Pool::new(), |pool| processes(pool, true))).by(As::Nobody),
+        scene("out-of-processes-from-the-first-run", || {
+            with_pool(Pool::new(), |pool| processes(pool, false))
+        })
+        .by(As::Nobody),
+        scene("out-of-address-space", || with_pool(Pool::new(), |pool| address_space(pool, true))),
+        scene("out-of-address-space-from-the-first-run", || {
+            with_pool(Pool::new(), |pool| address_space(pool, false))
+        }),
+        scene("little-memory-for-the-run", || with_pool(Pool::new(), little_memory)),
+        scene("no-budget", no_budget),
+        scene("no-bodies", no_bodies),
+    ]
+}
+
+/// Sets a soft limit while `act` runs.
+fn limited(resource: Resource, soft: u64, act: impl FnOnce()) {
+    let before = getrlimit(resource);
+    setrlimit(resource, Rlimit { current: Some(soft), maximum: before.maximum })
+        .expect("it is below the hard limit");
+    act();
+    setrlimit(resource, before).expect("it was so before");
+}
+
+/// A run without output of its own, or the error that its start gives.
+fn try_run(pool: &Pool) -> io::Result<()> {
+    let mut command = pool.command("sh");
+    let status = command.args(["-c", "exit 7"]).stdin(Stdio::inherit()).stdout(Stdio::inherit()).status()?;
+    assert_eq!(status.code(), Some(STATUS));
+    Ok(())
+}
+
+/// That of a start which fails for want of something.
+fn assert_short(error: &io::Error, known: &[i32]) {
+    assert!(error.raw_os_error().is_some_and(|errno| known.contains(&errno)), "{error:?}");
+}
+
+fn descriptors(pool: &Pool, prepared: bool) {
+    if prepared {
+        prepare_sh(pool);
+    }
+    let open = std::fs::read_dir("/proc/self/fd").expect("/proc is there").count() as u64;
+    let mut right = 0;
+    // A pool is not asked to make an image for a while after it could not make one, so all rounds have their own.
+    for spare in (0..25).rev() {
+        limited(Resource::Nofile, open.saturating_sub(4) + spare, || match try_run(pool) {
+            Ok(()) => right += 1,
+            Err(error) => assert_short(&error, &[libc::EMFILE, libc::ENFILE]),
+        });
+    }
+    assert!(right > 0, "with 20 descriptors to spare a run starts");
+    pool.refresh();
+    for round in 0..5 {
+        run_right(pool, &format!("after-{round}"));
+    }
+}
+
+fn processes(pool: &Pool, prepared: bool) {
+    if prepared {
+        prepare_sh(pool);
+    }
+    for _ in 0..10 {
+        limited(Resource::Nproc, 1, || match try_run(pool) {
+            // The armed processes are there already: they can be given orders until they are used up.
+            Ok(()) => {}
+            Err(error) => assert_short(&error, &[libc::EAGAIN]),
+        });
+    }
+    pool.refresh();
+    for round in 0..5 {
+        run_right(pool, &format!("after-{round}"));
+    }
+}
+
+fn address_space(pool: &Pool, prepared: bool) {
+    if prepared {
+        prepare_sh(pool);
+    }
+    // Room for what the test itself asks for. The last block keeps the rest from being given back.
+    let mut room: Vec<Vec<u8>> = (0..64).map(|_| Vec::with_capacity(32 << 10)).collect();
+    room.drain(..63);
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc is there");
+    let pages: u64 = statm.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number");
+    for spare_kib in [0, 16, 64, 256, 300, 400, 600, 1024, 4096] {
+        limited(Resource::As, pages * 4096 + spare_kib * 1024, || {
+            pool.refresh();
+            for _ in 0..3 {
+                // The limit is the run's as well: its own start may fail for it, or the program is killed in it.
+                let mut command = pool.command("sh");
+                match command.args(["-c", "exit 7"]).stdout(Stdio::inherit()).stderr(Stdio::null()).status() {
+                    Ok(status) => assert!(status.code() != Some(0), "{status}"),
+                    Err(error) => assert_short(&error, &[libc::ENOMEM, libc::EAGAIN]),
+                }
+            }
+        });
+    }
+    drop(room);
+    pool.refresh();
+    for round in 0..5 {
+        run_right(pool, &format!("after-{round}"));
+    }
+}
+
+/// A limit on the address space that leaves room for the program, but not for what it asks for.
+fn little_memory(pool: &Pool) {
+    let arguments = ["if=/dev/zero", "of=/dev/null", "bs=1G", "count=1"];
+    let mut first = pool.command("dd");
+    pool.prepare(first.args(arguments)).expect("dd can be kept");
+    let run = |limit: Option<u64>| {
+        let mut command = pool.command("dd");
+        command.args(arguments).env("LC_ALL", "C");
+        if let Some(bytes) = limit {
+            command.limit(regrow::Resource::As, bytes, bytes);
+        }
+        let output = command.output().expect("it starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).contains("memory exhausted"))
+    };
+    for _ in 0..4 {
+        assert_eq!(run(Some(500 << 20)), (Some(1), true));
+        assert_eq!(run(None), (Some(0), false));
+    }
+}
+
+/// A budget that not even one image fits in: it is the newest, and kept all the same; the next takes its place.
+fn no_budget() {
+    with_pool(Pool::builder().budget_bytes(1).build(), |pool| {
+        for round in 0..4 {
+            prepare_sh(pool);
+            run_right(pool, &format!("round-{round}"));
+            pool.prepare(&pool.command("true")).expect("true can be kept");
+            assert!(pool.command("true").status().expect("it starts").success());
+        }
+        assert!(pool.keepers().len() <= 6, "{:?}", pool.keepers());
+    });
+}
+
+fn no_bodies() {
+    with_pool(Pool::builder().max_bodies_per_program(0).build(), |pool| {
+        for round in 0..3 {
+            let creation = run_right(pool, &format!("round-{round}"));
+            assert_eq!(creation.how(), "exec", "{creation}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(pool.keepers().is_empty());
+    });
+}
