@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use regrow_abi::{Broken, State, features, order_flags};
+use regrow_abi::{Broken, State, order_flags};
 
 use crate::arch::{self, nr};
 use crate::state::Agent;
@@ -52,13 +52,15 @@ pub fn run(agent: &Agent) -> ! {
         if pid < 0 {
             agent.give_up(Broken::Clone, -pid as i32);
         }
+        control.pid.store(pid as i32, Relaxed);
         let alone = wait_until_alone(agent, pid as i32);
         // SAFETY: the armed process wrote this flag before it left the memory.
         if unsafe { (*agent.private()).engine_gone } != 0 {
             sys::exit(0);
         }
-        if control.state.load(SeqCst) == State::Arming as u32 {
-            // The process died before it could wait for an order; the next one would too.
+        let state = control.state.load(SeqCst);
+        if state == State::Arming as u32 || state == State::Armed as u32 {
+            // The process died before it got an order; the engine has it to wait for.
             agent.give_up(Broken::Clone, 0);
         }
         if !alone {
@@ -118,13 +120,6 @@ fn wait_until_alone(agent: &Agent, pid: i32) -> bool {
     let control = agent.control();
     loop {
         let bell = control.bell.load(SeqCst);
-        if !agent.has(features::SHARE_CHECK) {
-            // Whether a stranger is left cannot be told: the body is given up after its first run.
-            if wait_gone(pid, 5) {
-                return control.state.load(SeqCst) == State::Armed as u32;
-            }
-            continue;
-        }
         if sys::unshare(CLONE_VM as u32) == 0 {
             return true;
         }

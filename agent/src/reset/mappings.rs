@@ -126,13 +126,14 @@ fn piece(agent: &Agent, start: u64, end: u64, wanted: Option<&VmaEntry>, had: Op
     }
 }
 
-/// Unmaps what lies between the break and where it is to be and is not the image's.
+/// Unmaps what lies between the break and where it is to be, or right above: the kernel keeps a page free there. The
+/// image has nothing in that place.
 fn unmap_above(agent: &Agent, brk: u64) -> Step {
     let at = sys::brk(0);
     // SAFETY: see `read_and_compare`.
     let count = unsafe { (*agent.private()).vma_count } as usize;
     let page = regrow_abi::PAGE_BYTES;
-    let (from, to) = (at.next_multiple_of(page), brk.next_multiple_of(page));
+    let (from, to) = (at.next_multiple_of(page), brk.next_multiple_of(page) + page);
     for vma in current(agent, count).iter().filter(|vma| vma.start < to && vma.end > from) {
         unmap(agent, vma.start.max(from), vma.end.min(to))?;
     }

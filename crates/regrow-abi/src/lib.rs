@@ -459,8 +459,6 @@ pub mod features {
     pub const PKEYS: u32 = 1 << 3;
     /// `MEMBARRIER_CMD_GET_REGISTRATIONS`.
     pub const MEMBARRIER: u32 = 1 << 4;
-    /// `unshare(CLONE_VM)` tells whether anybody shares the memory.
-    pub const SHARE_CHECK: u32 = 1 << 5;
 }
 
 /// Start of the image memfd: all that the agent must know.

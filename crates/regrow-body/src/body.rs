@@ -90,6 +90,8 @@ pub enum StartError {
 pub struct Body {
     keeper: i32,
     keeper_pidfd: OwnedFd,
+    /// The process that it was made by.
+    parent: u32,
     control: ControlArea,
     socket: Option<OwnedFd>,
     /// The last run's process, or zero.
@@ -126,6 +128,7 @@ impl Body {
         let body = Body {
             keeper,
             keeper_pidfd,
+            parent: std::process::id(),
             control,
             socket: Some(ours),
             last_run: 0,
@@ -291,7 +294,7 @@ impl Body {
         let bell = self.control.bell();
         while started.elapsed() < END_TIMEOUT {
             bell.ring();
-            if wait_readable(self.keeper_pidfd.as_fd(), Duration::from_millis(1)) {
+            if raw::ends_within(self.keeper_pidfd.as_fd(), Duration::from_millis(1)) {
                 return true;
             }
         }
@@ -344,6 +347,13 @@ impl Body {
     }
 }
 
+/// Whether a process is a child of this one, ended or not.
+fn is_child(pid: i32) -> bool {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Pid::from_raw(pid).is_some_and(|pid| waitid(WaitId::Pid(pid), options).is_ok())
+}
+
 /// Whether a process is a child of this one and has not ended. The number came from memory that a program can have
 /// written.
 fn is_living_child(pid: i32) -> bool {
@@ -359,6 +369,10 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 impl Drop for Body {
     fn drop(&mut self) {
+        if std::process::id() != self.parent {
+            // A forked copy of the caller: the keeper is its parent's.
+            return;
+        }
         let state = self.state();
         // The armed process sees the end of its socket and exits; then the keeper does.
         self.socket = None;
@@ -367,29 +381,25 @@ impl Drop for Body {
         if !settled {
             let _ = raw::pidfd_kill(self.keeper_pidfd.as_fd(), libc::SIGKILL);
         }
-        let _ = raw::wait_pid(self.keeper, false);
+        raw::reap_within(self.keeper, self.keeper_pidfd.as_fd(), END_TIMEOUT);
         let armed = self.control.pid();
         let ran = state == Some(State::Running) && generation == self.control.generation();
         if armed > 0 && armed != self.last_run && !ran {
             // A child of ours, or nobody: `wait` of any other process is an error without effect.
-            let _ = raw::wait_pid(armed, false);
+            if let Ok(pidfd) = raw::pidfd_open(armed)
+                && is_child(armed)
+            {
+                raw::reap_within(armed, pidfd.as_fd(), END_TIMEOUT);
+            }
         }
     }
-}
-
-/// Whether a pidfd becomes readable (its process is gone) in time.
-fn wait_readable(pidfd: BorrowedFd<'_>, timeout: Duration) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
-    let timeout = Timespec::try_from(timeout).ok();
-    matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
 }
 
 impl Body {
     /// Kills the keeper (tests of faults).
     pub fn kill_keeper(&self) {
         let _ = raw::pidfd_kill(self.keeper_pidfd.as_fd(), libc::SIGKILL);
-        wait_readable(self.keeper_pidfd.as_fd(), END_TIMEOUT);
+        let _ = raw::ends_within(self.keeper_pidfd.as_fd(), END_TIMEOUT);
     }
 
     /// Kills the armed process (tests of faults).
@@ -399,7 +409,7 @@ impl Body {
             && is_living_child(pid)
         {
             let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
-            wait_readable(pidfd.as_fd(), END_TIMEOUT);
+            let _ = raw::ends_within(pidfd.as_fd(), END_TIMEOUT);
         }
     }
 }

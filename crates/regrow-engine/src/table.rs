@@ -222,7 +222,11 @@ fn settle(image: &Image, body: &Body, reports: &mut Reports) -> bool {
         },
         Some(State::Armed) => true,
         // A keeper that died leaves its word as it was.
-        Some(_) => !body.is_broken(),
+        Some(_) if body.is_broken() => {
+            *reports.given_up.entry("keeper_died").or_default() += 1;
+            false
+        }
+        Some(_) => true,
     }
 }
 

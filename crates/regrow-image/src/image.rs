@@ -15,6 +15,9 @@ use crate::load::Made;
 use crate::make::{Dependencies, MakeError, Point, Recipe};
 pub use crate::snapshot::PatchKind;
 
+/// How long a seed may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// How long a seed may take to come to its loop.
 const SEED_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -81,14 +84,17 @@ impl Image {
 pub struct Seed {
     pid: i32,
     pidfd: OwnedFd,
-    socket: OwnedFd,
+    /// `None` only while it is dropped.
+    socket: Option<OwnedFd>,
+    /// The process that it is a child of: a forked copy of the caller has the value, but not the child.
+    parent: u32,
 }
 
 impl Seed {
     /// Takes over a process that has just been let go in the agent, and waits until it has come to its loop.
     pub(crate) fn adopt(pid: i32, socket: OwnedFd, control: &SharedMapping) -> Result<Seed, MakeError> {
         let pidfd = raw::pidfd_open(pid).map_err(MakeError::tracing("opening the seed's pidfd"))?;
-        let seed = Seed { pid, pidfd, socket };
+        let seed = Seed { pid, pidfd, socket: Some(socket), parent: std::process::id() };
         // SAFETY: the mapping has `CONTROL_BYTES` zeroed bytes at first, and the agent writes only atomics there; it
         // lives to the end of this function.
         let state = unsafe { &(*control.as_ptr().cast::<Control>()).state };
@@ -125,15 +131,16 @@ impl Seed {
     /// When the seed is gone, or its `clone` fails.
     pub fn fork(&self, control: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> io::Result<i32> {
         use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
+        let channel = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let fds = [control, socket];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         let message = [io::IoSlice::new(&[SEED_FORK])];
-        sendmsg(&self.socket, &message, &mut ancillary, SendFlags::NOSIGNAL)?;
+        sendmsg(channel, &message, &mut ancillary, SendFlags::NOSIGNAL)?;
         let mut answer = [0u8; 8];
         let got = loop {
-            match recv(&self.socket, &mut answer, RecvFlags::empty()) {
+            match recv(channel, &mut answer, RecvFlags::empty()) {
                 Err(rustix::io::Errno::INTR) => {}
                 other => break other?.0,
             }
@@ -151,7 +158,11 @@ impl Seed {
 
 impl Drop for Seed {
     fn drop(&mut self) {
-        let _ = raw::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
-        let _ = raw::wait_pid(self.pid, false);
+        // The seed ends when its socket is closed; killing it only makes that sooner, and may not be allowed any more.
+        self.socket = None;
+        if std::process::id() == self.parent {
+            let _ = raw::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
+            raw::reap_within(self.pid, self.pidfd.as_fd(), END_TIMEOUT);
+        }
     }
 }

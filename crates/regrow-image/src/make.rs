@@ -270,7 +270,6 @@ pub fn agent_features(kernel: &dyn Fn(&str) -> bool) -> u32 {
         ("xsave", features::XSAVE),
         ("pkeys", features::PKEYS),
         ("membarrier_query", features::MEMBARRIER),
-        ("share_check", features::SHARE_CHECK),
     ];
     table.iter().filter(|(name, _)| kernel(name)).fold(0, |bits, (_, bit)| bits | bit)
 }

@@ -142,12 +142,15 @@ fn credentials() -> Vec<u64> {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
     let mut sets = [0u32; 6];
-    let mut groups = vec![0u32; 65_536];
-    // SAFETY: the kernel's capability header and data for version 3; the group buffer has the count that is named.
+    // SAFETY: the kernel's capability header and data for version 3; a count of zero asks how many groups there are.
     let count = unsafe {
         syscall(libc::SYS_capget, [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0]);
-        syscall(libc::SYS_getgroups, [groups.len(), groups.as_mut_ptr() as usize, 0, 0, 0, 0])
+        syscall(libc::SYS_getgroups, [0; 6])
     };
+    let mut groups = vec![0u32; usize::try_from(count).unwrap_or(0)];
+    // SAFETY: the group buffer has the count that is named.
+    let count =
+        unsafe { syscall(libc::SYS_getgroups, [groups.len(), groups.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     let groups = groups.get(..usize::try_from(count).unwrap_or(0)).unwrap_or_default();
     let securebits = prctl(libc::PR_GET_SECUREBITS).unsigned_abs();
     sets.iter().chain(groups).map(|&word| u64::from(word)).chain([securebits]).collect()

@@ -107,6 +107,22 @@ pub fn wait_pid(pid: i32, no_hang: bool) -> io::Result<Option<i32>> {
     }
 }
 
+/// Whether a pidfd becomes readable (its process is gone) in time.
+#[must_use]
+pub fn ends_within(pidfd: BorrowedFd<'_>, timeout: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout).ok();
+    matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
+}
+
+/// Waits for a child that is about to end and reaps it. One that does not end in time stays.
+pub fn reap_within(pid: i32, pidfd: BorrowedFd<'_>, timeout: Duration) {
+    let no_hang = !ends_within(pidfd, timeout);
+    // Somebody else may have reaped it.
+    let _ = wait_pid(pid, no_hang);
+}
+
 /// A memfd of this size that nobody else sees, close-on-exec and sealable.
 ///
 /// # Errors

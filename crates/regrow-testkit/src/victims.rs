@@ -49,7 +49,8 @@ pub fn project_victims_dir() -> PathBuf {
 
 /// The directory of the built victims: that of `make victims`, or what `REGROW_VICTIMS_DIR` names.
 pub fn built_victims_dir() -> PathBuf {
-    let dir = std::env::var_os("REGROW_VICTIMS_DIR").map_or_else(|| project_victims_dir().join("build"), PathBuf::from);
+    let dir = std::env::var_os("REGROW_VICTIMS_DIR")
+        .map_or_else(|| project_victims_dir().join("build"), PathBuf::from);
     // A victim compares its own path with the one that the kernel tells.
     dir.canonicalize().unwrap_or(dir)
 }

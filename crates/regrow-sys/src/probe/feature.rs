@@ -62,7 +62,7 @@ features! {
         without "Everything is started by exec.";
     /// `pidfd_open`, and `waitid` on a pidfd.
     Pidfd = "pidfd", since "5.4", Required,
-        with "The end of a run is seen, and its status taken, through a pidfd that no other process can reuse.",
+        with "A process is signalled, and its end waited for, through a pidfd that no other process can reuse.",
         without "Everything is started by exec.";
     /// `clone` with `CLONE_VM`, `CLONE_VFORK` and `CLONE_PARENT`.
     CloneParent = "clone_parent", since "2.4", Required,
@@ -79,11 +79,11 @@ features! {
     /// `PTRACE_GET_RSEQ_CONFIGURATION`.
     PtraceRseq = "ptrace_rseq", since "5.13", Optional,
         with "The tracer asks the kernel where a program registered its rseq area.",
-        without "The place is taken from the C library's __rseq_offset; a program that registered another is started by exec.";
+        without "There is no main point: programs are kept at entry.";
     /// Breakpoints in the debug registers, set by a tracer.
     HwBreakpoints = "hw_breakpoints", since "2.6.33", Optional,
         with "A snapshot point is reached with a breakpoint in a debug register: no page of the program is written.",
-        without "The point is reached with an int3 that is written over the instruction and taken back.";
+        without "There is no main point: programs are kept at entry.";
     /// `rseq` registration.
     Rseq = "rseq", since "4.18", Optional,
         with "Each run registers its restartable sequences again, as after exec.",
@@ -98,36 +98,36 @@ features! {
         without "The mappings that a run left are read from /proc/self/maps.";
     /// userfaultfd with asynchronous write protection.
     UffdWpAsync = "uffd_wp_async", since "6.7", Optional,
-        with "Pages of big images are write-protected, and a scan gives only those that the run wrote.",
-        without "Every page that is present and not of a file counts as dirty.";
+        with "Nothing yet: every page that is present and not of a file is compared.",
+        without "Nothing is different.";
     /// userfaultfd with `UFFDIO_MOVE`.
     UffdMove = "uffd_move", since "6.8", Optional,
-        with "Pages can be moved between mappings of one address space without a copy.",
-        without "Pages are copied from one mapping to the other.";
+        with "Nothing yet: pages are copied.",
+        without "Nothing is different.";
     /// `PR_SET_MM_MAP`.
-    PrctlMmMap = "prctl_mm_map", since "3.18", Optional,
-        with "The bounds of arguments, environment and brk are set for each run, so /proc/PID/cmdline is right.",
-        without "Arguments and environment must fit where the image has them; a run whose do not is started by exec.";
+    PrctlMmMap = "prctl_mm_map", since "3.18", Required,
+        with "The bounds of arguments and environment are set for each run, so that /proc/PID/cmdline is right.",
+        without "Everything is started by exec.";
     /// `unshare(CLONE_VM)`, which refuses when another task shares the memory.
-    ShareCheck = "share_check", since "2.6.16", Optional,
+    ShareCheck = "share_check", since "2.6.16", Required,
         with "A reset begins when unshare(CLONE_VM) says that nobody else shares the memory.",
-        without "A body is given up after each run that had threads or children.";
+        without "Everything is started by exec.";
     /// `kcmp` with `KCMP_VM`.
     Kcmp = "kcmp", since "3.5", Optional,
-        with "A run that has called exec is seen to have left its body, which is put back before the run ends.",
-        without "A body waits for the end of its run, exec or not.";
+        with "Nothing: the share check tells when a run has left its body by exec.",
+        without "Nothing is different.";
     /// A cgroup of version 2 that groups can be made in.
     Cgroup2 = "cgroup2", since "4.5", Optional,
-        with "A cgroup for each body tells what a run left behind, and its memory is charged to the run.",
-        without "Leftovers are looked for with the share check, and memory is charged to the keeper's cgroup.";
+        with "Nothing yet: memory is charged to the keeper's control group.",
+        without "Nothing is different.";
     /// inotify.
     Inotify = "inotify", since "2.6.27", Optional,
         with "A changed executable or library drops its images at once, at no cost to a run.",
         without "Each spawn stats the files of its program.";
     /// `close_range`.
-    CloseRange = "close_range", since "5.11", Optional,
+    CloseRange = "close_range", since "5.11", Required,
         with "Descriptors that a run must not have are closed by one call.",
-        without "They are closed one by one, from /proc/self/fd.";
+        without "Nothing can be started, not even by exec.";
     /// `MEMBARRIER_CMD_GET_REGISTRATIONS`.
     MembarrierQuery = "membarrier_query", since "6.3", Optional,
         with "A body whose run registered for membarrier is noticed and given up.",

@@ -11,7 +11,6 @@ use super::manifest::Case;
 const WITHOUT: [Feature; 9] = [
     Feature::PagemapScan,
     Feature::ProcmapQuery,
-    Feature::ShareCheck,
     Feature::Inotify,
     Feature::HwBreakpoints,
     Feature::PtraceRseq,
