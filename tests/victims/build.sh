@@ -5,6 +5,8 @@
 #
 # What is up to date is left alone. A missing compiler is an error, but for musl-gcc: without it the
 # musl flavours are left out, and a line says so.
+# The command line of a victim is expanded by the shell that builds it.
+# shellcheck disable=SC2016
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -55,7 +57,14 @@ build_one() { # outdir output source command...
     case $1 in
     go) GO111MODULE=off GOFLAGS=-buildvcs=false "$@" -o "$part/out" "$source" ;;
     rustc) "$@" -o "$part/out" "$source" ;;
-    *) "$@" -o "$part/out" "$source" $(for flag in "$@"; do [[ $flag == -l* ]] && echo "$flag"; done) ;;
+    *)
+        # Libraries are named after what needs them.
+        local libraries=()
+        for flag in "$@"; do
+            if [[ $flag == -l* ]]; then libraries+=("$flag"); fi
+        done
+        "$@" -o "$part/out" "$source" "${libraries[@]}"
+        ;;
     esac || {
         echo "build.sh: cannot build $out: $line" >&2
         exit 255 # stops xargs

@@ -12,7 +12,7 @@ use super::ElfError;
 pub(super) const MAX_TABLE_BYTES: u64 = 256 << 20;
 
 /// How much of a streamed table is in memory at a time. A multiple of every entry's size is not
-/// needed: [`Reader::entries`] rounds down.
+/// needed: `Reader::entries` rounds down.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Where an ELF file's bytes come from.

@@ -8,7 +8,7 @@ use super::error::VictimsError;
 use super::manifest::Case;
 
 /// The kernel features that the engine and the agent can do without and look at: each is taken away in turn.
-const WITHOUT: [Feature; 9] = [
+const WITHOUT: [Feature; 8] = [
     Feature::PagemapScan,
     Feature::ProcmapQuery,
     Feature::Inotify,
