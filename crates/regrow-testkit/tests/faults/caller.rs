@@ -26,7 +26,7 @@ pub(crate) fn scenes() -> Vec<Scene> {
             });
         }),
         of("caller-changes-its-directory", |pool| {
-            changed(pool, false, || rustix::process::chdir("/usr").expect("it is there"))
+            changed(pool, false, || rustix::process::chdir("/usr").expect("it is there"));
         }),
         of("caller-changes-a-limit", |pool| changed(pool, true, || limit(Resource::Nofile, 300))),
         of("caller-changes-the-stack-limit", |pool| changed(pool, true, || limit(Resource::Stack, 4 << 20))),
@@ -38,7 +38,7 @@ pub(crate) fn scenes() -> Vec<Scene> {
             });
         }),
         of("caller-ignores-signals", |pool| {
-            changed(pool, true, || disposition(libc::SIGUSR1, libc::SIG_IGN))
+            changed(pool, true, || disposition(libc::SIGUSR1, libc::SIG_IGN));
         }),
         of("caller-heeds-signals-again", heeds_again),
         of("caller-blocks-signals", |pool| changed(pool, false, || block(libc::SIGUSR2))),
@@ -138,12 +138,11 @@ fn block(signal: i32) {
 /// A scene leads its group: it joins the group of a child of its own.
 fn leave_group() {
     use std::os::unix::process::CommandExt;
-    let other = StdCommand::new("sleep").arg("20").process_group(0).spawn().expect("it starts");
+    let mut other = StdCommand::new("sleep").arg("20").process_group(0).spawn().expect("it starts");
     let group = rustix::process::Pid::from_raw(other.id().cast_signed());
     rustix::process::setpgid(None, group).expect("it is in the session");
-    rustix::process::kill_process(group.expect("a number"), rustix::process::Signal::KILL)
-        .expect("it is ours");
-    let _ = rustix::process::waitpid(group, rustix::process::WaitOptions::empty());
+    other.kill().expect("it is ours");
+    other.wait().expect("it is ours");
 }
 
 fn one_processor() {

@@ -15,7 +15,7 @@ pub(crate) fn scenes() -> Vec<Scene> {
         scene("keepers-killed-while-a-run-goes-on", || with_pool(Pool::new(), while_running)),
         scene("keepers-killed-while-resetting", || with_pool(Pool::new(), while_resetting)),
         scene("keepers-killed-in-verify-mode", || {
-            with_pool(Pool::builder().verify(true).build(), while_armed)
+            with_pool(Pool::builder().verify(true).build(), while_armed);
         }),
         scene("keepers-stopped", || with_pool(Pool::new(), stopped)),
         scene("seed-killed", || with_pool(Pool::new(), seed_killed)),

@@ -13,16 +13,16 @@ pub(crate) fn scenes() -> Vec<Scene> {
     vec![
         scene("out-of-descriptors", || with_pool(Pool::new(), |pool| descriptors(pool, true))),
         scene("out-of-descriptors-from-the-first-run", || {
-            with_pool(Pool::new(), |pool| descriptors(pool, false))
+            with_pool(Pool::new(), |pool| descriptors(pool, false));
         }),
         scene("out-of-processes", || with_pool(Pool::new(), |pool| processes(pool, true))).by(As::Nobody),
         scene("out-of-processes-from-the-first-run", || {
-            with_pool(Pool::new(), |pool| processes(pool, false))
+            with_pool(Pool::new(), |pool| processes(pool, false));
         })
         .by(As::Nobody),
         scene("out-of-address-space", || with_pool(Pool::new(), |pool| address_space(pool, true))),
         scene("out-of-address-space-from-the-first-run", || {
-            with_pool(Pool::new(), |pool| address_space(pool, false))
+            with_pool(Pool::new(), |pool| address_space(pool, false));
         }),
         scene("little-memory-for-the-run", || with_pool(Pool::new(), little_memory)),
         scene("no-budget", no_budget),
