@@ -57,7 +57,8 @@ fn forked_copy_uses(pool: &Pool) {
         }
     });
     for round in 0..4 {
-        assert!(run_right(pool, &format!("after-{round}")).is_recycled());
+        let creation = run_right(pool, &format!("after-{round}"));
+        assert!(creation.is_recycled(), "{creation}");
     }
 }
 
@@ -72,7 +73,8 @@ fn forked_copy_drops(pool: &Pool) {
     });
     assert_eq!(pool.keepers(), keepers);
     for round in 0..4 {
-        assert!(run_right(pool, &format!("after-{round}")).is_recycled());
+        let creation = run_right(pool, &format!("after-{round}"));
+        assert!(creation.is_recycled(), "{creation}");
     }
     assert_eq!(pool.keepers(), keepers, "they are the same ones");
 }
