@@ -249,6 +249,8 @@ impl Body {
         }
         let pid = self.control.pid();
         if !is_living_child(pid) {
+            // Somebody killed it. Another one takes its place in the control area, so that nobody else waits for it.
+            let _ = raw::wait_pid(pid, true);
             return Err(StartError::Broken(io::ErrorKind::BrokenPipe.into()));
         }
         let block = &self.laid.block;

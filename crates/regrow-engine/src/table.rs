@@ -210,6 +210,10 @@ fn settle(image: &Image, body: &Body, reports: &mut Reports) -> bool {
                 reports.compared += 1;
                 body.arm_after_verify()
             }
+            Err(_) if body.is_broken() => {
+                *reports.given_up.entry("keeper_died").or_default() += 1;
+                false
+            }
             Err(difference) if difference.is_huge_page_advice() => {
                 *reports.given_up.entry("huge_page_advice").or_default() += 1;
                 false

@@ -35,6 +35,8 @@ struct Interest {
 pub struct Watch {
     inotify: OwnedFd,
     interests: HashMap<i32, HashSet<Interest>>,
+    /// The process that watches: a forked copy of it shares the inotify instance, and must not take watches from it.
+    process: u32,
 }
 
 impl Watch {
@@ -44,7 +46,7 @@ impl Watch {
     /// As `inotify_init1(2)`: the user's limit of instances.
     pub fn new() -> io::Result<Watch> {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Watch { inotify, interests: HashMap::new() })
+        Ok(Watch { inotify, interests: HashMap::new(), process: std::process::id() })
     }
 
     /// Tells `owner` when what `path` names changes.
@@ -88,6 +90,9 @@ impl Watch {
 
     /// Forgets an owner.
     pub fn remove(&mut self, owner: Owner) {
+        if std::process::id() != self.process {
+            return;
+        }
         let inotify = &self.inotify;
         self.interests.retain(|&watch, interests| {
             interests.retain(|interest| interest.owner != owner);

@@ -30,7 +30,7 @@ fn a_disabled_feature_is_not_used_and_the_others_are() {
     for feature in Feature::all() {
         assert_eq!(kernel.state(feature) == State::Disabled, disabled.contains(feature), "{feature}");
     }
-    assert!(kernel.missing_required().eq([Feature::Clone3]));
+    assert!(kernel.missing_required().eq([Feature::Clone3, Feature::ShareCheck]));
     assert!(!kernel.can_recycle() && kernel.works(Feature::Pidfd));
 }
 
