@@ -105,6 +105,11 @@ impl ControlArea {
         State::from_raw(self.control().state.load(SeqCst))
     }
 
+    /// Wakes a keeper that waits for the state to change, so that it looks for the end of its socket.
+    pub(crate) fn wake(&self) {
+        raw::futex_wake(&self.control().state);
+    }
+
     /// Takes the armed process, if there is one.
     pub(crate) fn take(&self) -> bool {
         self.swap(State::Armed, State::Taken)

@@ -21,6 +21,7 @@ use std::time::Duration;
 use regrow_body::run::StringBlock;
 use regrow_body::{Body, Run, StartError, Times};
 use regrow_image::make::{self, AgentCode};
+use regrow_image::resolve::FileIdentity;
 use regrow_sys::caller::{self, Settable};
 use regrow_sys::probe::{Feature, Kernel};
 
@@ -526,7 +527,12 @@ fn caller_stack_limit(settable: &Settable) -> u64 {
 
 /// Without a watch: whether every file of an image is as it was. Costs a look at each file for every run.
 fn is_unchanged(kept: &Kept) -> bool {
-    kept.image.dependencies.files.iter().all(|file| changed_before(file, kept.made()))
+    let same = |file: &std::path::PathBuf, then: &FileIdentity| {
+        FileIdentity::of_path(file).is_ok_and(|now| now == *then)
+    };
+    let mut files = kept.identities().iter();
+    files.all(|(file, then)| same(file, then))
+        && kept.image.dependencies.absent.iter().all(|file| file.symlink_metadata().is_err())
 }
 
 /// How far the clock that stamps files may be behind.

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
+use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use regrow_abi::State;
 use regrow_body::{Body, verify};
 use regrow_image::envkey::KeyNames;
 use regrow_image::image::Image;
+use regrow_image::resolve::FileIdentity;
 use regrow_sys::caller::Settable;
 
 use crate::creation::{Fallback, Point};
@@ -65,7 +67,8 @@ pub(crate) struct Kept {
     names: KeyNames,
     key_env: Vec<CString>,
     then: Settable,
-    made: SystemTime,
+    /// Which files the image is of, by the names that lead to them.
+    identities: Vec<(PathBuf, FileIdentity)>,
     /// An environment that is known to fit: most runs have the same as the last one.
     fitting_env: Vec<u8>,
 }
@@ -80,8 +83,10 @@ pub(crate) struct Choice {
 
 impl Kept {
     pub(crate) fn new(built: Built) -> Kept {
-        let Built { image, bodies, names, key_env, then, started } = built;
-        Kept { image, bodies, names, key_env, then, made: started, fitting_env: Vec::new() }
+        let Built { image, bodies, names, key_env, then, .. } = built;
+        let identity = |file: &PathBuf| Some((file.clone(), FileIdentity::of_path(file).ok()?));
+        let identities = image.dependencies.files.iter().filter_map(identity).collect();
+        Kept { image, bodies, names, key_env, then, identities, fitting_env: Vec::new() }
     }
 
     /// What the keepers have from the caller.
@@ -89,9 +94,9 @@ impl Kept {
         &self.then
     }
 
-    /// When the making of the image began.
-    pub(crate) fn made(&self) -> SystemTime {
-        self.made
+    /// Which files the image is of, by the names that lead to them.
+    pub(crate) fn identities(&self) -> &[(PathBuf, FileIdentity)] {
+        &self.identities
     }
 
     fn fits(&self, env: &Strings) -> bool {

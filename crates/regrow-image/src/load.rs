@@ -8,10 +8,12 @@
 //!
 //! The parts are mappings of different files, so that the kernel can merge none of them with a neighbour.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use regrow_sys::maps::Mapping;
 
@@ -79,7 +81,6 @@ struct Paths {
 
 impl Paths {
     fn new(mapped: &[Mapping]) -> Paths {
-        use std::os::unix::ffi::OsStrExt;
         let mut paths = Paths::default();
         let mut last: Option<(&Path, u64)> = None;
         for mapping in mapped.iter().filter(|mapping| !mapping.name.is_memfd()) {
@@ -137,7 +138,9 @@ pub(crate) fn load(at_point: AtPoint, recipe: &Recipe<'_>, store: BorrowedFd<'_>
     header.membarrier_tolerated = tolerated_registrations(&mapped);
     write_store(store, &header, &memory, &paths, &fp, &layout)
         .map_err(MakeError::tracing("writing the image"))?;
+    // By every name that leads to a file: the kernel's name of a mapping has no links in it.
     let mut files = trace::mapped_files(&mapped);
+    files.push(PathBuf::from(OsStr::from_bytes(recipe.path.to_bytes())));
     files.extend(startup.opened);
     place.start(remote)?;
     let dependencies = Dependencies { files, absent: startup.absent };
