@@ -10,13 +10,19 @@ use std::path::PathBuf;
 use regrow_abi::{PAGE_BYTES, VmaEntry, vma_flags};
 use regrow_image::image::Image;
 use regrow_image::vmas::vma_table;
-use regrow_sys::maps::{ReadMapsError, SmapsEntry, read_smaps};
+use regrow_sys::maps::{ReadMapsError, SmapsEntry, VmFlag, VmFlags, read_smaps};
 
 use crate::body::Body;
 
 /// Bytes in a page, to index with.
 const PAGE: usize = 4096;
 const _: () = assert!(PAGE as u64 == PAGE_BYTES);
+/// How many words of the page map are read at a time.
+const WORDS: usize = 512;
+/// How many pages are compared at a time.
+const BATCH: usize = 16;
+/// What pages that were never written hold.
+static ZEROES: [u8; BATCH * PAGE] = [0; BATCH * PAGE];
 
 /// What differs.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +79,7 @@ pub fn compare(image: &Image, body: &Body) -> Result<(), Difference> {
     let smaps = read_smaps(pid)?;
     let have = vma_table(&smaps, (header.agent_start, header.agent_end));
     compare_mappings(&image.vmas, &have)?;
-    compare_flags(&read_smaps(image.seed().pid())?, &smaps)?;
+    compare_flags(image.seed_smaps()?, &smaps)?;
     let mut pages = Pages::open(image, pid)?;
     for vma in image.vmas.iter().filter(|vma| vma.flags & vma_flags::HANDS_OFF == 0) {
         pages.compare(vma)?;
@@ -96,31 +102,23 @@ fn compare_mappings(want: &[VmaEntry], have: &[VmaEntry]) -> Result<(), Differen
 /// The kernel's flags of each mapping are those of the seed, which never ran the program. A mapping that a run split and
 /// that did not grow together again is compared piece by piece.
 fn compare_flags(want: &[SmapsEntry], have: &[SmapsEntry]) -> Result<(), Difference> {
-    let letters = |entry: &SmapsEntry| {
-        // Soft-dirty says that a page was written once, and accounting follows a mapping's history: neither is seen.
-        const IGNORED: [&str; 2] = ["sd", "ac"];
-        let flags = entry.flags.iter().map(|flag| flag.to_string());
-        flags.filter(|flag| !IGNORED.contains(&flag.as_str())).collect::<Vec<_>>().join(" ")
+    // Soft-dirty says that a page was written once, and accounting follows a mapping's history: neither is seen.
+    let seen = |entry: &SmapsEntry| -> VmFlags {
+        let mut flags = entry.flags;
+        flags.remove(VmFlag::SOFT_DIRTY);
+        flags.remove(VmFlag::ACCOUNTED);
+        flags
     };
     for entry in have {
         let start = entry.mapping.start;
-        let Some(wanted) = want.iter().find(|wanted| wanted.mapping.contains(start)) else { continue };
-        let (have, want) = (letters(entry), letters(wanted));
+        let wanted = want.get(want.partition_point(|wanted| wanted.mapping.end <= start));
+        let Some(wanted) = wanted.filter(|wanted| wanted.mapping.contains(start)) else { continue };
+        let (have, want) = (seen(entry), seen(wanted));
         if have != want {
-            return Err(Difference::Flags { start, have, want });
+            return Err(Difference::Flags { start, have: have.to_string(), want: want.to_string() });
         }
     }
     Ok(())
-}
-
-/// The pages of a body beside those of its image.
-struct Pages<'a> {
-    image: &'a Image,
-    pid: i32,
-    memory: File,
-    pagemap: File,
-    store: File,
-    next_saved: usize,
 }
 
 impl Difference {
@@ -137,6 +135,52 @@ impl Difference {
     }
 }
 
+/// What a page is to hold.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// The image's saved page of this index.
+    Saved(usize),
+    /// Nothing: nobody has written to it.
+    Zeroes,
+}
+
+/// Neighbouring pages that are compared at once.
+struct Batch {
+    start: u64,
+    pages: usize,
+    wanted: Wanted,
+}
+
+impl Batch {
+    /// Takes in the page at an address, unless it is no neighbour, of another kind, or one too many.
+    fn take(&mut self, address: u64, wanted: Wanted) -> bool {
+        let is_next = self.start + self.pages as u64 * PAGE_BYTES == address && self.pages < BATCH;
+        let is_alike = match (self.wanted, wanted) {
+            (Wanted::Saved(first), Wanted::Saved(index)) => first + self.pages == index,
+            (Wanted::Zeroes, Wanted::Zeroes) => true,
+            _ => false,
+        };
+        if is_next && is_alike {
+            self.pages += 1;
+        }
+        is_next && is_alike
+    }
+}
+
+/// The pages of a body beside those of its image.
+struct Pages<'a> {
+    image: &'a Image,
+    pid: i32,
+    memory: File,
+    pagemap: File,
+    store: File,
+    next_saved: usize,
+    /// The batch that has not been compared yet.
+    batch: Option<Batch>,
+    have: Vec<u8>,
+    want: Vec<u8>,
+}
+
 impl<'a> Pages<'a> {
     fn open(image: &'a Image, pid: i32) -> Result<Pages<'a>, Difference> {
         let open = |what: &'static str| {
@@ -145,30 +189,47 @@ impl<'a> Pages<'a> {
         };
         let store = image.store().try_clone_to_owned();
         let store = File::from(store.map_err(|source| Difference::Read { what: "image", pid, source })?);
-        Ok(Pages { image, pid, memory: open("mem")?, pagemap: open("pagemap")?, store, next_saved: 0 })
-    }
-
-    fn read(&self, file: &File, what: &'static str, at: u64, bytes: &mut [u8]) -> Result<(), Difference> {
-        file.read_exact_at(bytes, at).map_err(|source| Difference::Read { what, pid: self.pid, source })
+        let buffer = || vec![0; BATCH * PAGE];
+        let (memory, pagemap) = (open("mem")?, open("pagemap")?);
+        let (have, want) = (buffer(), buffer());
+        Ok(Pages { image, pid, memory, pagemap, store, next_saved: 0, batch: None, have, want })
     }
 
     fn compare(&mut self, vma: &VmaEntry) -> Result<(), Difference> {
-        const PRESENT_OR_SWAPPED: u64 = 3 << 62;
-        const FILE_OR_SHARED: u64 = 1 << 61;
+        let mut bytes = [0; WORDS * 8];
         let mut address = vma.start;
         while address < vma.end {
-            let mut word = [0; 8];
-            self.read(&self.pagemap, "pagemap", address / PAGE_BYTES * 8, &mut word)?;
-            let word = u64::from_ne_bytes(word);
-            let anonymous = word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0;
-            let saved = self.take_saved(address);
-            match (anonymous, saved) {
-                (true, Some((index, _))) => self.compare_saved(address, index)?,
-                (true, None) => self.compare_zero(address, vma)?,
-                (false, Some((_, true))) => return Err(Difference::Missing { address }),
-                (false, _) => {}
+            let pages = usize::try_from((vma.end - address) / PAGE_BYTES).unwrap_or(WORDS).min(WORDS);
+            let words = &mut bytes[..pages * 8];
+            let read = self.pagemap.read_exact_at(words, address / PAGE_BYTES * 8);
+            read.map_err(|source| Difference::Read { what: "pagemap", pid: self.pid, source })?;
+            for word in words.chunks_exact(8) {
+                let word = word.try_into().map_or(0, u64::from_ne_bytes);
+                self.compare_page(address, word, vma)?;
+                address += PAGE_BYTES;
             }
-            address += PAGE_BYTES;
+        }
+        self.compare_batch()
+    }
+
+    /// Looks at a page by its word of the page map.
+    fn compare_page(&mut self, address: u64, word: u64, vma: &VmaEntry) -> Result<(), Difference> {
+        const PRESENT_OR_SWAPPED: u64 = 3 << 62;
+        const FILE_OR_SHARED: u64 = 1 << 61;
+        let anonymous = word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0;
+        let wanted = match (anonymous, self.take_saved(address)) {
+            (true, Some((index, _))) => Wanted::Saved(index),
+            // In a mapping of a file it should be the file's.
+            (true, None) if vma.flags & vma_flags::FILE != 0 => {
+                return Err(Difference::Page { address, offset: 0 });
+            }
+            (true, None) => Wanted::Zeroes,
+            (false, Some((_, true))) => return Err(Difference::Missing { address }),
+            (false, _) => return Ok(()),
+        };
+        if !self.batch.as_mut().is_some_and(|batch| batch.take(address, wanted)) {
+            self.compare_batch()?;
+            self.batch = Some(Batch { start: address, pages: 1, wanted });
         }
         Ok(())
     }
@@ -181,31 +242,26 @@ impl<'a> Pages<'a> {
         Some((index, saved.was_anonymous()))
     }
 
-    fn page(&self, address: u64) -> Result<[u8; PAGE], Difference> {
-        let mut page = [0; PAGE];
-        self.read(&self.memory, "mem", address, &mut page)?;
-        Ok(page)
-    }
-
-    fn compare_saved(&self, address: u64, index: usize) -> Result<(), Difference> {
-        let have = self.page(address)?;
-        let mut want = [0; PAGE];
-        let at = self.image.header.store_offset + index as u64 * PAGE_BYTES;
-        self.read(&self.store, "image", at, &mut want)?;
-        match have.iter().zip(&want).position(|(have, want)| have != want) {
-            Some(offset) => Err(Difference::Page { address, offset }),
-            None => Ok(()),
+    fn compare_batch(&mut self) -> Result<(), Difference> {
+        let Some(Batch { start, pages, wanted }) = self.batch.take() else { return Ok(()) };
+        let pid = self.pid;
+        let have = &mut self.have[..pages * PAGE];
+        let read = self.memory.read_exact_at(have, start);
+        read.map_err(|source| Difference::Read { what: "mem", pid, source })?;
+        let want = match wanted {
+            Wanted::Saved(index) => {
+                let want = &mut self.want[..pages * PAGE];
+                let at = self.image.header.store_offset + index as u64 * PAGE_BYTES;
+                let read = self.store.read_exact_at(want, at);
+                read.map_err(|source| Difference::Read { what: "image", pid, source })?;
+                &*want
+            }
+            Wanted::Zeroes => &ZEROES[..pages * PAGE],
+        };
+        if *have == *want {
+            return Ok(());
         }
-    }
-
-    /// An anonymous page without a saved copy: zero in an anonymous mapping; in a file mapping it should be the file's.
-    fn compare_zero(&self, address: u64, vma: &VmaEntry) -> Result<(), Difference> {
-        if vma.flags & vma_flags::FILE != 0 {
-            return Err(Difference::Page { address, offset: 0 });
-        }
-        match self.page(address)?.iter().position(|&byte| byte != 0) {
-            Some(offset) => Err(Difference::Page { address, offset }),
-            None => Ok(()),
-        }
+        let at = have.iter().zip(want).position(|(have, want)| have != want).unwrap_or(0);
+        Err(Difference::Page { address: start + (at / PAGE * PAGE) as u64, offset: at % PAGE })
     }
 }

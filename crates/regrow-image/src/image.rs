@@ -4,10 +4,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use regrow_abi::{Control, ImageHeader, PageEntry, SEED_FORK, State, VmaEntry};
+use regrow_sys::maps::{ReadMapsError, SmapsEntry, read_smaps};
 use regrow_sys::raw::{self, SharedMapping};
 
 use crate::initial_stack::StackPlan;
@@ -42,6 +44,7 @@ pub struct Image {
     pub point: Point,
     seed: Seed,
     store: OwnedFd,
+    seed_smaps: OnceLock<Vec<SmapsEntry>>,
 }
 
 impl Image {
@@ -57,6 +60,7 @@ impl Image {
             point: recipe.point,
             seed,
             store,
+            seed_smaps: OnceLock::new(),
         }
     }
 
@@ -64,6 +68,18 @@ impl Image {
     #[must_use]
     pub fn seed(&self) -> &Seed {
         &self.seed
+    }
+
+    /// The seed's mappings with the kernel's flags. They are read once: the seed never changes them.
+    ///
+    /// # Errors
+    /// When the seed is gone, or what the kernel tells of it is not understood.
+    pub fn seed_smaps(&self) -> Result<&[SmapsEntry], ReadMapsError> {
+        if let Some(known) = self.seed_smaps.get() {
+            return Ok(known);
+        }
+        let read = read_smaps(self.seed.pid())?;
+        Ok(self.seed_smaps.get_or_init(|| read))
     }
 
     /// The sealed memfd with tables and saved pages.

@@ -75,6 +75,8 @@ impl SmapsEntry {
 pub struct VmFlag([u8; 2]);
 
 impl VmFlag {
+    /// `ac`: counted against the memory that the system promises.
+    pub const ACCOUNTED: Self = Self(*b"ac");
     /// `wf`: the kernel gives zeroes to a forked child.
     pub const WIPE_ON_FORK: Self = Self(*b"wf");
     /// `dc`: a forked child does not get the mapping.
