@@ -33,11 +33,7 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     if control.fault.load(Relaxed) == FAULT_DIES {
         sys::exit(137);
     }
-    register_task(agent);
-    // This task is where it is to wait; bound to it it need not be, and the run must not.
-    // SAFETY: the private area is this body's, and the keeper sleeps.
-    sys::set_affinity(unsafe { &(*agent.private()).own_affinity });
-    let pid = sys::getpid();
+    let pid = register_task(agent);
     control.pid.store(pid, Relaxed);
     control.generation.fetch_add(1, Relaxed);
     agent.set_state(State::Armed);
@@ -66,7 +62,8 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
 }
 
 /// Gives the kernel what it must know of this task's place in the memory: its thread descriptor, rseq, robust list.
-fn register_task(agent: &Agent) {
+/// Returns its number.
+fn register_task(agent: &Agent) -> i32 {
     let image = agent.image();
     // SAFETY: addresses of the program's own thread descriptor, as they were registered at the snapshot.
     unsafe {
@@ -83,6 +80,7 @@ fn register_task(agent: &Agent) {
             let (address, bytes) = (image.rseq_address as usize, image.rseq_bytes as usize);
             sys::raw(nr::RSEQ, [address, bytes, 0, image.rseq_signature as usize, 0, 0]);
         }
+        tid as i32
     }
 }
 

@@ -13,6 +13,9 @@ const CLONE_FS: u64 = 0x200;
 const CLONE_PARENT: u64 = 0x8000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 
+const ARMING: u32 = State::Arming as u32;
+const ARMED: u32 = State::Armed as u32;
+
 /// Number of the fault point that keeps the next process from being made (tests).
 const FAULT_ARMING: u32 = 3;
 
@@ -47,19 +50,18 @@ pub fn run(agent: &Agent) -> ! {
         if control.fault.load(Relaxed) == FAULT_ARMING {
             agent.give_up(Broken::Fault, 0);
         }
-        bind(agent);
+        let bell = control.bell.load(SeqCst);
         let pid = clone_armed(agent);
         if pid < 0 {
             agent.give_up(Broken::Clone, -pid as i32);
         }
         control.pid.store(pid as i32, Relaxed);
-        let alone = wait_until_alone(agent, pid as i32);
+        let alone = wait_until_alone(agent, pid as i32, bell);
         // SAFETY: the armed process wrote this flag before it left the memory.
         if unsafe { (*agent.private()).engine_gone } != 0 {
             sys::exit(0);
         }
-        let state = control.state.load(SeqCst);
-        if state == State::Arming as u32 || state == State::Armed as u32 {
+        if matches!(control.state.load(SeqCst), ARMING | ARMED) {
             // The process died before it got an order; the engine has it to wait for.
             agent.give_up(Broken::Clone, 0);
         }
@@ -79,26 +81,6 @@ pub fn run(agent: &Agent) -> ! {
     }
 }
 
-/// Waits, and has the next process wait, on the processor that the last order came from: waking a task that sleeps on
-/// another processor takes several times as long. A run gets its caller's affinity before it starts.
-fn bind(agent: &Agent) {
-    let home = agent.control().home_cpu.load(Relaxed);
-    let private = agent.private();
-    // SAFETY: the private area is this body's; the other task of it does not exist at this moment.
-    unsafe {
-        if (*private).bound_cpu != home + 1 && home < 1024 {
-            let mut mask = [0u64; 16];
-            if let Some(word) = mask.get_mut(home as usize / 64) {
-                *word = 1 << (home % 64);
-            }
-            if sys::set_affinity(&mask) >= 0 {
-                (*private).bound_cpu = home + 1;
-            }
-        }
-        agent.control().armed_cpu.store((*private).bound_cpu.wrapping_sub(1), Relaxed);
-    }
-}
-
 /// Makes the next process.
 fn clone_armed(agent: &Agent) -> isize {
     let (stack, bytes) = agent.armed_stack();
@@ -111,23 +93,24 @@ fn clone_armed(agent: &Agent) -> isize {
 /// Sleeps until this task is the only one that uses the memory: the run has ended with all its threads, or executed
 /// another program. False when a stranger is left.
 ///
-/// The engine rings when it has waited for the run. It is not the end of the run itself that wakes this task, because
-/// the kernel would wake it before the engine, and on a busy processor in its place. For runs that nobody waits for, and
-/// those that execute another program, this task looks from time to time.
-fn wait_until_alone(agent: &Agent, pid: i32) -> bool {
+/// The engine rings when it has waited for the run; `bell` is what its word was before the process was made. It is not
+/// the end of the run itself that wakes this task, because the kernel would wake it before the engine, and on a busy
+/// processor in its place. For runs that nobody waits for, and those that execute another program, this task looks from
+/// time to time.
+fn wait_until_alone(agent: &Agent, pid: i32, mut bell: u32) -> bool {
     const RUNNING_MS: u64 = 20;
     const ARMED_MS: u64 = 1000;
     let control = agent.control();
+    let is_idle = || matches!(control.state.load(SeqCst), ARMING | ARMED);
     loop {
-        let bell = control.bell.load(SeqCst);
+        sys::futex_wait(&control.bell, bell, if is_idle() { ARMED_MS } else { RUNNING_MS });
+        bell = control.bell.load(SeqCst);
         if sys::unshare(CLONE_VM as u32) == 0 {
             return true;
         }
-        let idle = control.state.load(SeqCst) == State::Armed as u32;
-        if !idle && wait_gone(pid, 0) {
+        if !is_idle() && wait_gone(pid, 0) {
             return settle();
         }
-        sys::futex_wait(&control.bell, bell, if idle { ARMED_MS } else { RUNNING_MS });
     }
 }
 

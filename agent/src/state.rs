@@ -9,7 +9,9 @@ use crate::sys;
 /// Room for the current mappings of a body, when they differ from the image's.
 pub const MAX_VMAS: usize = 1024;
 /// Page ranges that one scan returns at most.
-pub const MAX_SCAN: usize = 1024;
+pub const MAX_SCAN: usize = 256;
+/// Ranges of neighbouring mappings of an image that are advised at once.
+pub const MAX_RANGES: usize = 128;
 /// Bytes of the text buffer (for kernels without `PROCMAP_QUERY`, or `PAGEMAP_SCAN`).
 pub const TEXT_BYTES: usize = 64 * 1024;
 const STACK_BYTES: usize = 32 * 1024;
@@ -42,10 +44,6 @@ pub struct Private {
     pub coredump_filter: i32,
     /// The armed process saw that the engine is gone.
     pub engine_gone: u32,
-    /// The processors that the keeper might use before it bound itself to one.
-    pub own_affinity: [u64; 16],
-    /// The processor that the keeper is bound to, plus one; zero: none.
-    pub bound_cpu: u32,
     /// Descriptor of `/proc/self/oom_score_adj`.
     pub oom_score: i32,
     /// Its content when the body was made.
@@ -56,6 +54,8 @@ pub struct Private {
     pub vmas: [VmaEntry; MAX_VMAS],
     /// A scan's answer.
     pub scan: [PageRegion; MAX_SCAN],
+    /// Ranges of neighbouring mappings: start and length.
+    pub ranges: [(u64, u64); MAX_RANGES],
     /// Text of `/proc` files.
     pub text: [u8; TEXT_BYTES],
     armed_stack: Stack,

@@ -211,12 +211,6 @@ pub fn set_affinity(mask: &[u64; 16]) -> Res {
     unsafe { call!(nr::SCHED_SETAFFINITY, 0, size_of::<[u64; 16]>(), mask.as_ptr()) }
 }
 
-/// The processors that this task may run on.
-pub fn affinity(mask: &mut [u64; 16]) -> Res {
-    // SAFETY: the mask is live and has the size that is named.
-    unsafe { call!(nr::SCHED_GETAFFINITY, 0, size_of::<[u64; 16]>(), mask.as_mut_ptr()) }
-}
-
 /// Everything else that takes only numbers or pointers that the caller vouches for.
 ///
 /// # Safety

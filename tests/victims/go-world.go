@@ -110,8 +110,10 @@ func dirty() {
 	for range 8 {
 		go func() {
 			for {
-				counter.Add(1)
 				_ = fmt.Sprint(counter.Load())
+				if counter.Add(1) < 100 {
+					runtime.Gosched() // all come to run at once, on one processor too
+				}
 			}
 		}()
 		go func() { <-make(chan int) }()

@@ -37,7 +37,6 @@ pub mod nr {
     pub const PRCTL: usize = 157;
     pub const FUTEX: usize = 202;
     pub const SCHED_SETAFFINITY: usize = 203;
-    pub const SCHED_GETAFFINITY: usize = 204;
     pub const IO_DESTROY: usize = 207;
     pub const MBIND: usize = 237;
     pub const SET_TID_ADDRESS: usize = 218;
@@ -54,6 +53,7 @@ pub mod nr {
     pub const PIDFD_OPEN: usize = 434;
     pub const CLONE3: usize = 435;
     pub const CLOSE_RANGE: usize = 436;
+    pub const PROCESS_MADVISE: usize = 440;
 }
 
 /// One system call. Returns what the kernel returns: negative values down to -4095 are errors.

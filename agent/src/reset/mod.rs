@@ -54,8 +54,6 @@ pub fn open_proc(agent: &Agent) -> bool {
         (*private).coredump_filter = filter;
         (*private).bounds = agent.image().bounds;
         (*private).engine_gone = 0;
-        (*private).bound_cpu = 0;
-        sys::affinity(&mut (*private).own_affinity);
     }
     pagemap >= 0 && maps >= 0
 }

@@ -1,11 +1,11 @@
 //! State that belongs to the address space but lies in none of its pages: undone where it can be, else the body is
 //! given up.
 
-use regrow_abi::{Broken, features};
+use regrow_abi::{Broken, features, vma_flags};
 
 use super::{Step, bounds};
 use crate::arch::nr;
-use crate::state::Agent;
+use crate::state::{Agent, MAX_RANGES};
 use crate::sys;
 
 const PR_GET_DUMPABLE: u32 = 3;
@@ -75,21 +75,75 @@ fn put_back_prctl(get: u32, set: u32, wanted: u32) -> Step {
     if result < 0 { Err((Broken::Sticky, -result as i32)) } else { Ok(()) }
 }
 
-/// Advice and memory policy of the image's mappings: one call covers all mappings below the agent, holes included, and one those above.
-/// The image has no mapping with such advice of its own (making it refuses them).
-fn put_back_advice(agent: &Agent) {
+/// Advice that changes no content, and undoes advice that a run may have given.
+const ADVICE: [u32; 5] = {
     const NORMAL: u32 = 0;
     const DOFORK: u32 = 11;
     const UNMERGEABLE: u32 = 13;
     const DODUMP: u32 = 17;
     const KEEPONFORK: u32 = 19;
+    [NORMAL, DOFORK, UNMERGEABLE, DODUMP, KEEPONFORK]
+};
+
+/// Advice of the image's mappings, and their memory policy where there is a choice of nodes. The image has no mapping with such advice of its own (making it
+/// refuses them).
+fn put_back_advice(agent: &Agent) {
+    if !advise_at_once(agent) {
+        advise_by_span(agent);
+    }
+    if agent.has(features::MEMORY_NODES) {
+        put_back_policy(agent);
+    }
+}
+
+/// The memory policy of the image's mappings: one call over all of them.
+fn put_back_policy(agent: &Agent) {
+    let (mut first, mut last) = (0, 0);
     for (start, end) in agent.spans() {
-        for advice in [NORMAL, DOFORK, UNMERGEABLE, DODUMP, KEEPONFORK] {
-            // SAFETY: advice that changes no content; `HANDS_OFF` mappings are not in the spans.
+        first = if first == 0 { start } else { first };
+        last = end;
+    }
+    // SAFETY: the default policy, without nodes: the agent's own mappings have it too, and holes are allowed for it.
+    unsafe { sys::raw(nr::MBIND, [first as usize, (last - first) as usize, 0, 0, 0, 0]) };
+}
+
+/// One call for each advice (`process_madvise` of this process itself). False when the kernel does not know that (Linux
+/// 6.14), or stopped on the way.
+fn advise_at_once(agent: &Agent) -> bool {
+    const PIDFD_SELF_PROCESS: isize = -10_001;
+    // SAFETY: the private area is this body's; nobody else uses this table meanwhile.
+    let table = unsafe { &raw mut (*agent.private()).ranges }.cast::<(u64, u64)>();
+    let (mut count, mut end, mut bytes) = (0, 0, 0);
+    for vma in agent.vmas().iter().filter(|vma| vma.flags & vma_flags::HANDS_OFF == 0) {
+        let length = vma.end - vma.start;
+        bytes += length;
+        // SAFETY: `count` is at most `MAX_RANGES`, and entries below it are written.
+        unsafe {
+            if count > 0 && vma.start == end {
+                (*table.add(count - 1)).1 += length;
+            } else if count == MAX_RANGES {
+                return false;
+            } else {
+                table.add(count).write((vma.start, length));
+                count += 1;
+            }
+        }
+        end = vma.end;
+    }
+    // SAFETY: mappings of the image, named one by one; see `ADVICE`.
+    ADVICE.iter().all(|&advice| unsafe {
+        let args = [PIDFD_SELF_PROCESS as usize, table as usize, count, advice as usize, 0, 0];
+        sys::raw(nr::PROCESS_MADVISE, args) == bytes as isize
+    })
+}
+
+/// A call for each advice and each span, holes included.
+fn advise_by_span(agent: &Agent) {
+    for (start, end) in agent.spans() {
+        for advice in ADVICE {
+            // SAFETY: see `ADVICE`; `HANDS_OFF` mappings are not in the spans.
             unsafe { sys::madvise(start, end - start, advice) };
         }
-        // SAFETY: the default policy, without nodes; holes are allowed for it.
-        unsafe { sys::raw(nr::MBIND, [start as usize, (end - start) as usize, 0, 0, 0, 0]) };
     }
 }
 

@@ -325,10 +325,6 @@ pub struct Control {
     pub verify: AtomicU32,
     /// Number of the fault point that the agent is to fail at, or zero (tests).
     pub fault: AtomicU32,
-    /// The processor that the engine was on when it gave its last order: the keeper and the next process wait there.
-    pub home_cpu: AtomicU32,
-    /// The processor that the armed process waits on.
-    pub armed_cpu: AtomicU32,
     /// A futex word that the keeper sleeps on: raised by the engine when it has waited for the run, and at the end.
     pub bell: AtomicU32,
     /// Unused.
@@ -459,6 +455,8 @@ pub mod features {
     pub const PKEYS: u32 = 1 << 3;
     /// `MEMBARRIER_CMD_GET_REGISTRATIONS`.
     pub const MEMBARRIER: u32 = 1 << 4;
+    /// There are several memory nodes: memory policies matter, and are put back.
+    pub const MEMORY_NODES: u32 = 1 << 5;
 }
 
 /// Start of the image memfd: all that the agent must know.
@@ -554,7 +552,7 @@ const _: () = {
     assert!(size_of::<PageEntry>() == 8);
     assert!(size_of::<Registers>() == 144);
     assert!(size_of::<Order>() == 1336);
-    assert!(size_of::<Control>() == 1440);
+    assert!(size_of::<Control>() == 1432);
     assert!(size_of::<Control>() <= ARG_AREA_OFFSET);
     assert!(size_of::<ImageHeader>() == 448);
     assert!(size_of::<ImageHeader>() <= PAGE_BYTES as usize);

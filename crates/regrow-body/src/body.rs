@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use regrow_abi::{ARMED_GO, Broken, CONTROL_BYTES, MAX_FDS, Refused, State};
 use regrow_image::image::{Image, PatchKind};
-use regrow_sys::caller::{self, current_cpu};
 use regrow_sys::raw::{self, SharedMapping};
 
 pub use crate::control::{Bell, ResetWork, Times};
@@ -100,8 +99,6 @@ pub struct Body {
     bounds: [u64; 4],
     /// The argument block of the last run: most runs have the same environment as the one before, many the same arguments.
     laid: Laid,
-    /// How often the bell had rung when the last run started.
-    rings_at_start: u32,
     runs: u64,
 }
 
@@ -119,7 +116,6 @@ impl Body {
         let (ours, theirs) = socket_pair().map_err(setup("making a socket"))?;
         let control = ControlArea::new(shared);
         control.set_verify(verify);
-        control.set_home(current_cpu());
         let seed = image.seed();
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         let keeper = keeper.map_err(|source| BodyError::Fork { pid: seed.pid(), source })?;
@@ -134,7 +130,6 @@ impl Body {
             last_run: 0,
             bounds: [0; 4],
             laid: Laid::default(),
-            rings_at_start: 0,
             runs: 0,
         };
         let ready = |state| matches!(state, Some(State::Armed | State::Clean | State::Broken));
@@ -160,13 +155,6 @@ impl Body {
     #[must_use]
     pub fn bell(&self) -> Bell {
         self.control.bell()
-    }
-
-    /// Whether its last run has not been waited for.
-    #[must_use]
-    pub fn is_awaited(&self) -> bool {
-        self.rings_at_start == self.control.rings()
-            && matches!(self.state(), Some(State::Running | State::Taken))
     }
 
     /// How many runs it has had.
@@ -261,7 +249,6 @@ impl Body {
         }
         let extra = Extra {
             bounds_differ: block.bounds != self.bounds,
-            moved: self.place(pid, run),
             cwd_offset: u32::try_from(cwd_offset).unwrap_or(0),
         };
         self.control.write_order(pid, run, block, self.laid.bytes.len() as u64, extra);
@@ -276,16 +263,11 @@ impl Body {
             (address, value)
         }));
         self.send(run.fds).map_err(StartError::Broken)?;
-        if extra.moved && run.near {
-            // The run wakes the keeper when it ends, before its parent: from another processor that takes long.
-            caller::set_affinity(self.keeper, &caller::only_cpu(current_cpu()));
-        }
         if run.await_start || run.can_be_refused() {
             self.await_start(pid)?;
         }
         self.bounds = self.laid.block.bounds;
         self.last_run = pid;
-        self.rings_at_start = self.control.rings();
         self.runs += 1;
         Ok(pid)
     }
@@ -303,20 +285,6 @@ impl Body {
             }
         }
         false
-    }
-
-    /// Has the armed process wake where it is wanted: it waits on the processor that the caller was on when it gave the
-    /// last order. True when it was bound to another place for that.
-    fn place(&self, pid: i32, run: &Run<'_>) -> bool {
-        let cpu = current_cpu();
-        self.control.set_home(cpu);
-        let waits_here = self.control.armed_cpu() == cpu;
-        if run.near == waits_here {
-            return false;
-        }
-        let wanted = if run.near { caller::only_cpu(cpu) } else { caller::without_cpu(run.affinity, cpu) };
-        caller::set_affinity(pid, &wanted);
-        true
     }
 
     fn send(&self, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {

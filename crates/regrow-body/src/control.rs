@@ -45,8 +45,6 @@ pub struct ResetWork {
 pub(crate) struct Extra {
     /// Arguments or environment have other bounds than those of the body's last run.
     pub(crate) bounds_differ: bool,
-    /// The armed process was bound elsewhere, and must be given its processors again.
-    pub(crate) moved: bool,
     /// Where the working directory's path stands in the arg area.
     pub(crate) cwd_offset: u32,
 }
@@ -93,11 +91,6 @@ impl ControlArea {
 
     pub(crate) fn bell(&self) -> Bell {
         Bell { shared: Arc::clone(&self.shared) }
-    }
-
-    /// How often the bell has rung.
-    pub(crate) fn rings(&self) -> u32 {
-        self.control().bell.load(SeqCst)
     }
 
     /// What the body is doing; `None` for a word that is no state.
@@ -178,16 +171,6 @@ impl ControlArea {
         self.control().verify.store(u32::from(verify), SeqCst);
     }
 
-    /// The processor that the armed process waits on.
-    pub(crate) fn armed_cpu(&self) -> u32 {
-        self.control().armed_cpu.load(Relaxed)
-    }
-
-    /// Where the next process is to wait.
-    pub(crate) fn set_home(&self, cpu: u32) {
-        self.control().home_cpu.store(cpu, Relaxed);
-    }
-
     pub(crate) fn set_fault(&self, fault: u32) {
         self.control().fault.store(fault, SeqCst);
     }
@@ -232,7 +215,7 @@ impl ControlArea {
         if more.bounds_differ {
             flags |= order_flags::BOUNDS;
         }
-        if more.moved || run.affinity_differs {
+        if run.affinity_differs {
             flags |= order_flags::AFFINITY;
         }
         // SAFETY: the order lies in the mapping; by the state protocol only this side touches it while the state is

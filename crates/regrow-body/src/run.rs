@@ -42,8 +42,6 @@ pub struct Run<'a> {
     pub affinity: [u64; 16],
     /// The keeper has others, so that the run must be told.
     pub affinity_differs: bool,
-    /// Start it on the processor of the caller, who is about to wait; else where the scheduler likes.
-    pub near: bool,
     /// 24 fresh random bytes.
     pub random: [u64; 3],
     /// Wait until the run has what it takes over from its caller.

@@ -30,7 +30,7 @@ const HOT_ZERO_PAGES: u32 = 256;
 /// What is to be made.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    pub(crate) key: Key,
+    pub(crate) key: Key<'static>,
     pub(crate) env: Vec<CString>,
     pub(crate) settings: Settings,
     pub(crate) agent: Arc<AgentCode>,
@@ -109,7 +109,7 @@ pub(crate) fn fork(image: &Image, settings: &Settings) -> Result<Body, BodyError
 }
 
 /// Reads the file that exec would load and refuses what cannot be kept.
-fn check_file(key: &Key) -> Result<ElfFacts, Fallback> {
+fn check_file(key: &Key<'_>) -> Result<ElfFacts, Fallback> {
     use std::os::unix::ffi::OsStrExt;
     let path = Path::new(std::ffi::OsStr::from_bytes(key.file.to_bytes()));
     let executable = open_executable(path, None).map_err(|error| refusal(&error))?;

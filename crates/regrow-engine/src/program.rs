@@ -1,5 +1,6 @@
 //! What a request runs: the file that exec would load, and the rest of the image's key.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,29 +11,48 @@ use regrow_image::script::resolve_script_chain;
 use crate::creation::Fallback;
 use crate::request::{Request, Strings};
 
+/// Room for the arguments that come before the request's own.
+const ARGUMENTS_BYTES: usize = 256;
+
 /// What names a program in a request: the answer to these questions never changes unless a watched file does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Name {
-    pub(crate) program: CString,
-    pub(crate) arg0: Option<CString>,
-    pub(crate) path: Option<Vec<u8>>,
+pub(crate) struct Name<'a> {
+    pub(crate) program: Cow<'a, CStr>,
+    pub(crate) arg0: Option<Cow<'a, CStr>>,
+    /// `PATH`, for a name without a slash.
+    pub(crate) path: Option<Cow<'a, [u8]>>,
     /// The directory that relative paths are relative to; `None` when nothing is relative.
     pub(crate) directory: Option<PathBuf>,
 }
 
-impl Name {
+impl<'a> Name<'a> {
     /// Of a request. `Err` when the working directory cannot be told.
-    pub(crate) fn of(request: &Request) -> Result<Name, Fallback> {
+    pub(crate) fn of(request: &'a Request) -> Result<Name<'a>, Fallback> {
         let program = request.program.to_bytes();
         let has_slash = program.contains(&b'/');
-        let path = if has_slash { None } else { request.env_value(b"PATH").map(<[u8]>::to_vec) };
+        let path = if has_slash { None } else { request.env_value(b"PATH") };
         let is_relative = |element: &[u8]| element.first() != Some(&b'/');
-        let relative = match &path {
+        let relative = match path {
             Some(path) => path.split(|&byte| byte == b':').any(is_relative),
             None => has_slash && is_relative(program),
         };
         let directory = if relative { Some(working_directory(request)?) } else { None };
-        Ok(Name { program: request.program.clone(), arg0: request.arg0.clone(), path, directory })
+        Ok(Name {
+            program: Cow::Borrowed(&request.program),
+            arg0: request.arg0.as_deref().map(Cow::Borrowed),
+            path: path.map(Cow::Borrowed),
+            directory,
+        })
+    }
+
+    /// The same, borrowing nothing.
+    pub(crate) fn into_owned(self) -> Name<'static> {
+        Name {
+            program: Cow::Owned(self.program.into_owned()),
+            arg0: self.arg0.map(|arg0| Cow::Owned(arg0.into_owned())),
+            path: self.path.map(|path| Cow::Owned(path.into_owned())),
+            directory: self.directory,
+        }
     }
 }
 
@@ -66,7 +86,7 @@ pub(crate) struct Resolved {
 impl Resolved {
     /// The whole argument vector of a run, as one block.
     pub(crate) fn arguments(&self, request: &Request) -> Strings {
-        let mut strings = Strings::new();
+        let mut strings = Strings::with_capacity(ARGUMENTS_BYTES + request.args.as_bytes().len());
         strings.push_c_str(&self.argv0);
         self.extra.iter().for_each(|extra| strings.push_c_str(extra));
         strings.append(&request.args);
@@ -80,7 +100,7 @@ impl Resolved {
 }
 
 /// Finds the file that exec of a request would load.
-pub(crate) fn resolve(request: &Request, name: &Name) -> Result<Resolved, Fallback> {
+pub(crate) fn resolve(request: &Request, name: &Name<'_>) -> Result<Resolved, Fallback> {
     let path_var = name.path.as_deref().map(OsStr::from_bytes);
     let directory = request.current_dir.as_ref().map(|dir| Path::new(OsStr::from_bytes(dir.to_bytes())));
     let found = find_program(request.program_name(), path_var, directory).map_err(|error| refused(&error))?;
@@ -134,11 +154,22 @@ pub(crate) fn refusal(refusal: &resolve::Refusal) -> Fallback {
 
 /// What an image is of, beside the files: two requests with equal keys may share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
-    pub(crate) file: CString,
-    pub(crate) argv0: CString,
+pub(crate) struct Key<'a> {
+    pub(crate) file: Cow<'a, CStr>,
+    pub(crate) argv0: Cow<'a, CStr>,
     /// Soft limit of the stack: libc keeps it at its start.
     pub(crate) stack_limit: u64,
+}
+
+impl Key<'_> {
+    /// The same, borrowing nothing.
+    pub(crate) fn into_owned(self) -> Key<'static> {
+        Key {
+            file: Cow::Owned(self.file.into_owned()),
+            argv0: Cow::Owned(self.argv0.into_owned()),
+            stack_limit: self.stack_limit,
+        }
+    }
 }
 
 /// The strings of an environment.

@@ -13,6 +13,7 @@
 //! Invariants: whatever goes wrong before the program's first instruction ends in `Err(Fallback)`, and the caller execs;
 //! a body in doubt is dropped, never used again.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use regrow_body::run::StringBlock;
 use regrow_body::{Body, Run, StartError, Times};
 use regrow_image::make::{self, AgentCode};
 use regrow_image::resolve::FileIdentity;
-use regrow_sys::caller::{self, Settable};
+use regrow_sys::caller::{self, RandomWords, Settable};
 use regrow_sys::probe::{Feature, Kernel};
 
 use crate::creation::{Creation, Fallback, Point, PrepareError, Stats};
@@ -62,6 +63,7 @@ pub struct Shard {
     tables: Tables,
     stats: Stats,
     reports: Reports,
+    random: RandomWords,
     clock: u64,
     last: Option<(Owner, i32)>,
 }
@@ -85,6 +87,7 @@ impl Shard {
             tables: Tables::default(),
             stats: Stats::default(),
             reports: Reports::default(),
+            random: RandomWords::new(),
             clock: 0,
             last: None,
         }
@@ -186,17 +189,6 @@ impl Shard {
         Some(RunTimes { times: body.times(), work: body.reset_work(), keeper })
     }
 
-    /// Whether the run before has not ended: then the caller has several at once, and they had better spread over the
-    /// processors. A caller that waits for each is served fastest on its own processor.
-    fn last_still_runs(&self) -> bool {
-        let Some((owner, keeper)) = self.last else { return false };
-        let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get(&owner) else {
-            return false;
-        };
-        let body = kept.bodies.iter().find(|body| body.keeper() == keeper);
-        body.is_some_and(Body::is_awaited)
-    }
-
     fn names_owners(&self) -> Vec<Owner> {
         self.tables.names.values().map(|(owner, _)| *owner).collect()
     }
@@ -243,13 +235,13 @@ impl Shard {
     }
 
     /// What a request runs. Remembered as long as every file that decides it is watched.
-    fn resolve(&mut self, request: &Request) -> Result<Resolved, Fallback> {
+    fn resolve(&mut self, request: &Request) -> Result<Arc<Resolved>, Fallback> {
         let name = Name::of(request)?;
-        if let Some((_, resolved)) = self.tables.names.get(&name) {
-            return Ok(resolved.clone());
+        if let Some(resolved) = self.tables.resolved(&name) {
+            return Ok(resolved);
         }
         let owner = self.tables.new_owner();
-        let resolved = program::resolve(request, &name)?;
+        let resolved = Arc::new(program::resolve(request, &name)?);
         let Some(watch) = &mut self.watch else { return Ok(resolved) };
         let files = resolved.files.iter().try_for_each(|file| watch.add_file(owner, file));
         let absent =
@@ -258,7 +250,7 @@ impl Shard {
             watch.remove(owner);
             return Ok(resolved);
         }
-        self.tables.names.insert(name, (owner, resolved.clone()));
+        self.tables.names.insert(name.into_owned(), (owner, Arc::clone(&resolved)));
         Ok(resolved)
     }
 
@@ -270,12 +262,12 @@ impl Shard {
         settable: &Settable,
     ) -> Result<Owner, Fallback> {
         let key = Key {
-            file: resolved.file.clone(),
-            argv0: resolved.argv0.clone(),
+            file: Cow::Borrowed(&resolved.file),
+            argv0: Cow::Borrowed(&resolved.argv0),
             stack_limit: stack_limit(request, settable),
         };
         let Some(owner) = self.tables.find(&key, &request.env) else {
-            return Err(self.begin(key, request));
+            return Err(self.begin(key.into_owned(), request));
         };
         self.clock += 1;
         let clock = self.clock;
@@ -293,7 +285,7 @@ impl Shard {
     }
 
     /// Begins to make an image. Returns the reason for this run's exec.
-    fn begin(&mut self, key: Key, request: &Request) -> Fallback {
+    fn begin(&mut self, key: Key<'static>, request: &Request) -> Fallback {
         let Some(agent) = self.agent.clone() else { return Fallback::NoMemory };
         // The image's process starts with what the caller has at this moment.
         self.inheritance.refresh();
@@ -402,7 +394,6 @@ impl Shard {
         request: &Request,
         settable: &Settable,
     ) -> Result<Started, Fallback> {
-        let near = !self.last_still_runs();
         let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get_mut(&owner) else {
             return Err(Fallback::BodyBroken);
         };
@@ -425,12 +416,11 @@ impl Shard {
             signal_mask: caller::signal_mask(),
             exec_path: resolved.own_exec_path(),
             timed: self.settings.timed,
-            near,
             await_start: !request.waits_for_end,
+            random: self.random.take().map_err(|_| Fallback::UnsupportedKernel)?,
             ..Run::default()
         };
         inherit(&mut run, settable, kept.then());
-        caller::random(&mut run.random).map_err(|_| Fallback::UnsupportedKernel)?;
         let started = launch(kept, choice, &run, &self.settings)?;
         kept.remember(&request.env);
         self.last = kept.bodies.get(choice.body).map(|body| (owner, body.keeper()));

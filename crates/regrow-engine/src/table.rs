@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ pub(crate) enum Slot {
 /// An entry of the table of images.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) key: Key,
+    pub(crate) key: Key<'static>,
     /// The environment's part of the key, as far as it was known when the entry was made.
     pub(crate) key_env: Vec<CString>,
     pub(crate) slot: Slot,
@@ -46,8 +47,8 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Whether a run with this environment may use the entry.
-    pub(crate) fn is_for(&self, key: &Key, env: &Strings) -> bool {
-        if &self.key != key {
+    pub(crate) fn is_for(&self, key: &Key<'_>, env: &Strings) -> bool {
+        if self.key != *key {
             return false;
         }
         match &self.slot {
@@ -272,11 +273,17 @@ pub struct Reports {
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     next: Owner,
-    pub(crate) names: HashMap<Name, (Owner, Resolved)>,
+    pub(crate) names: HashMap<Name<'static>, (Owner, Arc<Resolved>)>,
     pub(crate) entries: HashMap<Owner, Entry>,
 }
 
 impl Tables {
+    /// What a name resolves to, if that is remembered.
+    pub(crate) fn resolved(&self, name: &Name<'_>) -> Option<Arc<Resolved>> {
+        let names: &HashMap<Name<'_>, (Owner, Arc<Resolved>)> = &self.names;
+        names.get(name).map(|(_, resolved)| Arc::clone(resolved))
+    }
+
     /// An id that no entry had before.
     pub(crate) fn new_owner(&mut self) -> Owner {
         self.next += 1;
@@ -284,7 +291,7 @@ impl Tables {
     }
 
     /// The entry that a run with this key and environment may use.
-    pub(crate) fn find(&self, key: &Key, env: &Strings) -> Option<Owner> {
+    pub(crate) fn find(&self, key: &Key<'_>, env: &Strings) -> Option<Owner> {
         self.entries.iter().find(|(_, entry)| entry.is_for(key, env)).map(|(&owner, _)| owner)
     }
 

@@ -42,13 +42,58 @@ pub fn signal_mask() -> u64 {
     mask
 }
 
-/// Fills a buffer with random bytes of the kernel.
-///
-/// # Errors
-/// As `getrandom(2)`.
-pub fn random(words: &mut [u64; 3]) -> io::Result<()> {
-    // SAFETY: the buffer is live.
-    check(unsafe { syscall(libc::SYS_getrandom, [words.as_mut_ptr() as usize, 24, 0, 0, 0, 0]) }).map(drop)
+/// Random words of the kernel, taken many at a time. A forked copy of the process has the same ones: it must not use
+/// them.
+#[derive(Debug)]
+pub struct RandomWords {
+    words: [u64; RANDOM_WORDS],
+    left: usize,
+}
+
+/// How many words are taken at once.
+const RANDOM_WORDS: usize = 192;
+
+impl RandomWords {
+    /// No words yet.
+    #[must_use]
+    pub const fn new() -> RandomWords {
+        RandomWords { words: [0; RANDOM_WORDS], left: 0 }
+    }
+
+    /// Words that nobody had before.
+    ///
+    /// # Errors
+    /// As `getrandom(2)`.
+    pub fn take<const N: usize>(&mut self) -> io::Result<[u64; N]> {
+        let mut taken = [0; N];
+        for word in &mut taken {
+            if self.left == 0 {
+                self.refill()?;
+            }
+            self.left -= 1;
+            if let Some(kept) = self.words.get_mut(self.left) {
+                *word = std::mem::take(kept);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn refill(&mut self) -> io::Result<()> {
+        let bytes = size_of_val(&self.words);
+        // SAFETY: the buffer is live and has this size. The kernel gives up to 256 bytes at once, and more unless a
+        // signal comes between: the count is what was written.
+        let got = check(unsafe {
+            syscall(libc::SYS_getrandom, [self.words.as_mut_ptr() as usize, bytes, 0, 0, 0, 0])
+        })?;
+        self.left = got / size_of::<u64>();
+        if self.left == 0 { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+    }
+}
+
+impl Default for RandomWords {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// What a body cannot be given: when it differs, the body is of another domain.
@@ -189,42 +234,6 @@ fn ignored() -> u64 {
     })
 }
 
-/// The processor that the calling thread is on at this moment.
-#[must_use]
-pub fn current_cpu() -> u32 {
-    // SAFETY: no arguments.
-    u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
-}
-
-/// A mask of one processor.
-#[must_use]
-pub fn only_cpu(cpu: u32) -> [u64; 16] {
-    let mut mask = [0; 16];
-    if let Some(word) = mask.get_mut(cpu as usize / 64) {
-        *word = 1 << (cpu % 64);
-    }
-    mask
-}
-
-/// A mask without one processor; the mask itself when it has no other.
-#[must_use]
-pub fn without_cpu(mask: [u64; 16], cpu: u32) -> [u64; 16] {
-    let mut rest = mask;
-    if let Some(word) = rest.get_mut(cpu as usize / 64) {
-        *word &= !(1 << (cpu % 64));
-    }
-    if rest == [0; 16] { mask } else { rest }
-}
-
-/// Binds a task to the processors of a mask. Where that is not possible the task stays as it is: this is about speed only.
-pub fn set_affinity(pid: i32, mask: &[u64; 16]) {
-    let pid = usize::try_from(pid).unwrap_or(usize::MAX);
-    // SAFETY: the mask is live and has the size that is named.
-    unsafe {
-        syscall(libc::SYS_sched_setaffinity, [pid, size_of_val(mask), mask.as_ptr() as usize, 0, 0, 0])
-    };
-}
-
 fn affinity() -> [u64; 16] {
     let mut words = [0u64; 16];
     // SAFETY: the buffer has the size that is named.
@@ -274,10 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn random_words_differ() {
-        let (mut a, mut b) = ([0; 3], [0; 3]);
-        random(&mut a).expect("the kernel has random bytes");
-        random(&mut b).expect("the kernel has random bytes");
-        assert_ne!(a, b);
+    fn no_random_word_comes_twice() {
+        let mut words = RandomWords::new();
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..RANDOM_WORDS {
+            let taken: [u64; 3] = words.take().expect("the kernel has random bytes");
+            taken.iter().for_each(|word| assert!(*word != 0 && seen.insert(*word), "{word} came twice"));
+        }
     }
 }
