@@ -95,15 +95,18 @@ fn clone_armed(agent: &Agent) -> isize {
 ///
 /// The engine rings when it has waited for the run; `bell` is what its word was before the process was made. It is not
 /// the end of the run itself that wakes this task, because the kernel would wake it before the engine, and on a busy
-/// processor in its place. For runs that nobody waits for, and those that execute another program, this task looks from
-/// time to time.
+/// processor in its place. For runs that nobody waits for, those that execute another program, and a process that dies
+/// before its order, this task looks from time to time.
 fn wait_until_alone(agent: &Agent, pid: i32, mut bell: u32) -> bool {
-    const RUNNING_MS: u64 = 20;
-    const ARMED_MS: u64 = 1000;
     let control = agent.control();
     let is_idle = || matches!(control.state.load(SeqCst), ARMING | ARMED);
     loop {
-        sys::futex_wait(&control.bell, bell, if is_idle() { ARMED_MS } else { RUNNING_MS });
+        let look_after_ms = match control.state.load(SeqCst) {
+            ARMING => 5,
+            ARMED => 1000,
+            _ => 20,
+        };
+        sys::futex_wait(&control.bell, bell, look_after_ms);
         bell = control.bell.load(SeqCst);
         if sys::unshare(CLONE_VM as u32) == 0 {
             return true;

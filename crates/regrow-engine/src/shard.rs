@@ -146,11 +146,12 @@ impl Shard {
 
     /// What was seen of bodies. In verify mode every idle body is compared first.
     pub fn reports(&mut self) -> Reports {
-        if self.settings.verify {
-            for entry in self.tables.entries.values_mut() {
-                if let Slot::Kept(kept) = &mut entry.slot {
-                    kept.settle_all(&mut self.reports);
+        for entry in self.tables.entries.values_mut() {
+            if let Slot::Kept(kept) = &mut entry.slot {
+                if self.settings.verify {
+                    kept.await_resets();
                 }
+                kept.settle(&mut self.reports);
             }
         }
         self.reports.clone()

@@ -187,17 +187,17 @@ impl Kept {
         self.bodies.iter().position(is_armed)
     }
 
-    fn settle(&mut self, reports: &mut Reports) {
+    /// Compares every body that waits to be compared; drops those that differ or are broken.
+    pub(crate) fn settle(&mut self, reports: &mut Reports) {
         let image = &self.image;
         self.bodies.retain(|body| settle(image, body, reports));
     }
 
-    /// Compares every body that waits to be compared; drops those that differ.
-    pub(crate) fn settle_all(&mut self, reports: &mut Reports) {
+    /// Waits for the resets that are under way.
+    pub(crate) fn await_resets(&self) {
         for body in &self.bodies {
             body.wait_ready(Duration::from_millis(200));
         }
-        self.settle(reports);
     }
 }
 

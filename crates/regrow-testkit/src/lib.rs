@@ -3,4 +3,5 @@
 pub mod corpus;
 pub mod corpus_regrow;
 pub mod left;
+pub mod summary;
 pub mod victims;

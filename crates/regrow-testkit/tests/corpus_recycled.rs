@@ -2,14 +2,17 @@
 //!
 //! Each entry runs 20 times, its two argument lists taking turns, so that every run follows a different one.
 //!
-//! `REGROW_CORPUS=text` keeps only the entries whose names contain the text.
+//! `REGROW_CORPUS=text` keeps only the entries whose names contain the text, `REGROW_RUNS=n` sets how often each runs.
 
 use regrow::Pool;
 use regrow_testkit::corpus::{Corpus, PlainExec, Prover, Rounds, project_corpus_dir};
 use regrow_testkit::corpus_regrow::PoolSpawner;
+use regrow_testkit::summary;
 
 /// How many times each entry runs.
 const RUNS: usize = 20;
+/// The same where all of it has run as root already.
+const RUNS_AGAIN: usize = 6;
 /// The least share of the runs that must not have fallen back to exec: a suite that did would prove nothing.
 const LEAST_RECYCLED_PERCENT: usize = 95;
 
@@ -19,13 +22,16 @@ fn recycled_runs_are_what_plain_exec_gives() {
     if let Ok(part) = std::env::var("REGROW_CORPUS") {
         corpus.retain(|entry| entry.name.contains(&part));
     }
+    let asked = std::env::var("REGROW_RUNS").ok().and_then(|text| text.parse().ok());
+    let runs = asked.unwrap_or(if summary::is_repetition() { RUNS_AGAIN } else { RUNS });
     let root = tempfile::tempdir().expect("a temporary directory");
     let mut trial = PoolSpawner::new(Pool::builder().verify(true).build());
-    let mut prover = Prover { plain: &mut PlainExec, trial: &mut trial, rounds: Rounds::same(RUNS) };
+    let mut prover = Prover { plain: &mut PlainExec, trial: &mut trial, rounds: Rounds::same(runs) };
     let tally = prover.prove(&corpus, root.path()).unwrap_or_else(|e| panic!("{e}"));
     println!("{tally}");
+    summary::add(&tally.sum()).expect("the summary can be written");
     assert!(tally.failures.is_empty(), "{tally}");
-    assert_eq!(tally.runs, corpus.entries.len() * RUNS);
+    assert_eq!(tally.runs, corpus.entries.len() * runs);
     let percent = tally.recycled_runs() * 100 / tally.runs.max(1);
     assert!(percent >= LEAST_RECYCLED_PERCENT, "only {percent} % of the runs were recycled");
 }

@@ -9,8 +9,9 @@
 
 use std::process::ExitCode;
 
+use regrow_testkit::summary;
 use regrow_testkit::victims::{
-    Case, Flavour, Fleet, Job, Manifest, VictimsError, built_victims_dir, project_victims_dir, run_worker,
+    Flavour, Fleet, Job, Manifest, VictimsError, built_victims_dir, project_victims_dir, run_worker,
 };
 
 /// The least share of the runs that must not have fallen back to exec: a suite that did would prove nothing.
@@ -26,9 +27,9 @@ fn wanted(variable: &str, name: &str) -> bool {
     }
 }
 
-fn runs(flavour: Flavour, case: &Case) -> usize {
+fn runs(flavour: Flavour) -> usize {
     let asked = std::env::var("REGROW_RUNS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or_else(|| flavour.runs(case))
+    asked.unwrap_or_else(|| flavour.runs(summary::is_repetition()))
 }
 
 fn jobs(manifest: &Manifest) -> Vec<Job> {
@@ -41,7 +42,7 @@ fn jobs(manifest: &Manifest) -> Vec<Job> {
         jobs.extend(cases.map(|case| Job {
             flavour: flavour.to_string(),
             case: case.name.clone(),
-            runs: runs(flavour, case),
+            runs: runs(flavour),
         }));
     }
     jobs
@@ -56,6 +57,8 @@ fn run() -> Result<ExitCode, VictimsError> {
     let is_empty = jobs.is_empty();
     let tally = Fleet { workers: WORKERS }.run(jobs)?;
     print!("{tally}");
+    let added = summary::add(&tally.sum());
+    added.unwrap_or_else(|error| println!("the summary cannot be written: {error}"));
     let (runs, kept) = tally.recycled();
     let enough = kept * 100 >= runs * LEAST_RECYCLED_PERCENT;
     if !enough {

@@ -10,6 +10,7 @@ use super::error::CorpusError;
 use super::manifest::{ArgumentList, Corpus, Entry, Expected};
 use super::run::Spawner;
 use super::workshop::Workshop;
+use crate::summary::Percent;
 
 /// How many runs of each entry the second spawner makes, the two argument lists taking turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +109,22 @@ impl Tally {
     /// The runs of the second spawner that did not fall back to exec.
     pub fn recycled_runs(&self) -> usize {
         self.runs - self.fallbacks.values().sum::<usize>()
+    }
+
+    /// All of it in a line.
+    pub fn sum(&self) -> String {
+        let kept = Percent { part: self.recycled_runs(), whole: self.runs };
+        let forked: usize =
+            self.how.iter().filter(|(how, _)| how.starts_with("forked")).map(|(_, count)| count).sum();
+        format!(
+            "corpus: {} entries, {} runs: {} recycled, {forked} in a forked body, {} by exec ({kept} not by exec); \
+             {} failures",
+            self.entries,
+            self.runs,
+            kept.part - forked,
+            self.runs - kept.part,
+            self.failures.len()
+        )
     }
 
     fn count(&mut self, entry: &Entry, outcome: &Outcome) {

@@ -88,9 +88,6 @@ pub struct Case {
     pub needs: Option<String>,
     /// A file that appears in the working directory, `%d` being the run's pid.
     pub writes: Option<String>,
-    /// It takes more than 20 ms.
-    #[serde(default)]
-    pub slow: bool,
     /// Why it is as it is.
     pub reason: Option<String>,
     /// The built program.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::flavour::Flavour;
 use super::report::{Job, Report};
+use crate::summary::Percent;
 
 /// The sums of one flavour.
 #[derive(Debug, Clone, Default)]
@@ -63,11 +64,38 @@ impl Tally {
         self.failures.push(format!("{} in {}: {what}", job.case, job.flavour));
     }
 
+    /// All of it in a line.
+    pub fn sum(&self) -> String {
+        let (runs, kept) = self.recycled();
+        let cases: usize = self.flavours.values().map(|sums| sums.cases).sum();
+        let forked: usize = self.recycling().map(Sums::forked).sum();
+        format!(
+            "victims: {cases} victims x flavours, {runs} runs: {} recycled, {forked} in a forked body, {} by exec \
+             ({} not by exec), beside those with recycling off; {} failures",
+            kept - forked,
+            runs - kept,
+            Percent { part: kept, whole: runs },
+            self.failures.len()
+        )
+    }
+
     /// Runs of the flavours that recycle, and how many of these were in kept address spaces.
     pub fn recycled(&self) -> (usize, usize) {
-        let off = Flavour::Off.to_string();
-        let sums = self.flavours.iter().filter(|(name, _)| **name != off).map(|(_, sums)| sums);
+        let sums = self.recycling();
         sums.fold((0, 0), |(runs, kept), sums| (runs + sums.runs, kept + sums.kept.values().sum::<usize>()))
+    }
+
+    fn recycling(&self) -> impl Iterator<Item = &Sums> {
+        let off = Flavour::Off.to_string();
+        self.flavours.iter().filter(move |(name, _)| **name != off).map(|(_, sums)| sums)
+    }
+}
+
+impl Sums {
+    /// Runs in a copy of the image that no run had been in before.
+    fn forked(&self) -> usize {
+        let forked = self.kept.iter().filter(|(how, _)| how.starts_with("forked"));
+        forked.map(|(_, count)| count).sum()
     }
 }
 
@@ -101,13 +129,7 @@ impl fmt::Display for Tally {
         for (milliseconds, place) in slowest.iter().take(8) {
             writeln!(f, "slow: {:.1} s {place}", Seconds(*milliseconds))?;
         }
-        let (runs, kept) = self.recycled();
-        let cases: usize = self.flavours.values().map(|sums| sums.cases).sum();
-        writeln!(
-            f,
-            "{cases} victims x flavours; {kept} of {runs} runs in kept address spaces, recycling off aside; {} failures",
-            self.failures.len()
-        )?;
+        writeln!(f, "{}", self.sum())?;
         self.failures.iter().try_for_each(|failure| writeln!(f, "FAILED {failure}"))
     }
 }
