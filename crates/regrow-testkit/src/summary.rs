@@ -49,6 +49,9 @@ mod tests {
     #[test]
     fn shares_are_not_rounded_up() {
         let show = |part, whole| Percent { part, whole }.to_string();
-        assert_eq!([show(1999, 2000), show(2, 3), show(3, 3), show(0, 0)], ["99.9 %", "66.6 %", "100.0 %", "0.0 %"]);
+        assert_eq!(
+            [show(1999, 2000), show(2, 3), show(3, 3), show(0, 0)],
+            ["99.9 %", "66.6 %", "100.0 %", "0.0 %"]
+        );
     }
 }
