@@ -49,6 +49,15 @@ pub struct RunTimes {
     pub keeper: i32,
 }
 
+/// What a run inherits beside its domain, its descriptors, root, working directory and umask.
+#[derive(Clone, Debug)]
+pub struct Bequest {
+    /// Process group, niceness, limits, ignored signals, affinity.
+    pub settable: Settable,
+    /// Blocked signals; bit 0 is signal 1.
+    pub signal_mask: u64,
+}
+
 /// How often `prepare` begins anew when the program's files change while it is made.
 const MAX_ATTEMPTS: usize = 100;
 
@@ -99,9 +108,23 @@ impl Shard {
     /// [`Fallback`].
     pub fn start(&mut self, request: &Request) -> Result<Started, Fallback> {
         let settable = self.check()?;
+        self.start_as(request, &Bequest { settable, signal_mask: caller::signal_mask() })
+    }
+
+    /// As [`Shard::start`], for somebody else who is of this process's domain: the run has what `bequest` says of what a
+    /// child inherits. Root, working directory and umask are this process's unless the request says otherwise.
+    ///
+    /// # Errors
+    /// [`Fallback`].
+    pub fn start_for(&mut self, request: &Request, bequest: &Bequest) -> Result<Started, Fallback> {
+        self.check()?;
+        self.start_as(request, bequest)
+    }
+
+    fn start_as(&mut self, request: &Request, bequest: &Bequest) -> Result<Started, Fallback> {
         let resolved = self.resolve(request)?;
-        let owner = self.entry(&resolved, request, &settable)?;
-        self.start_in(owner, &resolved, request, &settable)
+        let owner = self.entry(&resolved, request, &bequest.settable)?;
+        self.start_in(owner, &resolved, request, bequest)
     }
 
     /// Counts a creation.
@@ -393,8 +416,9 @@ impl Shard {
         owner: Owner,
         resolved: &Resolved,
         request: &Request,
-        settable: &Settable,
+        bequest: &Bequest,
     ) -> Result<Started, Fallback> {
+        let settable = &bequest.settable;
         let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get_mut(&owner) else {
             return Err(Fallback::BodyBroken);
         };
@@ -414,7 +438,7 @@ impl Shard {
             nice: request.nice,
             limits: &limits,
             directory: request.current_dir.as_deref().map(std::ffi::CStr::to_bytes),
-            signal_mask: caller::signal_mask(),
+            signal_mask: bequest.signal_mask,
             exec_path: resolved.own_exec_path(),
             timed: self.settings.timed,
             await_start: !request.waits_for_end,
