@@ -263,7 +263,7 @@ impl Body {
             (address, value)
         }));
         self.send(run.fds).map_err(StartError::Broken)?;
-        if run.await_start || run.can_be_refused() {
+        if run.await_start {
             self.await_start(pid)?;
         }
         self.bounds = self.laid.block.bounds;

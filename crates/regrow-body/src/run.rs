@@ -51,17 +51,6 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Whether the agent may find that a part of the order cannot be carried out, so that the start must be waited for.
-    #[must_use]
-    pub fn can_be_refused(&self) -> bool {
-        self.setsid
-            || self.process_group.is_some()
-            || self.nice.is_some()
-            || !self.limits.is_empty()
-            || self.directory.is_some()
-            || !self.has_plain_fds()
-    }
-
     /// Whether the descriptors are exactly 0, 1 and 2, in this order.
     #[must_use]
     pub fn has_plain_fds(&self) -> bool {

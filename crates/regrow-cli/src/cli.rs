@@ -26,6 +26,17 @@ Examples:
   regrow doctor --json | jq '.features[] | select(.state != \"works\")'
   REGROW_DISABLE=pagemap_scan regrow doctor";
 
+/// What `regrow daemon --help` ends with.
+const DAEMON_EXAMPLES: &str = "\
+The socket is $XDG_RUNTIME_DIR/regrow.sock; without that variable /run/user/UID/regrow.sock, or
+/tmp/regrow-UID/regrow.sock. A socket that a service manager passes (LISTEN_FDS) is taken instead.
+
+Exit status: 0 when it has left, or another daemon is there already; 2 when it cannot serve.
+
+Examples:
+  regrow daemon --idle 0 --any-cgroup
+  regrow --log debug daemon";
+
 /// What `regrow run --help` ends with.
 const RUN_EXAMPLES: &str = "\
 Exit status: that of the first run that failed, as env(1) gives it, and 0 when none did: the program's own; 128 and the
@@ -90,6 +101,35 @@ pub(crate) enum Action {
     Run(RunArgs),
     /// Start programs by posix_spawn and by Regrow in turn, and compare
     Bench(BenchArgs),
+    /// Keep one pool for all programs of this user (regrow run starts it by itself)
+    Daemon(DaemonArgs),
+    /// Have the daemon leave when the runs that are under way have ended
+    Stop,
+}
+
+/// The arguments of `regrow daemon`.
+#[derive(Debug, Args)]
+#[command(after_help = DAEMON_EXAMPLES)]
+pub(crate) struct DaemonArgs {
+    /// Leave after this many seconds without a client; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) idle: u64,
+
+    /// Most clients at a time
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    pub(crate) max_clients: u16,
+
+    /// Most runs at a time; a command that would be one more executes its program itself
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub(crate) max_runs: u16,
+
+    /// How much memory images and bodies may take, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) budget_mib: u64,
+
+    /// Serve commands of other control groups too: their runs are accounted to the daemon's
+    #[arg(long)]
+    pub(crate) any_cgroup: bool,
 }
 
 /// The arguments of `regrow doctor`.
@@ -105,9 +145,13 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// Keep the pool in this process, which is the default
-    #[arg(long)]
+    /// Keep the pool in this process, and use no daemon
+    #[arg(long, visible_alias = "no-daemon")]
     pub(crate) embedded: bool,
+
+    /// The program needs no terminal: have the daemon start it although there is one
+    #[arg(long, conflicts_with = "embedded")]
+    pub(crate) no_tty: bool,
 
     /// How many times to run the program, one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -132,6 +176,14 @@ pub(crate) struct RunArgs {
     /// Its arguments
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) args: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// Whether something is asked for that only a pool in this process can give.
+    pub(crate) fn wants_own_pool(&self) -> bool {
+        let many = self.repeat > 1 || self.verify || self.report.is_some();
+        self.embedded || many || self.point != PointArg::Auto
+    }
 }
 
 /// The arguments of `regrow bench`.

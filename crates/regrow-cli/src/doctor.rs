@@ -4,7 +4,6 @@
 //! snapshot point a program is run out of a pool, and is recycled or is not.
 
 use std::io::Write as _;
-use std::process::ExitCode;
 
 use regrow::{Point, PointChoice, Pool, Stdio};
 use regrow_sys::disable::FeatureSet;
@@ -44,7 +43,7 @@ struct Trial {
 }
 
 /// Carries out the command.
-pub(crate) fn doctor(args: &DoctorArgs, disabled: &FeatureSet) -> Result<ExitCode, CliError> {
+pub(crate) fn doctor(args: &DoctorArgs, disabled: &FeatureSet) -> Result<u8, CliError> {
     let kernel = Kernel::probe(disabled);
     let points: Vec<Trial> = POINTS.into_iter().map(|point| try_point(point, &kernel)).collect();
     let can_recycle = points.iter().any(|trial| trial.recycles);
@@ -63,7 +62,7 @@ pub(crate) fn doctor(args: &DoctorArgs, disabled: &FeatureSet) -> Result<ExitCod
         findings.as_text(output_width())
     };
     std::io::stdout().write_all(text.as_bytes()).map_err(CliError::Print)?;
-    Ok(if can_recycle { ExitCode::SUCCESS } else { ExitCode::from(NOT_RECYCLED) })
+    Ok(if can_recycle { 0 } else { NOT_RECYCLED })
 }
 
 /// Tries to recycle at one point.

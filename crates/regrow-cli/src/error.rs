@@ -22,6 +22,15 @@ pub(crate) enum CliError {
         /// What is wrong with it.
         source: tracing_subscriber::filter::ParseError,
     },
+    /// There is no safe place for the daemon's socket.
+    #[error(transparent)]
+    Place(#[from] regrow_daemon::place::PlaceError),
+    /// The daemon cannot serve.
+    #[error(transparent)]
+    Serve(#[from] regrow_daemon::server::ServeError),
+    /// The daemon was no help.
+    #[error(transparent)]
+    Client(#[from] regrow_daemon::client::ClientError),
     /// A file could not be written.
     #[error("{}: cannot be written", path.display())]
     Write {

@@ -1,17 +1,23 @@
-//! The `regrow` command: `doctor`, `run` and `bench`.
+//! The `regrow` command.
 //!
 //! ```text
 //!   main      flags, log, exit status
 //!     doctor  the kernel probe and two real runs, as a table or as JSON
 //!     run     a program out of a pool, standard descriptors passed through, a report of each run
+//!     daemon  one pool for all programs of a user; stop ends it
 //!     bench   two ways to start a program, in turn: times, CPU, memory, throughput
 //! ```
 //!
 //! What is asked for goes to standard output, everything else to standard error, as `regrow: …`. Standard output and
 //! error of `regrow run` are the program's.
 
+#![cfg_attr(not(test), no_main)]
+#![allow(unsafe_code, reason = "the entry point is the C library's")]
+
 mod bench;
 mod cli;
+mod daemon;
+mod detach;
 mod doctor;
 mod error;
 mod run;
@@ -19,7 +25,6 @@ mod table;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::process::ExitCode;
 
 use clap::Parser;
 use regrow_sys::disable::FeatureSet;
@@ -31,42 +36,72 @@ use crate::error::{CliError, chain};
 /// The exit status of a command line that is wrong, and of `doctor` and `bench` when they could not be carried out.
 const FAILED: u8 = 2;
 
-fn main() -> ExitCode {
+/// The entry point is the C library's, not the standard library's, which would ignore `SIGPIPE` and open standard
+/// descriptors that are closed: a program that `regrow run` executes must find both as they were.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code, reason = "the test harness has a `main` of its own"))]
+extern "C" fn main() -> std::ffi::c_int {
     let args: Vec<OsString> = std::env::args_os().collect();
-    let cli = match Cli::try_parse_from(&args) {
+    let status = match plain_run(&args) {
+        Some((program, rest)) => run::shared::run(program, rest, false),
+        None => with_flags(&args),
+    };
+    let _ = std::io::stdout().flush();
+    std::process::exit(status.into())
+}
+
+/// The program of `regrow run [--] PROG ARGS` without any flag: the common case, for which reading the command line
+/// need not take longer than the run.
+fn plain_run(args: &[OsString]) -> Option<(&OsString, &[OsString])> {
+    let rest = args.get(1..)?.strip_prefix(&[OsString::from("run")])?;
+    if std::env::var_os("REGROW_LOG").is_some() {
+        return None;
+    }
+    let (first, after) = rest.split_first()?;
+    if first == "--" {
+        return after.split_first();
+    }
+    (!first.as_encoded_bytes().starts_with(b"-")).then_some((first, after))
+}
+
+fn with_flags(args: &[OsString]) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error, &args),
+        Err(error) => return usage(&error, args),
     };
     let failed = match cli.action {
         Action::Run(_) => run::REGROW_FAILED,
-        Action::Doctor(_) | Action::Bench(_) => FAILED,
+        _ => FAILED,
     };
     act(&cli).unwrap_or_else(|error| {
         complain(&chain(&error));
-        ExitCode::from(failed)
+        failed
     })
 }
 
-fn act(cli: &Cli) -> Result<ExitCode, CliError> {
+fn act(cli: &Cli) -> Result<u8, CliError> {
     start_log(&cli.log)?;
     let disabled = FeatureSet::from_env()?;
     match &cli.action {
         Action::Doctor(args) => doctor::doctor(args, &disabled),
         Action::Run(args) => run::run(args),
         Action::Bench(args) => bench::bench(args),
+        Action::Daemon(args) => daemon::daemon(args),
+        Action::Stop => daemon::stop(),
     }
 }
 
 /// Prints help, or what is wrong with the command line.
-fn usage(error: &clap::Error, args: &[OsString]) -> ExitCode {
+fn usage(error: &clap::Error, args: &[OsString]) -> u8 {
     // Nothing is left to say when the terminal is gone.
     let _ = error.print();
-    let verb = args.iter().find(|word| ["doctor", "run", "bench"].iter().any(|verb| word == verb));
+    let verbs = ["doctor", "run", "bench", "daemon", "stop"];
+    let verb = args.iter().find(|word| verbs.iter().any(|verb| word == verb));
     let is_run = verb.is_some_and(|verb| verb == "run");
     match error.exit_code() {
-        0 => ExitCode::SUCCESS,
-        _ if is_run => ExitCode::from(run::REGROW_FAILED),
-        _ => ExitCode::from(FAILED),
+        0 => 0,
+        _ if is_run => run::REGROW_FAILED,
+        _ => FAILED,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `regrow run`: a program out of a pool in this process.
+//! `regrow run`: a program out of the daemon's pool (see [`shared`]), or out of a pool in this process.
 //!
 //! The run has the standard descriptors of the command and every other that the command was given, and the command ends
 //! with its exit status, so that `regrow run -- PROG` stands where `env PROG` would.
@@ -8,10 +8,11 @@
 
 mod caller;
 mod report;
+pub(crate) mod shared;
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use regrow::{Command, Pool, PrepareError};
@@ -32,7 +33,10 @@ const NOT_FOUND: u8 = 127;
 const SIGNALLED: i32 = 128;
 
 /// Carries out the command.
-pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
+    if !args.wants_own_pool() {
+        return Ok(shared::run(&args.program, &args.args, args.no_tty));
+    }
     // Before this process opens anything of its own.
     let given =
         caller::given_descriptors().map_err(CliError::system("the given descriptors cannot be passed on"))?;
@@ -70,7 +74,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     if args.verify && !all_bodies_equal(&pool) && first_failure == 0 {
         first_failure = REGROW_FAILED;
     }
-    Ok(ExitCode::from(first_failure))
+    Ok(first_failure)
 }
 
 /// Whether every body was equal to its image after every run. One that was not is told, and was not used again.

@@ -79,6 +79,11 @@ impl Inheritance {
         }
     }
 
+    /// What the bodies were made for.
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.baseline.domain
+    }
+
     /// Has the next check of every thread read everything.
     pub(crate) fn refresh(&mut self) {
         self.fresh_since = Instant::now();

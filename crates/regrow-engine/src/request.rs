@@ -102,6 +102,13 @@ impl Strings {
         self.len == 0
     }
 
+    /// The strings of a block in which each ends with its NUL byte, without a gap; `None` when the last one does not.
+    #[must_use]
+    pub fn from_block(block: Vec<u8>) -> Option<Self> {
+        let len = block.iter().filter(|&&byte| byte == 0).count();
+        block.last().is_none_or(|&last| last == 0).then_some(Self { block, len })
+    }
+
     /// All strings, each with its ending NUL byte, without a gap.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -23,7 +23,7 @@ use regrow_body::run::StringBlock;
 use regrow_body::{Body, Run, StartError, Times};
 use regrow_image::make::{self, AgentCode};
 use regrow_image::resolve::FileIdentity;
-use regrow_sys::caller::{self, RandomWords, Settable};
+use regrow_sys::caller::{self, Domain, RandomWords, Settable};
 use regrow_sys::probe::{Feature, Kernel};
 
 use crate::creation::{Creation, Fallback, Point, PrepareError, Stats};
@@ -125,6 +125,12 @@ impl Shard {
         let resolved = self.resolve(request)?;
         let owner = self.entry(&resolved, request, &bequest.settable)?;
         self.start_in(owner, &resolved, request, bequest)
+    }
+
+    /// The domain of everything that is kept.
+    #[must_use]
+    pub fn domain(&self) -> &Domain {
+        self.inheritance.domain()
     }
 
     /// Counts a creation.

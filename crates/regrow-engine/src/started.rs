@@ -20,6 +20,17 @@ use crate::creation::Creation;
 /// The bit of a wait status that tells of a core dump.
 const CORE_FLAG: i32 = 0x80;
 
+/// What happens to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// This signal has stopped it.
+    Stopped(i32),
+    /// It goes on after a stop.
+    Continued,
+    /// It has ended.
+    Ended(ExitStatus),
+}
+
 /// A process that was started and has not been waited for.
 #[derive(Debug)]
 pub struct Started {
@@ -102,6 +113,21 @@ impl Started {
     /// As [`Started::wait`].
     pub fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
         self.wait_once(WaitIdOptions::NOHANG)
+    }
+
+    /// What has happened to the process since the last time: it was stopped, goes on, or has ended.
+    ///
+    /// # Errors
+    /// As [`Started::wait`].
+    pub fn try_change(&self) -> io::Result<Option<Change>> {
+        let pid = rustix::process::Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidInput)?;
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG | wall();
+        // The end is taken by `try_wait`, which gives the body back.
+        if let Some(status) = self.try_wait()? {
+            return Ok(Some(Change::Ended(status)));
+        }
+        let waited = rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), options))?;
+        Ok(waited.map(|status| status.stopping_signal().map_or(Change::Continued, Change::Stopped)))
     }
 
     fn wait_once(&self, options: WaitIdOptions) -> io::Result<Option<ExitStatus>> {

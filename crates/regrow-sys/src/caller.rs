@@ -117,6 +117,23 @@ pub struct Domain {
     pub scheduling: [i64; 5],
 }
 
+impl Domain {
+    /// Everything but session and control group, as bytes that are equal where all of it is.
+    #[must_use]
+    pub fn fingerprint(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(512);
+        let ids = self.ids.user.iter().chain(&self.ids.group).map(|&id| u64::from(id));
+        let numbers = self.seccomp.iter().chain(&self.scheduling).map(|number| number.cast_unsigned());
+        let words = ids.chain(self.root).chain(numbers).chain(self.credentials.iter().copied());
+        words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        for name in &self.namespaces {
+            bytes.push(0);
+            bytes.extend_from_slice(name.as_bytes());
+        }
+        bytes
+    }
+}
+
 /// What a run can be given if it differs from the body's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settable {
@@ -267,6 +284,20 @@ mod tests {
     fn two_readings_of_one_caller_are_equal() {
         assert_eq!(Caller::read(), Caller::read());
         assert_eq!(Caller::read().domain.ids, Ids::read());
+    }
+
+    #[test]
+    fn a_fingerprint_tells_two_domains_apart() {
+        let domain = Caller::read().domain;
+        let mut session = domain.clone();
+        session.session += 1;
+        assert_eq!(domain.fingerprint(), session.fingerprint());
+        let mut other = domain.clone();
+        other.ids.group[1] += 1;
+        assert_ne!(domain.fingerprint(), other.fingerprint());
+        let mut other = domain.clone();
+        other.namespaces.pop();
+        assert_ne!(domain.fingerprint(), other.fingerprint());
     }
 
     #[test]

@@ -73,6 +73,67 @@ pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?) })
 }
 
+/// Blocks signals for the calling thread and gives a descriptor that they are read from; bit 0 of the set is signal 1.
+/// The set that was blocked before is the second value.
+///
+/// # Errors
+/// As `signalfd(2)`: `EMFILE`, `ENOMEM`.
+pub fn signals_as_descriptor(set: u64) -> io::Result<(OwnedFd, u64)> {
+    let mut before = 0u64;
+    let (set_at, before_at) = (&raw const set as usize, &raw mut before as usize);
+    let block = word(libc::SIG_BLOCK);
+    // SAFETY: both sets are live and have the eight bytes of the kernel's own.
+    check(unsafe { syscall(libc::SYS_rt_sigprocmask, [block, set_at, before_at, 8, 0, 0]) })?;
+    let flags = word(libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+    // SAFETY: as above; -1 asks for a new descriptor.
+    let fd = check(unsafe { syscall(libc::SYS_signalfd4, [word(-1), set_at, 8, flags, 0, 0]) })?;
+    // SAFETY: the kernel has just made this descriptor for us.
+    let fd = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?) };
+    Ok((fd, before))
+}
+
+/// Sets the signals that the calling thread blocks; bit 0 is signal 1.
+pub fn set_signal_mask(set: u64) {
+    let how = word(libc::SIG_SETMASK);
+    // SAFETY: the set is live and has the eight bytes of the kernel's own.
+    unsafe { syscall(libc::SYS_rt_sigprocmask, [how, &raw const set as usize, 0, 8, 0, 0]) };
+}
+
+/// The wait status of a process that has ended and that its parent has waited for (Linux 6.15); `None` where the kernel
+/// does not tell it.
+#[must_use]
+pub fn pidfd_exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    /// `PIDFD_GET_INFO` for a structure of 64 bytes.
+    const GET_INFO: usize = 0xc040_ff0b;
+    const EXIT: u64 = 1 << 3;
+    /// The kernel's `struct pidfd_info`, its first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    let mut info = Info { mask: EXIT, ..Info::default() };
+    let fd = word(std::os::fd::AsRawFd::as_raw_fd(&pidfd));
+    // SAFETY: the request writes a structure of the size that its number names.
+    check(unsafe { syscall(libc::SYS_ioctl, [fd, GET_INFO, &raw mut info as usize, 0, 0, 0]) }).ok()?;
+    (info.mask & EXIT != 0).then_some(info.exit_code)
+}
+
+/// Sends a signal to the process that a pidfd stands for, or to its whole process group.
+///
+/// # Errors
+/// As `pidfd_send_signal(2)`: `ESRCH` when it has been waited for.
+pub fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32, group: bool) -> io::Result<()> {
+    const PROCESS_GROUP: usize = 4;
+    let flags = if group { PROCESS_GROUP } else { 0 };
+    let fd = word(std::os::fd::AsRawFd::as_raw_fd(&pidfd));
+    // SAFETY: numbers, and no `siginfo`.
+    check(unsafe { syscall(libc::SYS_pidfd_send_signal, [fd, word(signal), 0, flags, 0, 0]) }).map(drop)
+}
+
 /// Sends a signal to a process by its descriptor.
 ///
 /// # Errors

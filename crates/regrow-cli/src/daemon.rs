@@ -1,0 +1,42 @@
+//! `regrow daemon` and `regrow stop`.
+
+use std::time::Duration;
+
+use regrow_daemon::client::Client;
+use regrow_daemon::place::Place;
+use regrow_daemon::server::{Listener, Options, ServeError, Server};
+
+use crate::cli::DaemonArgs;
+use crate::error::CliError;
+
+/// Serves until there is nothing left to do.
+pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
+    let mut options = Options { any_cgroup: args.any_cgroup, ..Options::default() };
+    options.idle = Some(args.idle).filter(|&idle| idle != 0).map(Duration::from_secs);
+    options.max_clients = args.max_clients.into();
+    options.max_runs = args.max_runs.into();
+    options.pool.budget_bytes = args.budget_mib << 20;
+    options.pool.timed = true;
+    let listener = match crate::detach::passed_socket() {
+        Some(socket) => Listener::given(socket),
+        None => Listener::bind(&Place::of_user()?),
+    };
+    let listener = match listener {
+        Ok(listener) => listener,
+        Err(error @ ServeError::AlreadyThere { .. }) => {
+            crate::complain(&error.to_string());
+            return Ok(0);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Server::new(listener, options)?.serve()?;
+    Ok(0)
+}
+
+/// Has the daemon leave, and waits until it has.
+pub(crate) fn stop() -> Result<u8, CliError> {
+    let mut client = Client::connect(&Place::of_user()?)?;
+    client.stop()?;
+    client.wait_gone();
+    Ok(0)
+}

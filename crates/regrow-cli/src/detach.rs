@@ -1,0 +1,89 @@
+//! What this process does to itself or to a copy of itself: becoming a program, starting the daemon so that it is nobody's
+//! child, taking over a socket.
+
+#![allow(unsafe_code, reason = "fork and exec, and a descriptor that is known by its number")]
+
+use std::ffi::{CStr, CString, NulError, OsStr, OsString, c_char};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// This program itself.
+const SELF: &CStr = c"/proc/self/exe";
+
+/// Starts `regrow daemon` in a session of its own, as a child of the first process. Of two that are started at once one
+/// finds the other's lock and leaves. It is there for the next command: nobody waits for it.
+pub(crate) fn start_daemon() {
+    let args = [c"regrow".as_ptr(), c"daemon".as_ptr(), std::ptr::null()];
+    // SAFETY: this process has one thread, so its copy may do anything; the copy does not return from here.
+    let child = unsafe { libc::fork() };
+    match child {
+        0 => {
+            // SAFETY: calls with numbers, and strings that live as long as the program.
+            unsafe {
+                libc::setsid();
+                if libc::fork() == 0 {
+                    clean_up();
+                    libc::execv(SELF.as_ptr(), args.as_ptr());
+                }
+                libc::_exit(0)
+            }
+        }
+        // The next command tries again.
+        child if child < 0 => {}
+        child => {
+            // SAFETY: our own child, which ends at once.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        }
+    }
+}
+
+/// Leaves behind what the daemon must not have of the command that started it.
+fn clean_up() {
+    // SAFETY: calls with numbers, strings that live as long as the program, and zeroed structures that are valid.
+    unsafe {
+        libc::chdir(c"/".as_ptr());
+        libc::close_range(0, u32::MAX, 0);
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        libc::dup2(null, 1);
+        libc::dup2(null, 2);
+        for signal in 1..=libc::SIGRTMAX() {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Becomes a program, as `execvp` does it: with the environment, descriptors, signal mask and dispositions that this
+/// process was given. The standard library's way changes some of them. Returns why it could not.
+pub(crate) fn become_program(program: &OsStr, args: &[OsString]) -> io::Error {
+    let strings: Result<Vec<CString>, NulError> = std::iter::once(program)
+        .chain(args.iter().map(OsString::as_os_str))
+        .map(|string| CString::new(string.as_bytes()))
+        .collect();
+    let strings = match strings {
+        Ok(strings) => strings,
+        Err(error) => return error.into(),
+    };
+    let mut pointers: Vec<*const c_char> = strings.iter().map(|string| string.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    let Some(&name) = pointers.first() else { return io::ErrorKind::InvalidInput.into() };
+    // SAFETY: strings with NUL that live until the call returns, and a list of them that ends with null.
+    unsafe { libc::execvp(name, pointers.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// The listening socket that a service manager has passed to this very process, if one has.
+pub(crate) fn passed_socket() -> Option<OwnedFd> {
+    const FIRST_PASSED: i32 = 3;
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    if number("LISTEN_PID")? != std::process::id() || number("LISTEN_FDS")? < 1 {
+        return None;
+    }
+    // SAFETY: the service manager has opened this descriptor for this process, and nothing here has taken it yet.
+    let socket = unsafe { OwnedFd::from_raw_fd(FIRST_PASSED) };
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).ok()?;
+    Some(socket)
+}

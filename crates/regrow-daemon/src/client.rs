@@ -1,0 +1,336 @@
+//! The client's side: a connection to the daemon, orders, and the run as the client sees it.
+
+use std::ffi::{CStr, OsStr};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+
+use regrow_engine::environ;
+use regrow_sys::caller::{Caller, signal_mask};
+use rustix::io::{Errno, FdFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
+};
+
+use crate::place::Place;
+use crate::wire::{MAX_FDS, MAX_MESSAGE, Order, Question, Strings, ToClient, ToDaemon, WireError};
+
+/// Why the daemon was no help.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// There is no daemon at this place.
+    #[error("{}: no daemon: {source}", path.display())]
+    NoDaemon {
+        /// The socket.
+        path: std::path::PathBuf,
+        /// Why it cannot be connected to.
+        source: io::Error,
+    },
+    /// The connection is broken.
+    #[error("the connection to the daemon is lost: {0}")]
+    Lost(#[source] io::Error),
+    /// What the daemon says cannot be understood.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The daemon refuses.
+    #[error("the daemon refuses: {0}")]
+    Refused(String),
+    /// The order does not fit in a message.
+    #[error("{what}: {have} where a message to the daemon holds {most}")]
+    TooLarge {
+        /// What does not.
+        what: &'static str,
+        /// How much there is.
+        have: usize,
+        /// How much fits.
+        most: usize,
+    },
+    /// A property of the calling process cannot be read.
+    #[error("{what}: {source}")]
+    Caller {
+        /// Which.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl From<Errno> for ClientError {
+    fn from(error: Errno) -> Self {
+        Self::Lost(error.into())
+    }
+}
+
+/// What became of an order.
+#[derive(Debug)]
+pub enum Answer {
+    /// The run is there.
+    Started {
+        /// Its number.
+        pid: i32,
+        /// The process.
+        pidfd: OwnedFd,
+        /// The name of how it was created.
+        how: String,
+    },
+    /// The caller is to execute the program itself.
+    Declined {
+        /// The name of the reason.
+        reason: String,
+        /// The reason in words.
+        detail: String,
+    },
+}
+
+/// What happens to a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// This signal has stopped it.
+    Stopped(i32),
+    /// It goes on.
+    Continued,
+    /// It has ended, with this wait status.
+    Ended(i32),
+    /// Its start was refused on the way: nothing of the program has run, and the caller is to execute it itself.
+    Declined(String),
+}
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub struct Client {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects to the daemon of a place.
+    ///
+    /// # Errors
+    /// [`ClientError::NoDaemon`].
+    pub fn connect(place: &Place) -> Result<Client, ClientError> {
+        let path = place.socket();
+        let connect = || -> Result<OwnedFd, Errno> {
+            let flags = SocketFlags::CLOEXEC;
+            let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+            rustix::net::connect(&socket, &SocketAddrUnix::new(&path)?)?;
+            Ok(socket)
+        };
+        match connect() {
+            Ok(socket) => Ok(Client { socket, buffer: Vec::new() }),
+            Err(error) => Err(ClientError::NoDaemon { path, source: error.into() }),
+        }
+    }
+
+    /// Orders a run; `descriptors` get the numbers of `order.targets`.
+    ///
+    /// # Errors
+    /// [`ClientError`]: nothing of the program has run.
+    pub fn order(&mut self, order: Order, descriptors: &[BorrowedFd<'_>]) -> Result<Answer, ClientError> {
+        if descriptors.len() > MAX_FDS {
+            let (have, most) = (descriptors.len(), MAX_FDS);
+            return Err(ClientError::TooLarge { what: "descriptors", have, most });
+        }
+        self.send(&ToDaemon::Run(Box::new(order)), descriptors)?;
+        let (message, descriptor) = self.receive()?;
+        match (message, descriptor) {
+            (ToClient::Started { pid, how }, Some(pidfd)) => {
+                Ok(Answer::Started { pid, pidfd, how: text(&how) })
+            }
+            (ToClient::Declined { reason, detail }, _) => {
+                Ok(Answer::Declined { reason: text(&reason), detail: text(&detail) })
+            }
+            (message, _) => Err(unexpected(message)),
+        }
+    }
+
+    /// Waits for what happens next to the run that was ordered.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`] when the daemon is gone.
+    pub fn next_event(&mut self) -> Result<Event, ClientError> {
+        match self.receive()?.0 {
+            ToClient::Stopped { signal } => Ok(Event::Stopped(signal)),
+            ToClient::Continued => Ok(Event::Continued),
+            ToClient::Ended { status } => Ok(Event::Ended(status)),
+            ToClient::Declined { detail, .. } => Ok(Event::Declined(text(&detail))),
+            message => Err(unexpected(message)),
+        }
+    }
+
+    /// Asks the daemon something; the answer is JSON.
+    ///
+    /// # Errors
+    /// [`ClientError`]; [`ClientError::Refused`] when there is no such thing.
+    pub fn ask(&mut self, question: Question) -> Result<String, ClientError> {
+        self.send(&ToDaemon::Ask(question), &[])?;
+        let mut whole = Vec::new();
+        loop {
+            match self.receive()?.0 {
+                ToClient::Answer { more, text: part } => {
+                    whole.extend_from_slice(&part);
+                    if !more {
+                        return Ok(text(&whole));
+                    }
+                }
+                message => return Err(unexpected(message)),
+            }
+        }
+    }
+
+    /// Has the daemon drop everything that it keeps.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn clear(&mut self) -> Result<(), ClientError> {
+        self.tell(&ToDaemon::Clear)
+    }
+
+    /// Has the daemon take no further runs, and leave when those that are there have ended.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn stop(&mut self) -> Result<(), ClientError> {
+        self.tell(&ToDaemon::Stop)
+    }
+
+    /// Waits until the daemon has closed the connection.
+    pub fn wait_gone(&mut self) {
+        while self.receive().is_ok() {}
+    }
+
+    fn tell(&mut self, message: &ToDaemon) -> Result<(), ClientError> {
+        self.send(message, &[])?;
+        match self.receive()?.0 {
+            ToClient::Done => Ok(()),
+            message => Err(unexpected(message)),
+        }
+    }
+
+    fn send(&self, message: &ToDaemon, descriptors: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
+        let bytes = message.to_bytes();
+        if bytes.len() > MAX_MESSAGE {
+            let (have, most) = (bytes.len(), MAX_MESSAGE);
+            return Err(ClientError::TooLarge { what: "bytes of arguments and environment", have, most });
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        let send = || sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL);
+        rustix::io::retry_on_intr(send)?;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<(ToClient, Option<OwnedFd>), ClientError> {
+        self.buffer.resize(MAX_MESSAGE, 0);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut self.buffer)];
+        let got = loop {
+            match recvmsg(&self.socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        let rights = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+            _ => None,
+        });
+        if got.bytes == 0 {
+            return Err(ClientError::Lost(io::ErrorKind::UnexpectedEof.into()));
+        }
+        Ok((ToClient::from_bytes(self.buffer.get(..got.bytes).unwrap_or_default())?, rights))
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn unexpected(message: ToClient) -> ClientError {
+    match message {
+        ToClient::Failed { text: why } => ClientError::Refused(text(&why)),
+        message => ClientError::Refused(format!("it has sent {message:?}")),
+    }
+}
+
+/// An order for a run that is what the calling process would become by executing the program, but for its descriptors.
+///
+/// # Errors
+/// [`ClientError::Caller`] when there is no working directory.
+pub fn order_of_caller<A: AsRef<OsStr>>(program: &OsStr, args: &[A]) -> Result<Order, ClientError> {
+    let caller = Caller::read();
+    let directory = rustix::process::getcwd(Vec::new())
+        .map_err(|source| ClientError::Caller { what: "the working directory", source: source.into() })?;
+    // There is no way to read the mask but to set it; a process that orders a run has one thread.
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    let mut block = Vec::new();
+    for arg in args {
+        block.extend_from_slice(arg.as_ref().as_bytes());
+        block.push(0);
+    }
+    let settable = caller.settable;
+    Ok(Order {
+        program: program.as_bytes().to_vec(),
+        arg0: None,
+        args: Strings(block),
+        env: Strings(environ::current().as_bytes().to_vec()),
+        directory: directory.into_bytes(),
+        umask: umask.bits(),
+        nice: settable.nice,
+        limits: settable.limits,
+        ignored: settable.ignored,
+        blocked: signal_mask(),
+        affinity: settable.affinity,
+        domain: caller.domain.fingerprint(),
+        cgroup: caller.domain.cgroup,
+        targets: Vec::new(),
+    })
+}
+
+/// The numbers of the descriptors that exec would pass on, in rising order.
+///
+/// # Errors
+/// When `/proc/self/fd` cannot be read.
+pub fn inherited_descriptors() -> Result<Vec<RawFd>, ClientError> {
+    let failed = |source: Errno| ClientError::Caller { what: "/proc/self/fd", source: source.into() };
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let folder = rustix::fs::open(c"/proc/self/fd", flags, rustix::fs::Mode::empty()).map_err(failed)?;
+    let mut space = [MaybeUninit::uninit(); 2048];
+    let mut entries = rustix::fs::RawDir::new(&folder, &mut space);
+    let mut numbers = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(failed)?;
+        numbers.extend(number(entry.file_name()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn number(name: &CStr) -> Option<RawFd> {
+    let number: RawFd = name.to_str().ok()?.parse().ok()?;
+    is_inherited(number).then_some(number)
+}
+
+fn is_inherited(number: RawFd) -> bool {
+    rustix::io::fcntl_getfd(borrow(number)).is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
+}
+
+/// A descriptor of the calling process by its number.
+#[must_use]
+#[allow(unsafe_code, reason = "descriptors that the caller was given are known by number only")]
+pub fn borrow<'a>(number: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: what was given to the process before it started is closed by nobody in it; a number that is closed
+    // makes the calls that use it fail.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}

@@ -1,0 +1,131 @@
+//! Where the daemon's socket is.
+//!
+//! `$XDG_RUNTIME_DIR/regrow.sock`; without that variable `/run/user/UID/regrow.sock`, or `/tmp/regrow-UID/regrow.sock`.
+//! The folder must be the user's own and nobody else's to write, else whoever may write there could put a socket of
+//! theirs in its place.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The name of the socket.
+const SOCKET: &str = "regrow.sock";
+/// The name of the file that a daemon holds locked as long as it lives.
+const LOCK: &str = "regrow.lock";
+
+/// Why there is no place for a socket.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The folder cannot be made or looked at.
+    #[error("{}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder is not the user's alone.
+    #[error("{}: {what}", path.display())]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+/// A folder in which the user's daemon has its socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    folder: PathBuf,
+}
+
+impl Place {
+    /// The place of the calling user; the folder is made if it is missing and is ours to make.
+    ///
+    /// # Errors
+    /// [`PlaceError`].
+    pub fn of_user() -> Result<Place, PlaceError> {
+        let user = rustix::process::geteuid().as_raw();
+        let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        let run = PathBuf::from(format!("/run/user/{user}"));
+        let folder = match named {
+            Some(folder) => folder,
+            None if run.is_dir() => run,
+            None => {
+                let folder = PathBuf::from(format!("/tmp/regrow-{user}"));
+                make(&folder)?;
+                folder
+            }
+        };
+        Place::at(folder, user)
+    }
+
+    /// A place in a folder that is `user`'s alone.
+    ///
+    /// # Errors
+    /// [`PlaceError::Unsafe`] when it is not.
+    pub fn at(folder: PathBuf, user: u32) -> Result<Place, PlaceError> {
+        let metadata = folder
+            .symlink_metadata()
+            .map_err(|source| PlaceError::Folder { path: folder.clone(), source })?;
+        let what = if !metadata.is_dir() {
+            "it is no folder"
+        } else if metadata.uid() != user {
+            "it is another user's"
+        } else if metadata.permissions().mode() & 0o022 != 0 {
+            "others may write to it"
+        } else {
+            return Ok(Place { folder });
+        };
+        Err(PlaceError::Unsafe { path: folder, what })
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join(SOCKET)
+    }
+
+    /// The file that a daemon holds locked.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.folder.join(LOCK)
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+fn make(folder: &Path) -> Result<(), PlaceError> {
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(source) => Err(PlaceError::Folder { path: folder.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let user = rustix::process::geteuid().as_raw();
+        let path = folder.path().to_owned();
+        assert!(Place::at(path.clone(), user).is_ok());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o770)).expect("it is ours");
+        let error = Place::at(path.clone(), user).expect_err("the group may write");
+        assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+        assert!(matches!(Place::at(path.clone(), user + 1), Err(PlaceError::Unsafe { .. })));
+        let link = path.join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("it is ours");
+        assert!(matches!(Place::at(link, user), Err(PlaceError::Unsafe { .. })));
+        assert!(matches!(Place::at(path.join("none"), user), Err(PlaceError::Folder { .. })));
+    }
+}

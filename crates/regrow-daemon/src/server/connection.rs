@@ -1,0 +1,121 @@
+//! A client's connection: its messages with their descriptors, and what waits to be sent to it.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use crate::wire::{MAX_FDS, ToClient};
+
+/// A message that has come.
+#[derive(Debug)]
+pub(super) struct Received {
+    /// How many bytes of the buffer it has.
+    pub(super) bytes: usize,
+    pub(super) descriptors: Vec<OwnedFd>,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: OwnedFd,
+    /// The run that it waits for.
+    pub(super) run: Option<i32>,
+    pub(super) last_used: Instant,
+    outbox: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
+    watched: bool,
+    broken: bool,
+}
+
+impl Connection {
+    pub(super) fn new(socket: OwnedFd) -> Connection {
+        let outbox = VecDeque::new();
+        Connection { socket, run: None, last_used: Instant::now(), outbox, watched: false, broken: false }
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whose process has connected.
+    pub(super) fn user(&self) -> Option<u32> {
+        rustix::net::sockopt::socket_peercred(&self.socket).ok().map(|peer| peer.uid.as_raw())
+    }
+
+    /// The next message; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the client is gone, or has sent more than a message may hold.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let got = match recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags) {
+            Ok(got) => got,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let rights = ancillary.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+            _ => None,
+        });
+        let descriptors: Vec<OwnedFd> = rights.flatten().collect();
+        if got.bytes == 0 {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(Some(Received { bytes: got.bytes, descriptors }))
+    }
+
+    pub(super) fn send(&mut self, message: &ToClient) {
+        self.send_with(message, None);
+    }
+
+    pub(super) fn send_with(&mut self, message: &ToClient, descriptor: Option<OwnedFd>) {
+        self.outbox.push_back((message.to_bytes(), descriptor));
+        self.flush();
+    }
+
+    /// Sends what the socket takes.
+    pub(super) fn flush(&mut self) {
+        while let Some((bytes, descriptor)) = self.outbox.front() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            let list = descriptor.as_ref().map(|descriptor| [descriptor.as_fd()]);
+            if let Some(list) = &list {
+                ancillary.push(SendAncillaryMessage::ScmRights(list));
+            }
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
+                Ok(_) => drop(self.outbox.pop_front()),
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => {
+                    self.broken = true;
+                    self.outbox.clear();
+                }
+            }
+        }
+    }
+
+    /// Whether it is gone, or has left more unread than is kept for it.
+    pub(super) fn is_hopeless(&self, most: usize) -> bool {
+        self.broken || self.outbox.len() > most
+    }
+
+    /// Whether something waits to be sent, if that has changed since the last time.
+    pub(super) fn wants_changed(&mut self) -> Option<bool> {
+        let wants = !self.outbox.is_empty();
+        let changed = wants != self.watched;
+        self.watched = wants;
+        changed.then_some(wants)
+    }
+}
