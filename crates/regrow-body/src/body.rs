@@ -100,6 +100,7 @@ pub struct Body {
     /// The argument block of the last run: most runs have the same environment as the one before, many the same arguments.
     laid: Laid,
     runs: u64,
+    id: u64,
 }
 
 impl Body {
@@ -131,6 +132,7 @@ impl Body {
             bounds: [0; 4],
             laid: Laid::default(),
             runs: 0,
+            id: 0,
         };
         let ready = |state| matches!(state, Some(State::Armed | State::Clean | State::Broken));
         match body.control.wait_until(FIRST_ARM_TIMEOUT, ready) {
@@ -155,6 +157,17 @@ impl Body {
     #[must_use]
     pub fn bell(&self) -> Bell {
         self.control.bell()
+    }
+
+    /// The number that its owner has given it; 0 before that.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Gives it a number.
+    pub fn set_id(&mut self, id: u64) {
+        self.id = id;
     }
 
     /// How many runs it has had.

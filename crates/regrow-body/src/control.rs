@@ -69,6 +69,13 @@ impl Bell {
         unsafe { &(*self.shared.as_ptr().cast::<Control>()).refused }.load(Acquire) != 0
     }
 
+    /// When the last run that was timed entered its program, on the monotonic clock in nanoseconds.
+    #[must_use]
+    pub fn main_ns(&self) -> u64 {
+        // SAFETY: as in `ring`.
+        unsafe { &(*self.shared.as_ptr().cast::<Control>()).main_ns }.load(Acquire)
+    }
+
     /// Wakes the keeper. Without effect when it is gone.
     pub fn ring(&self) {
         // SAFETY: as in `ControlArea::control`; the mapping lives as long as `self`.

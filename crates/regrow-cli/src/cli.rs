@@ -127,6 +127,10 @@ pub(crate) struct DaemonArgs {
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(crate) budget_mib: u64,
 
+    /// Append a line of JSON to FILE for each process that is created
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_creations: Option<PathBuf>,
+
     /// Serve commands of other control groups too: their runs are accounted to the daemon's
     #[arg(long)]
     pub(crate) any_cgroup: bool,

@@ -1,10 +1,14 @@
 //! `regrow daemon` and `regrow stop`.
 
+use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
 use regrow_daemon::client::Client;
 use regrow_daemon::place::Place;
 use regrow_daemon::server::{Listener, Options, ServeError, Server};
+
+use regrow_engine::log::CreationLog;
 
 use crate::cli::DaemonArgs;
 use crate::error::CliError;
@@ -29,8 +33,17 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
         }
         Err(error) => return Err(error.into()),
     };
-    Server::new(listener, options)?.serve()?;
+    let log = match &args.log_creations {
+        Some(path) => CreationLog::with_file(append_to(path)?),
+        None => CreationLog::default(),
+    };
+    Server::new(listener, options, log)?.serve()?;
     Ok(0)
+}
+
+fn append_to(path: &Path) -> Result<File, CliError> {
+    let file = File::options().append(true).create(true).open(path);
+    file.map_err(|source| CliError::Write { path: path.to_owned(), source })
 }
 
 /// Has the daemon leave, and waits until it has.

@@ -11,6 +11,7 @@
 //! stays in the table until it has been waited for. Nothing that a client sends or leaves unread stops the loop: what it
 //! does not take is kept up to [`OUTBOX`] messages, then it is dropped.
 
+mod answer;
 mod connection;
 mod order;
 
@@ -20,9 +21,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-use regrow_engine::creation::{Creation, Fallback};
+use regrow_engine::controller::{Control, Controller};
+use regrow_engine::creation::Fallback;
+use regrow_engine::log::CreationLog;
 use regrow_engine::settings::Settings;
-use regrow_engine::shard::Shard;
 use regrow_engine::started::{Change, Started};
 use regrow_sys::raw;
 use rustix::event::epoll;
@@ -31,7 +33,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::place::Place;
-use crate::wire::{ToClient, ToDaemon};
+use crate::wire::{MAX_MESSAGE, Question, ToClient, ToDaemon};
+use answer::Own;
 use connection::{Connection, Received};
 
 /// Most messages that wait for a client that does not read.
@@ -162,7 +165,7 @@ struct Run {
 /// The daemon.
 pub struct Server {
     options: Options,
-    shard: Shard,
+    controller: Controller,
     epoll: OwnedFd,
     listener: Listener,
     signals: OwnedFd,
@@ -180,11 +183,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// A daemon that listens and has nothing yet.
+    /// A daemon that listens and has nothing yet, and notes what it creates in `log`.
     ///
     /// # Errors
     /// [`ServeError::System`].
-    pub fn new(listener: Listener, options: Options) -> Result<Server, ServeError> {
+    pub fn new(listener: Listener, options: Options, log: CreationLog) -> Result<Server, ServeError> {
         let bit = |signal: i32| 1u64 << (signal - 1);
         let set = bit(libc::SIGCHLD) | bit(libc::SIGTERM) | bit(libc::SIGINT) | bit(libc::SIGHUP);
         let (signals, _) = raw::signals_as_descriptor(set).map_err(system("signals"))?;
@@ -193,11 +196,11 @@ impl Server {
             let data = epoll::EventData::new_u64(name);
             epoll::add(&epoll, descriptor, data, epoll::EventFlags::IN).map_err(system("epoll"))?;
         }
-        let shard = Shard::new(options.pool.clone());
-        let domain = shard.domain().fingerprint();
+        let controller = Controller::new(options.pool.clone(), log);
+        let domain = controller.shard().domain().fingerprint();
         Ok(Server {
             options,
-            shard,
+            controller,
             epoll,
             listener,
             signals,
@@ -335,18 +338,45 @@ impl Server {
     fn carry_out(&mut self, name: u64, message: ToDaemon, received: Received) {
         match message {
             ToDaemon::Run(order) => self.run(name, *order, received),
-            ToDaemon::Ask(_) => {
-                let text = format!("{:?}", self.shard.stats()).into_bytes();
-                self.send(name, &ToClient::Answer { more: false, text });
-            }
+            ToDaemon::Ask(question) => self.answer(name, &question),
             ToDaemon::Clear => {
-                self.shard.clear();
-                self.send(name, &ToClient::Done);
+                let done = self.controller.open("/.").and_then(|pool| {
+                    let done = self.controller.control(pool, Control::Drop);
+                    self.controller.close(pool);
+                    done
+                });
+                self.send(
+                    name,
+                    &match done {
+                        Ok(()) => ToClient::Done,
+                        Err(error) => ToClient::Failed { text: error.to_string().into_bytes() },
+                    },
+                );
             }
             ToDaemon::Stop => {
                 self.stopping = true;
                 self.send(name, &ToClient::Done);
             }
+        }
+    }
+
+    fn answer(&mut self, name: u64, question: &Question) {
+        let own = Own { clients: self.clients.len(), runs: self.runs.len(), stopping: self.stopping };
+        let text = match answer::answer(&mut self.controller, question, own) {
+            Ok(text) => text.into_bytes(),
+            Err(error) => {
+                let path = match question {
+                    Question::List(path) | Question::Show(path) => String::from_utf8_lossy(path).into_owned(),
+                    Question::Status => "status".to_owned(),
+                };
+                let text = format!("{path}: {error}").into_bytes();
+                return self.send(name, &ToClient::Failed { text });
+            }
+        };
+        let mut parts = text.chunks(MAX_MESSAGE / 2).peekable();
+        while let Some(part) = parts.next() {
+            let message = ToClient::Answer { more: parts.peek().is_some(), text: part.to_vec() };
+            self.send(name, &message);
         }
     }
 
@@ -356,9 +386,10 @@ impl Server {
             self.send(name, &ToClient::Failed { text: b"a run is under way on this connection".to_vec() });
             return self.forget(name);
         }
+        let program = String::from_utf8_lossy(&order.program).into_owned();
         let started = self.admit(&order).and_then(|()| {
             let (request, bequest) = order::request(order, received.descriptors)?;
-            self.shard.start_for(&request, &bequest)
+            self.controller.create(&request, &bequest)
         });
         let started = started.and_then(|started| match started.pidfd() {
             Ok(pidfd) => {
@@ -370,17 +401,16 @@ impl Server {
             Ok(started) => started,
             Err(why) => {
                 if let Fallback::CallerChanged { .. } = why {
-                    self.domain = self.shard.domain().fingerprint();
+                    self.domain = self.controller.shard().domain().fingerprint();
                 }
                 let declined = ToClient::Declined {
                     reason: why.name().as_bytes().to_vec(),
                     detail: why.to_string().into_bytes(),
                 };
-                self.shard.count(&Creation::Exec { why });
+                self.controller.declined(&program, why);
                 return self.send(name, &declined);
             }
         };
-        self.shard.count(&started.creation);
         let pid = started.pid;
         let how = started.creation.how().as_bytes().to_vec();
         if let Some(client) = self.clients.get_mut(&name) {
@@ -402,7 +432,7 @@ impl Server {
         if order.domain != self.domain {
             return Err(Fallback::CallerChanged { what: CallerPart::Credentials });
         }
-        if !self.options.any_cgroup && order.cgroup != self.shard.domain().cgroup {
+        if !self.options.any_cgroup && order.cgroup != self.controller.shard().domain().cgroup {
             return Err(Fallback::CallerChanged { what: CallerPart::Cgroup });
         }
         Ok(())
@@ -450,7 +480,9 @@ impl Server {
             None => ToClient::Failed { text: b"the end of the run cannot be seen".to_vec() },
         };
         if !matches!(change, Some(Change::Stopped(_) | Change::Continued)) {
-            self.runs.remove(&pid);
+            if let Some(run) = self.runs.remove(&pid) {
+                self.controller.ended(&run.started);
+            }
             if let Some(client) = client.and_then(|name| self.clients.get_mut(&name)) {
                 client.run = None;
             }

@@ -1,10 +1,12 @@
 //! A shard: the tables of programs, images and bodies; spawn, wait and fall back.
 
+pub mod controller;
 pub mod creation;
 pub mod environ;
 pub mod exec;
 pub mod fault;
 mod inherit;
+pub mod log;
 mod maker;
 mod program;
 pub mod request;

@@ -127,10 +127,38 @@ impl Shard {
         self.start_in(owner, &resolved, request, bequest)
     }
 
+    /// Takes in the images that were made since the last start.
+    pub(crate) fn take_in_ready(&mut self) {
+        self.take_ready(false);
+    }
+
     /// The domain of everything that is kept.
     #[must_use]
     pub fn domain(&self) -> &Domain {
         self.inheritance.domain()
+    }
+
+    pub(crate) fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    pub(crate) fn given_up(&self) -> &std::collections::BTreeMap<&'static str, u64> {
+        &self.reports.given_up
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
+    /// Drops an image with its bodies. False when there is none of this number.
+    pub(crate) fn drop_image(&mut self, image: Owner) -> bool {
+        let there = self.tables.entries.contains_key(&image);
+        self.forget(&HashSet::from([image]));
+        there
     }
 
     /// Counts a creation.
@@ -377,10 +405,11 @@ impl Shard {
 
     fn take_in(&mut self, owner: Owner, result: Result<Built, Fallback>) {
         let result = result.and_then(|built| self.watch_files(owner, &built).map(|()| built));
-        let Some(entry) = self.tables.entries.get_mut(&owner) else { return };
+        let Tables { entries, ids, .. } = &mut self.tables;
+        let Some(entry) = entries.get_mut(&owner) else { return };
         match result {
             Ok(built) => {
-                entry.slot = Slot::Kept(Box::new(Kept::new(built)));
+                entry.slot = Slot::Kept(Box::new(Kept::new(built, ids)));
                 self.keep_to_budget(owner);
             }
             // It was written while it was read: the next run tries again.
@@ -428,7 +457,7 @@ impl Shard {
         let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get_mut(&owner) else {
             return Err(Fallback::BodyBroken);
         };
-        let choice = kept.choose(&self.settings, &mut self.reports)?;
+        let choice = kept.choose(&self.settings, &mut self.reports, &mut self.tables.ids)?;
         let arguments = resolved.arguments(request);
         let given = request.descriptors().map_err(|_| Fallback::UnsupportedRequest)?;
         let fds: Vec<_> = given.iter().map(|fd| (fd.source, fd.target)).collect();

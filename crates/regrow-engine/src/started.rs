@@ -115,6 +115,12 @@ impl Started {
         self.wait_once(WaitIdOptions::NOHANG)
     }
 
+    /// When a run of a pool that notes times entered its program, on the monotonic clock in nanoseconds; `None` for others.
+    #[must_use]
+    pub fn entered_ns(&self) -> Option<u64> {
+        self.bell.as_ref().map(Bell::main_ns).filter(|&ns| ns != 0)
+    }
+
     /// What has happened to the process since the last time: it was stopped, goes on, or has ended.
     ///
     /// # Errors

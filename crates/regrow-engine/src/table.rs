@@ -83,8 +83,9 @@ pub(crate) struct Choice {
 }
 
 impl Kept {
-    pub(crate) fn new(built: Built) -> Kept {
-        let Built { image, bodies, names, key_env, then, .. } = built;
+    pub(crate) fn new(built: Built, ids: &mut Ids) -> Kept {
+        let Built { image, mut bodies, names, key_env, then, .. } = built;
+        bodies.iter_mut().for_each(|body| body.set_id(ids.next()));
         let identity = |file: &PathBuf| Some((file.clone(), FileIdentity::of_path(file).ok()?));
         let identities = image.dependencies.files.iter().filter_map(identity).collect();
         Kept { image, bodies, names, key_env, then, identities, fitting_env: Vec::new() }
@@ -128,7 +129,12 @@ impl Kept {
 
     /// Finds an armed body, or makes one. In verify mode a body is compared before it is used again; one that differs is
     /// dropped and reported.
-    pub(crate) fn choose(&mut self, settings: &Settings, reports: &mut Reports) -> Result<Choice, Fallback> {
+    pub(crate) fn choose(
+        &mut self,
+        settings: &Settings,
+        reports: &mut Reports,
+        ids: &mut Ids,
+    ) -> Result<Choice, Fallback> {
         if let Some(body) = self.armed(reports) {
             return Ok(Choice { body, forked: false });
         }
@@ -151,7 +157,7 @@ impl Kept {
         if self.bodies.len() >= settings.max_bodies_per_program {
             return Err(Fallback::AllBusy);
         }
-        let body = maker::fork(&self.image, settings).map_err(|error| {
+        let mut body = maker::fork(&self.image, settings).map_err(|error| {
             tracing::debug!(%error, "no further body");
             match error {
                 regrow_body::BodyError::Fork { .. } => Fallback::NoMemory,
@@ -159,6 +165,7 @@ impl Kept {
                 _ => Fallback::BodyBroken,
             }
         })?;
+        body.set_id(ids.next());
         self.bodies.push(body);
         match self.armed(reports) {
             Some(body) => Ok(Choice { body, forked: true }),
@@ -269,10 +276,21 @@ pub struct Reports {
     pub given_up: std::collections::BTreeMap<&'static str, u64>,
 }
 
+/// Numbers that nothing of a shard had before.
+#[derive(Debug, Default)]
+pub(crate) struct Ids(u64);
+
+impl Ids {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+}
+
 /// Both tables.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    next: Owner,
+    pub(crate) ids: Ids,
     pub(crate) names: HashMap<Name<'static>, (Owner, Arc<Resolved>)>,
     pub(crate) entries: HashMap<Owner, Entry>,
 }
@@ -286,8 +304,7 @@ impl Tables {
 
     /// An id that no entry had before.
     pub(crate) fn new_owner(&mut self) -> Owner {
-        self.next += 1;
-        self.next
+        self.ids.next()
     }
 
     /// The entry that a run with this key and environment may use.

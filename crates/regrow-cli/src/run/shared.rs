@@ -15,7 +15,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use regrow_daemon::client::{Answer, Client, ClientError, Event, borrow, inherited_descriptors, order_of_caller};
+use regrow_daemon::client::{
+    Answer, Client, ClientError, Event, borrow, inherited_descriptors, order_of_caller,
+};
 use regrow_daemon::place::Place;
 use regrow_sys::raw;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -108,8 +110,7 @@ impl Relay {
             }
         };
         loop {
-            let mut ready =
-                [PollFd::new(&self.client, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+            let mut ready = [PollFd::new(&self.client, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
             if poll(&mut ready, None).is_err() {
                 continue;
             }
@@ -179,4 +180,3 @@ fn stop_too() {
     let own = rustix::process::getpid();
     let _ = rustix::process::kill_process(own, rustix::process::Signal::STOP);
 }
-
