@@ -11,6 +11,8 @@ ARGS ?=
 FUZZ_SECONDS ?= 5
 # Where tests/victims/build.sh puts the victims.
 VICTIMS := $(abspath tests/victims/build)
+# Where the tests write how much of them was recycled.
+SUMMARY := $(TARGET)/test-summary
 
 # The workspaces apart from the main one: the agent, and the fuzz targets as soon as there is one.
 APART := $(patsubst %/Cargo.toml,%,$(wildcard agent/Cargo.toml)) $(if $(wildcard fuzz/fuzz_targets/*.rs),fuzz)
@@ -42,6 +44,8 @@ build: ## build the regrow command: target/release/regrow
 	@$(CARGO) build --release --locked --package regrow-cli
 
 test: deps lint fuzz-smoke victims test-workspace test-unprivileged ## everything that CI runs
+	$(call say,all passed)
+	@cat $(SUMMARY)
 
 lint: deps fmt-check clippy doc deny scripts tidy ## all checks that run no code of the project
 
@@ -89,11 +93,12 @@ victims: ## build the programs that check from inside that they were given a fre
 
 test-workspace: victims ## run the tests of the workspace
 	$(call say,tests)
-	@$(CARGO) test --workspace $(TEST_OPTIONS)
+	@rm -f $(SUMMARY)
+	@REGROW_SUMMARY=$(SUMMARY) $(CARGO) test --workspace $(TEST_OPTIONS)
 
 test-unprivileged: victims ## run the same tests as user nobody (needs root)
 	$(call say,tests as an unprivileged user)
-	@scripts/test-unprivileged $(TEST_OPTIONS)
+	@REGROW_SUMMARY=$(SUMMARY) scripts/test-unprivileged $(TEST_OPTIONS)
 
 clean: ## remove what was built
 	@$(CARGO) clean
