@@ -86,9 +86,7 @@ fn play(pool: &Pool, number: u32, verify: bool) {
     let seen = format!("{creations:?} {reports:?}");
     match effect(number, verify) {
         Effect::Exec(reason) => assert_eq!(execs(reason), RUNS as u64, "{seen}"),
-        Effect::GivenUp(reason) => {
-            assert!(stats.exec < RUNS as u64 / 2, "{seen}");
-        }
+        Effect::GivenUp(_) => assert!(stats.exec < RUNS as u64 / 2, "{seen}"),
         Effect::Nothing => assert_eq!((stats.exec, reports.given_up.len()), (0, 0), "{seen}"),
         Effect::Some(reason) => assert!(execs(reason) > 0, "{seen}"),
     }
