@@ -1,6 +1,7 @@
 //! The command line: every flag, its help and its default stand here and nowhere else.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -25,6 +26,31 @@ Examples:
   regrow doctor
   regrow doctor --json | jq '.features[] | select(.state != \"works\")'
   REGROW_DISABLE=pagemap_scan regrow doctor";
+
+/// What `regrow status --help` ends with.
+const STATUS_EXAMPLES: &str = "\
+Exit status: 0; 2 when there is no daemon.
+
+Examples:
+  regrow status
+  regrow status --json | jq '.pool.creations'";
+
+/// What `regrow ls --help` and `regrow show --help` end with.
+const PATH_EXAMPLES: &str = "\
+The tables are image, body, process and creation.
+
+Examples:
+  regrow ls /
+  regrow ls /./body
+  regrow show /./body/7
+  regrow show --json /. | jq .to_main_us";
+
+/// What `regrow top --help` ends with.
+const TOP_EXAMPLES: &str = "\
+The keys q, Esc and Ctrl-C end it.
+
+Examples:
+  regrow top --interval-ms 250";
 
 /// What `regrow daemon --help` ends with.
 const DAEMON_EXAMPLES: &str = "\
@@ -105,6 +131,45 @@ pub(crate) enum Action {
     Daemon(DaemonArgs),
     /// Have the daemon leave when the runs that are under way have ended
     Stop,
+    /// Show what the daemon keeps and how it created processes
+    Status(StatusArgs),
+    /// List what stands below a path of the resource tree
+    Ls(PathArgs),
+    /// Show the fields of a resource
+    Show(PathArgs),
+    /// Show the state of the pool, live
+    Top(TopArgs),
+}
+
+/// The arguments of `regrow status`.
+#[derive(Debug, Args)]
+#[command(after_help = STATUS_EXAMPLES)]
+pub(crate) struct StatusArgs {
+    /// Print all that is known as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The arguments of `regrow ls` and `regrow show`.
+#[derive(Debug, Args)]
+#[command(after_help = PATH_EXAMPLES)]
+pub(crate) struct PathArgs {
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The path: /HOST/TABLE/NUMBER, where HOST may be a dot
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub(crate) path: String,
+}
+
+/// The arguments of `regrow top`.
+#[derive(Debug, Args)]
+#[command(after_help = TOP_EXAMPLES)]
+pub(crate) struct TopArgs {
+    /// How often to look, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(50..))]
+    pub(crate) interval_ms: u32,
 }
 
 /// The arguments of `regrow daemon`.
@@ -130,6 +195,10 @@ pub(crate) struct DaemonArgs {
     /// Append a line of JSON to FILE for each process that is created
     #[arg(long, value_name = "FILE")]
     pub(crate) log_creations: Option<PathBuf>,
+
+    /// Serve metrics for Prometheus at this address, under /metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
 
     /// Serve commands of other control groups too: their runs are accounted to the daemon's
     #[arg(long)]

@@ -37,7 +37,11 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
         Some(path) => CreationLog::with_file(append_to(path)?),
         None => CreationLog::default(),
     };
-    Server::new(listener, options, log)?.serve()?;
+    let mut server = Server::new(listener, options, log)?;
+    if let Some(address) = args.metrics {
+        crate::metrics::serve(address)?;
+    }
+    server.serve()?;
     Ok(0)
 }
 

@@ -31,6 +31,9 @@ pub(crate) enum CliError {
     /// The daemon was no help.
     #[error(transparent)]
     Client(#[from] regrow_daemon::client::ClientError),
+    /// The daemon's answer is not JSON.
+    #[error("the daemon's answer cannot be read")]
+    Answer(#[source] serde_json::Error),
     /// A file could not be written.
     #[error("{}: cannot be written", path.display())]
     Write {

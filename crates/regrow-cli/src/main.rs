@@ -5,6 +5,7 @@
 //!     doctor  the kernel probe and two real runs, as a table or as JSON
 //!     run     a program out of a pool, standard descriptors passed through, a report of each run
 //!     daemon  one pool for all programs of a user; stop ends it
+//!     status, ls, show, top   what the daemon keeps
 //!     bench   two ways to start a program, in turn: times, CPU, memory, throughput
 //! ```
 //!
@@ -20,8 +21,11 @@ mod daemon;
 mod detach;
 mod doctor;
 mod error;
+mod metrics;
 mod run;
+mod status;
 mod table;
+mod top;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -88,6 +92,10 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
         Action::Bench(args) => bench::bench(args),
         Action::Daemon(args) => daemon::daemon(args),
         Action::Stop => daemon::stop(),
+        Action::Status(args) => status::status(args),
+        Action::Ls(args) => status::ls(args),
+        Action::Show(args) => status::show(args),
+        Action::Top(args) => top::top(args),
     }
 }
 

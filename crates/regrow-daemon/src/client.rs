@@ -21,7 +21,7 @@ use crate::wire::{MAX_FDS, MAX_MESSAGE, Order, Question, Strings, ToClient, ToDa
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is no daemon at this place.
-    #[error("{}: no daemon: {source}", path.display())]
+    #[error("{}: there is no daemon", path.display())]
     NoDaemon {
         /// The socket.
         path: std::path::PathBuf,
@@ -29,7 +29,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The connection is broken.
-    #[error("the connection to the daemon is lost: {0}")]
+    #[error("the connection to the daemon is lost")]
     Lost(#[source] io::Error),
     /// What the daemon says cannot be understood.
     #[error(transparent)]
@@ -48,7 +48,7 @@ pub enum ClientError {
         most: usize,
     },
     /// A property of the calling process cannot be read.
-    #[error("{what}: {source}")]
+    #[error("{what} cannot be read")]
     Caller {
         /// Which.
         what: &'static str,

@@ -365,12 +365,7 @@ impl Server {
         let text = match answer::answer(&mut self.controller, question, own) {
             Ok(text) => text.into_bytes(),
             Err(error) => {
-                let path = match question {
-                    Question::List(path) | Question::Show(path) => String::from_utf8_lossy(path).into_owned(),
-                    Question::Status => "status".to_owned(),
-                };
-                let text = format!("{path}: {error}").into_bytes();
-                return self.send(name, &ToClient::Failed { text });
+                return self.send(name, &ToClient::Failed { text: error.to_string().into_bytes() });
             }
         };
         let mut parts = text.chunks(MAX_MESSAGE / 2).peekable();

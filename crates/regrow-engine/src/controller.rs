@@ -198,7 +198,7 @@ impl Controller {
         match (resource, control) {
             (tree::Resource::Host, Control::Drop) => self.shard.clear(),
             (tree::Resource::Item(Table::Image, image), Control::Drop) if self.shard.drop_image(image) => {}
-            (tree::Resource::Item(Table::Image, _), Control::Drop) => return Err(TreeError::Gone),
+            (tree::Resource::Item(Table::Image, _), Control::Drop) => return Err(resource.gone()),
             _ => return Err(TreeError::NotControllable),
         }
         Ok(())

@@ -57,9 +57,14 @@ pub enum TreeError {
         /// The path.
         path: String,
     },
-    /// It was there, and is no more.
-    #[error("the resource is gone")]
-    Gone,
+    /// It is not there, or no more.
+    #[error("{table} {number}: is not there")]
+    Gone {
+        /// The table.
+        table: &'static str,
+        /// The number in it.
+        number: u64,
+    },
     /// The handle is not open.
     #[error("the resource is not open")]
     NotOpen,
@@ -112,6 +117,14 @@ impl Value {
 }
 
 impl Resource {
+    /// The error for when it is not there.
+    pub(super) fn gone(self) -> TreeError {
+        match self {
+            Resource::Item(table, number) => TreeError::Gone { table: table.name(), number },
+            Resource::Root | Resource::Host | Resource::Table(_) => TreeError::NotOpen,
+        }
+    }
+
     /// Reads a path. The host may be named, or `.`.
     pub(super) fn parse(path: &str, host: &str) -> Result<Resource, TreeError> {
         let not_found = || TreeError::NotFound { path: path.to_owned() };
@@ -147,7 +160,7 @@ impl Controller {
                 self.log.records().find(|record| record.number == number).map(creation)
             }
         };
-        found.ok_or(TreeError::Gone)
+        found.ok_or_else(|| resource.gone())
     }
 
     /// The names below a resource, in order.

@@ -1,0 +1,227 @@
+//! `regrow status`, `ls` and `show`: what the daemon keeps, as a person reads it.
+//!
+//! ```text
+//!   ask      a question to the user's daemon, the answer as JSON
+//!     status the pool: counts, then a table of the images
+//!     ls     the names below a path of the resource tree
+//!     show   the fields of a resource
+//! ```
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use regrow_daemon::client::Client;
+use regrow_daemon::place::Place;
+use regrow_daemon::wire::Question;
+use serde_json::Value;
+
+use crate::cli::{PathArgs, StatusArgs};
+use crate::error::CliError;
+use crate::table::{Kind, Table};
+
+/// Asks the daemon.
+pub(crate) fn ask(question: Question) -> Result<Value, CliError> {
+    let answer = Client::connect(&Place::of_user()?)?.ask(question)?;
+    serde_json::from_str(&answer).map_err(CliError::Answer)
+}
+
+/// Prints the state of the pool.
+pub(crate) fn status(args: &StatusArgs) -> Result<u8, CliError> {
+    let status = ask(Question::Status)?;
+    if args.json { print(&pretty(&status)) } else { print(&describe(&status, crate::table::output_width())) }
+}
+
+/// Prints the names below a path, one in a line.
+pub(crate) fn ls(args: &PathArgs) -> Result<u8, CliError> {
+    let names = ask(Question::List(args.path.clone().into_bytes()))?;
+    if args.json {
+        return print(&pretty(&names));
+    }
+    let names = names.as_array().into_iter().flatten().filter_map(Value::as_str);
+    print(&names.fold(String::new(), |text, name| text + name + "\n"))
+}
+
+/// Prints the fields of a resource, one in a line.
+pub(crate) fn show(args: &PathArgs) -> Result<u8, CliError> {
+    let fields = ask(Question::Show(args.path.clone().into_bytes()))?;
+    if args.json {
+        return print(&pretty(&fields));
+    }
+    let mut text = String::new();
+    flatten(&mut text, "", &fields);
+    print(&text)
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+fn print(text: &str) -> Result<u8, CliError> {
+    std::io::stdout().write_all(text.as_bytes()).map_err(CliError::Print)?;
+    Ok(0)
+}
+
+/// Writes a line `name  value` for each field; those of fields are named `outer.inner`.
+fn flatten(to: &mut String, prefix: &str, value: &Value) {
+    match value {
+        Value::Object(fields) if fields.is_empty() => to.push_str(&format!("{prefix:<28}  none\n")),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+                flatten(to, &name, value);
+            }
+        }
+        Value::Null => to.push_str(&format!("{prefix:<28}  -\n")),
+        other => to.push_str(&format!("{prefix:<28}  {}\n", plain(other))),
+    }
+}
+
+/// A value without the quotes of JSON.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// The state of the pool in words and a table.
+pub(crate) fn describe(status: &Value, width: usize) -> String {
+    let (daemon, pool) = (&status["daemon"], &status["pool"]);
+    let creations = &pool["creations"];
+    let total = |counts: &Value| sum(counts);
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "daemon     pid {} on {}, up {} s, {} clients, {} runs under way{}",
+        daemon["pid"],
+        plain(&pool["host"]),
+        pool["uptime_s"],
+        daemon["clients"],
+        daemon["runs"],
+        if daemon["stopping"] == true { ", leaving" } else { "" },
+    );
+    let _ = writeln!(
+        text,
+        "kept       {} images, {} shells, bodies: {}; {} of {} MiB",
+        pool["images"],
+        pool["shells"],
+        counts(&pool["bodies"]),
+        mib(&pool["kept_bytes"]),
+        mib(&pool["budget_bytes"]),
+    );
+    let _ = writeln!(
+        text,
+        "creations  {} recycled, {} in a forked body, {} by exec",
+        total(&creations["recycled"]),
+        total(&creations["forked_body"]),
+        creations["exec"],
+    );
+    let _ = writeln!(text, "by exec    {}", counts(&creations["fallbacks"]));
+    let _ = writeln!(text, "given up   {}", counts(&pool["given_up"]));
+    let to_main = &pool["to_main_us"];
+    if to_main.is_object() {
+        let _ = writeln!(
+            text,
+            "to main    p50 {} µs, p99 {} µs, of {} runs",
+            to_main["p50"], to_main["p99"], to_main["count"]
+        );
+    }
+    text.push('\n');
+    text.push_str(&images(&status["images"], width));
+    text
+}
+
+fn images(images: &Value, width: usize) -> String {
+    let mut table = Table::new(&[
+        ("program", Kind::Text),
+        ("argv[0]", Kind::Left),
+        ("point", Kind::Left),
+        ("bodies", Kind::Right),
+        ("runs", Kind::Right),
+        ("MiB", Kind::Right),
+        ("state", Kind::Text),
+    ]);
+    for image in images.as_array().into_iter().flatten() {
+        let bodies = image["bodies"].as_str().map_or(0, |bodies| bodies.split_whitespace().count());
+        table.row([
+            plain(&image["file"]),
+            plain(&image["argv0"]),
+            plain(&image["point"]),
+            bodies.to_string(),
+            plain(&image["runs"]),
+            mib(&image["kept_bytes"]),
+            plain(&image["state"]),
+        ]);
+    }
+    table.render(width)
+}
+
+/// The sum of all numbers below a value.
+pub(crate) fn sum(value: &Value) -> u64 {
+    match value {
+        Value::Object(fields) => fields.values().map(sum).sum(),
+        other => other.as_u64().unwrap_or(0),
+    }
+}
+
+/// `name count, name count`.
+pub(crate) fn counts(value: &Value) -> String {
+    let fields = value.as_object().into_iter().flatten();
+    let text: Vec<String> = fields.map(|(name, count)| format!("{count} {name}")).collect();
+    if text.is_empty() { "none".to_owned() } else { text.join(", ") }
+}
+
+/// Bytes as MiB with a fraction.
+fn mib(bytes: &Value) -> String {
+    bytes.as_f64().map_or("-".to_owned(), |bytes| format!("{:.1}", bytes / f64::from(1 << 20)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_status_is_told_in_words_and_a_table() {
+        let status = json!({
+            "daemon": {"pid": 7, "clients": 2, "runs": 1, "stopping": false},
+            "pool": {
+                "host": "here", "uptime_s": 3, "images": 1, "shells": 0, "bodies": {"armed": 2},
+                "kept_bytes": 3 << 20, "budget_bytes": 1 << 30,
+                "creations": {
+                    "recycled": {"main": 40, "entry": 2}, "forked_body": {"main": 1, "entry": 0},
+                    "exec": 3, "fallbacks": {"first_run": 3},
+                },
+                "given_up": {}, "to_main_us": {"p50": 40.5, "p99": 90.1, "count": 42},
+            },
+            "images": [{
+                "file": "/usr/bin/git", "argv0": "git", "state": "kept", "point": "main", "bodies": "4 5",
+                "runs": 42, "kept_bytes": 3 << 20,
+            }],
+        });
+        let text = describe(&status, 100);
+        for part in [
+            "pid 7 on here, up 3 s, 2 clients, 1 runs under way\n",
+            "1 images, 0 shells, bodies: 2 armed; 3.0 of 1024.0 MiB\n",
+            "42 recycled, 1 in a forked body, 3 by exec\n",
+            "by exec    3 first_run\n",
+            "given up   none\n",
+            "p50 40.5 µs, p99 90.1 µs, of 42 runs\n",
+        ] {
+            assert!(text.contains(part), "{part:?} in\n{text}");
+        }
+        let last = text.lines().last().expect("a row");
+        let cells: Vec<&str> = last.split_whitespace().collect();
+        assert_eq!(cells, ["/usr/bin/git", "git", "main", "2", "42", "3.0", "kept"]);
+    }
+
+    #[test]
+    fn fields_of_fields_are_named_by_both() {
+        let mut text = String::new();
+        flatten(&mut text, "", &json!({"a": 1, "b": {"c": "x", "d": null}, "e": {}}));
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines, [["a", "1"], ["b.c", "x"], ["b.d", "-"], ["e", "none"]]);
+    }
+}
