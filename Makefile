@@ -9,6 +9,9 @@ TEST_OPTIONS := --locked --profile checked
 ARGS ?=
 # Seconds that each fuzz target runs in `make test`.
 FUZZ_SECONDS ?= 5
+# Builds the regrow command. It is linked statically: a client that the loader has to link first starts too slowly.
+BUILD_COMMAND = $(CARGO) rustc --quiet --release --locked --package regrow-cli --bin regrow -- \
+	-C target-feature=+crt-static -C relocation-model=static
 # Where tests/victims/build.sh puts the victims.
 VICTIMS := $(abspath tests/victims/build)
 # Where the tests write how much of them was recycled.
@@ -25,7 +28,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
+.PHONY: help demo bench bench-daemon build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
 	test-workspace test-unprivileged clean
 
 help: ## print this list
@@ -34,14 +37,18 @@ help: ## print this list
 demo: ## build, then compare Regrow with posix_spawn on real programs
 	@scripts/install-deps demo
 	$(call say,release build)
-	@$(CARGO) build --quiet --release --locked --package regrow-cli
+	@$(BUILD_COMMAND)
 	$(call say,regrow bench)
 	@$(TARGET)/release/regrow bench $(ARGS)
 
 bench: demo ## the same; ARGS="--runs 500 -- git --version" are arguments of regrow bench
 
 build: ## build the regrow command: target/release/regrow
-	@$(CARGO) build --release --locked --package regrow-cli
+	@$(BUILD_COMMAND)
+
+bench-daemon: build ## what the daemon costs its clients; the figures go to target/bench/daemon.json
+	@mkdir -p $(TARGET)/bench
+	@$(TARGET)/release/regrow bench --daemon --json $(TARGET)/bench/daemon.json $(ARGS)
 
 test: deps lint fuzz-smoke victims test-workspace test-unprivileged ## everything that CI runs
 	$(call say,all passed)

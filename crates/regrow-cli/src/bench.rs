@@ -6,12 +6,14 @@
 //!                  ├── timing                          what the library tells of the inside of a run
 //!                  ├── floors, processes               the machine's floors; CPU and memory behind a pool
 //!                  └── throughput                      several clients
+//!   daemon                                              the same through the daemon
 //! ```
 //!
 //! Nothing that is printed was measured at another time: both ways, and the floors, are taken in one run, interleaved.
 //! Every run is checked, and a benchmark whose runs differ has failed.
 
 mod client;
+mod daemon;
 mod floors;
 mod machine;
 mod measure;
@@ -33,7 +35,6 @@ use self::client::MeasureError;
 use self::floors::Floors;
 use self::machine::Machine;
 use self::programs::Program;
-use self::report::Outcome;
 use crate::cli::BenchArgs;
 use crate::error::CliError;
 
@@ -46,6 +47,9 @@ const SURVEY_TIMES: u32 = 200;
 pub(crate) fn bench(args: &BenchArgs) -> Result<u8, CliError> {
     // Before anything takes long.
     let mut json = args.json.as_deref().map(create).transpose()?;
+    if args.daemon {
+        return bench_daemon(args, json.as_mut());
+    }
     let programs = programs::choose(args)?;
 
     let machine = Machine::look();
@@ -81,11 +85,21 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<u8, CliError> {
     Ok(if differed { DIFFERED } else { 0 })
 }
 
+/// Measures what the daemon costs its clients.
+fn bench_daemon(args: &BenchArgs, json: Option<&mut File>) -> Result<u8, CliError> {
+    let (figures, text) = daemon::measure(args.runs)?;
+    print(&text)?;
+    if let (Some(file), Some(path)) = (json, &args.json) {
+        write_json(file, path, &figures)?;
+    }
+    Ok(0)
+}
+
 fn create(path: &Path) -> Result<File, CliError> {
     File::create(path).map_err(|source| CliError::Write { path: path.to_owned(), source })
 }
 
-fn write_json(file: &mut File, path: &Path, outcomes: &[Outcome]) -> Result<(), CliError> {
+fn write_json<T: serde::Serialize>(file: &mut File, path: &Path, outcomes: &[T]) -> Result<(), CliError> {
     let mut text = serde_json::to_vec_pretty(outcomes).map_err(CliError::Json)?;
     text.push(b'\n');
     file.write_all(&text).map_err(|source| CliError::Write { path: path.to_owned(), source })

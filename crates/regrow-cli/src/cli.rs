@@ -188,6 +188,10 @@ pub(crate) struct DaemonArgs {
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) max_runs: u16,
 
+    /// Most bodies of one program, and so most runs of it at a time that are recycled
+    #[arg(long, value_name = "N", default_value_t = 48)]
+    pub(crate) max_bodies: u16,
+
     /// How much memory images and bodies may take, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(crate) budget_mib: u64,
@@ -278,6 +282,10 @@ pub(crate) struct BenchArgs {
     /// Measure the throughput of P clients at a time as well as that of one
     #[arg(long, value_name = "P", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) parallel: u16,
+
+    /// Measure the daemon instead: a connected client, 32 of them, and commands by regrow run
+    #[arg(long, conflicts_with_all = ["parallel", "program", "static_program"])]
+    pub(crate) daemon: bool,
 
     /// Write the results to FILE as a JSON array with an object for each program
     #[arg(long, value_name = "FILE")]

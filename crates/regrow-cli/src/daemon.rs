@@ -21,6 +21,7 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
     options.max_runs = args.max_runs.into();
     options.pool.budget_bytes = args.budget_mib << 20;
     options.pool.timed = true;
+    options.pool.max_bodies_per_program = args.max_bodies.into();
     let listener = match crate::detach::passed_socket() {
         Some(socket) => Listener::given(socket),
         None => Listener::bind(&Place::of_user()?),

@@ -47,25 +47,31 @@ const FAILED: u8 = 2;
 extern "C" fn main() -> std::ffi::c_int {
     let args: Vec<OsString> = std::env::args_os().collect();
     let status = match plain_run(&args) {
-        Some((program, rest)) => run::shared::run(program, rest, false),
+        Some((no_tty, program, rest)) => run::shared::run(program, rest, no_tty),
         None => with_flags(&args),
     };
     let _ = std::io::stdout().flush();
     std::process::exit(status.into())
 }
 
-/// The program of `regrow run [--] PROG ARGS` without any flag: the common case, for which reading the command line
-/// need not take longer than the run.
-fn plain_run(args: &[OsString]) -> Option<(&OsString, &[OsString])> {
-    let rest = args.get(1..)?.strip_prefix(&[OsString::from("run")])?;
-    if std::env::var_os("REGROW_LOG").is_some() {
+/// The program of `regrow run [--no-tty] [--] PROG ARGS`, and whether it needs no terminal: the common case, for which
+/// reading the command line need not take longer than the run.
+fn plain_run(args: &[OsString]) -> Option<(bool, &OsString, &[OsString])> {
+    if args.get(1)? != "run" || std::env::var_os("REGROW_LOG").is_some() {
         return None;
     }
-    let (first, after) = rest.split_first()?;
-    if first == "--" {
-        return after.split_first();
+    let mut rest = args.get(2..)?;
+    let no_tty = rest.first()? == "--no-tty";
+    if no_tty {
+        rest = rest.get(1..)?;
     }
-    (!first.as_encoded_bytes().starts_with(b"-")).then_some((first, after))
+    let is_flag = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    if rest.first()? == "--" {
+        rest = rest.get(1..)?;
+    } else if is_flag(rest.first()?) {
+        return None;
+    }
+    rest.split_first().map(|(program, args)| (no_tty, program, args))
 }
 
 fn with_flags(args: &[OsString]) -> u8 {

@@ -44,10 +44,22 @@ impl PosixSpawn {
     /// Prepares to start `path` with these arguments (the first is the program's own name), this process's environment
     /// and these standard descriptors.
     pub(super) fn new(path: &Path, args: &[OsString], stdio: [OwnedFd; STDIO]) -> io::Result<Self> {
+        Self::with_variable(path, args, stdio, None)
+    }
+
+    /// As [`Self::new`], with one variable of the environment set.
+    pub(super) fn with_variable(
+        path: &Path,
+        args: &[OsString],
+        stdio: [OwnedFd; STDIO],
+        variable: Option<(&OsStr, &OsStr)>,
+    ) -> io::Result<Self> {
         let c_string = |text: &OsStr| CString::new(text.as_bytes());
         let args: Vec<CString> = args.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?;
         let mut env = Vec::new();
-        for (name, value) in std::env::vars_os() {
+        let own = std::env::vars_os().filter(|(name, _)| variable.is_none_or(|set| set.0 != name));
+        let set = variable.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        for (name, value) in own.chain(set) {
             env.push(CString::new([name.as_bytes(), b"=", value.as_bytes()].concat())?);
         }
         let pointers = |strings: &[CString]| -> Vec<*mut c_char> {
