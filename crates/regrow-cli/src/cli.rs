@@ -63,6 +63,35 @@ Examples:
   regrow daemon --idle 0 --any-cgroup
   regrow --log debug daemon";
 
+/// What `regrow stop --help` ends with.
+const STOP_EXAMPLES: &str = "\
+Exit status: 0 when the daemon has left; 2 when there is none.
+
+Examples:
+  regrow stop";
+
+/// What `regrow link --help` ends with.
+const LINK_EXAMPLES: &str = "\
+A launcher is a symbolic link to regrow, which runs the program of its own name that comes in PATH beside all launchers.
+The folder is to stand at the front of PATH; where it does not, the line to add is told. A file that is there and is no
+launcher is left alone, and then no launcher is made.
+
+Exit status: 0 when all of them are there, else 2.
+
+Examples:
+  regrow link git perl
+  regrow link --dir ~/bin git";
+
+/// What `regrow unlink --help` ends with.
+const UNLINK_EXAMPLES: &str = "\
+Nothing but launchers is removed.
+
+Exit status: 0 when they are gone, 2 when one is no launcher or is not there; then none is removed.
+
+Examples:
+  regrow unlink perl
+  regrow unlink --all";
+
 /// What `regrow run --help` ends with.
 const RUN_EXAMPLES: &str = "\
 Exit status: that of the first run that failed, as env(1) gives it, and 0 when none did: the program's own; 128 and the
@@ -130,6 +159,7 @@ pub(crate) enum Action {
     /// Keep one pool for all programs of this user (regrow run starts it by itself)
     Daemon(DaemonArgs),
     /// Have the daemon leave when the runs that are under way have ended
+    #[command(after_help = STOP_EXAMPLES)]
     Stop,
     /// Show what the daemon keeps and how it created processes
     Status(StatusArgs),
@@ -139,6 +169,10 @@ pub(crate) enum Action {
     Show(PathArgs),
     /// Show the state of the pool, live
     Top(TopArgs),
+    /// Put launchers into a folder, so that programs are recycled by their plain names
+    Link(LinkArgs),
+    /// Take launchers away
+    Unlink(UnlinkArgs),
 }
 
 /// The arguments of `regrow status`.
@@ -170,6 +204,36 @@ pub(crate) struct TopArgs {
     /// How often to look, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(50..))]
     pub(crate) interval_ms: u32,
+}
+
+/// The arguments of `regrow link`.
+#[derive(Debug, Args)]
+#[command(after_help = LINK_EXAMPLES)]
+pub(crate) struct LinkArgs {
+    /// The folder [default: $XDG_DATA_HOME/regrow/bin, or ~/.local/share/regrow/bin]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// The programs, as they are typed
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<OsString>,
+}
+
+/// The arguments of `regrow unlink`.
+#[derive(Debug, Args)]
+#[command(after_help = UNLINK_EXAMPLES)]
+pub(crate) struct UnlinkArgs {
+    /// The folder [default: $XDG_DATA_HOME/regrow/bin, or ~/.local/share/regrow/bin]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Every launcher in the folder
+    #[arg(long, conflicts_with = "names")]
+    pub(crate) all: bool,
+
+    /// The programs, as they are typed
+    #[arg(value_name = "NAME", required_unless_present = "all")]
+    pub(crate) names: Vec<OsString>,
 }
 
 /// The arguments of `regrow daemon`.

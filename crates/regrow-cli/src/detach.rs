@@ -8,6 +8,8 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::run::shared::Program;
+
 /// This program itself.
 const SELF: &CStr = c"/proc/self/exe";
 
@@ -58,20 +60,18 @@ fn clean_up() {
 
 /// Becomes a program, as `execvp` does it: with the environment, descriptors, signal mask and dispositions that this
 /// process was given. The standard library's way changes some of them. Returns why it could not.
-pub(crate) fn become_program(program: &OsStr, args: &[OsString]) -> io::Error {
-    let strings: Result<Vec<CString>, NulError> = std::iter::once(program)
-        .chain(args.iter().map(OsString::as_os_str))
-        .map(|string| CString::new(string.as_bytes()))
-        .collect();
-    let strings = match strings {
-        Ok(strings) => strings,
-        Err(error) => return error.into(),
+pub(crate) fn become_program(program: Program<'_>, args: &[OsString]) -> io::Error {
+    let c_string = |string: &OsStr| CString::new(string.as_bytes());
+    let strings: Result<Vec<CString>, NulError> =
+        std::iter::once(program.argv0).chain(args.iter().map(OsString::as_os_str)).map(c_string).collect();
+    let (file, strings) = match (c_string(program.file), strings) {
+        (Ok(file), Ok(strings)) => (file, strings),
+        (Err(error), _) | (_, Err(error)) => return error.into(),
     };
     let mut pointers: Vec<*const c_char> = strings.iter().map(|string| string.as_ptr()).collect();
     pointers.push(std::ptr::null());
-    let Some(&name) = pointers.first() else { return io::ErrorKind::InvalidInput.into() };
     // SAFETY: strings with NUL that live until the call returns, and a list of them that ends with null.
-    unsafe { libc::execvp(name, pointers.as_ptr()) };
+    unsafe { libc::execvp(file.as_ptr(), pointers.as_ptr()) };
     io::Error::last_os_error()
 }
 

@@ -34,6 +34,9 @@ pub(crate) enum CliError {
     /// The daemon's answer is not JSON.
     #[error("the daemon's answer cannot be read")]
     Answer(#[source] serde_json::Error),
+    /// A launcher could not be made or removed.
+    #[error(transparent)]
+    Link(#[from] crate::link::LinkError),
     /// A file could not be written.
     #[error("{}: cannot be written", path.display())]
     Write {

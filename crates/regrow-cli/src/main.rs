@@ -6,6 +6,7 @@
 //!     run     a program out of a pool, standard descriptors passed through, a report of each run
 //!     daemon  one pool for all programs of a user; stop ends it
 //!     status, ls, show, top   what the daemon keeps
+//!     link    launchers, which run a program by its plain name; unlink removes them
 //!     bench   two ways to start a program, in turn: times, CPU, memory, throughput
 //! ```
 //!
@@ -21,6 +22,8 @@ mod daemon;
 mod detach;
 mod doctor;
 mod error;
+mod launcher;
+mod link;
 mod metrics;
 mod run;
 mod status;
@@ -30,7 +33,7 @@ mod top;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use regrow_sys::disable::FeatureSet;
 use tracing_subscriber::EnvFilter;
 
@@ -46,6 +49,9 @@ const FAILED: u8 = 2;
 #[cfg_attr(test, allow(dead_code, reason = "the test harness has a `main` of its own"))]
 extern "C" fn main() -> std::ffi::c_int {
     let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(name) = launcher::started_as(&args) {
+        std::process::exit(launcher::run(&name, &args).into());
+    }
     let status = match plain_run(&args) {
         Some((no_tty, program, rest)) => run::shared::run(program, rest, no_tty),
         None => with_flags(&args),
@@ -102,6 +108,8 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
         Action::Ls(args) => status::ls(args),
         Action::Show(args) => status::show(args),
         Action::Top(args) => top::top(args),
+        Action::Link(args) => link::link(args),
+        Action::Unlink(args) => link::unlink(args),
     }
 }
 
@@ -109,8 +117,8 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
 fn usage(error: &clap::Error, args: &[OsString]) -> u8 {
     // Nothing is left to say when the terminal is gone.
     let _ = error.print();
-    let verbs = ["doctor", "run", "bench", "daemon", "stop"];
-    let verb = args.iter().find(|word| verbs.iter().any(|verb| word == verb));
+    let command = Cli::command();
+    let verb = args.iter().skip(1).find(|word| command.find_subcommand(word).is_some());
     let is_run = verb.is_some_and(|verb| verb == "run");
     match error.exit_code() {
         0 => 0,

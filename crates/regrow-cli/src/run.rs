@@ -12,6 +12,7 @@ pub(crate) mod shared;
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -21,14 +22,15 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::cli::{PointArg, RunArgs};
 use crate::error::{CliError, chain};
+use crate::launcher;
 use crate::run::report::{Line, Report};
 
 /// The exit status when Regrow itself failed.
 pub(crate) const REGROW_FAILED: u8 = 125;
 /// The exit status when the program is there and cannot be executed.
-const NOT_EXECUTABLE: u8 = 126;
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The exit status when there is no such program.
-const NOT_FOUND: u8 = 127;
+pub(crate) const NOT_FOUND: u8 = 127;
 /// What is added to the number of the signal that ended a run.
 const SIGNALLED: i32 = 128;
 
@@ -37,6 +39,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     if !args.wants_own_pool() {
         return Ok(shared::run(&args.program, &args.args, args.no_tty));
     }
+    let behind = match launcher::behind(&args.program).transpose() {
+        Ok(behind) => behind,
+        Err(missing) => return Ok(missing.tell()),
+    };
     // Before this process opens anything of its own.
     let given =
         caller::given_descriptors().map_err(CliError::system("the given descriptors cannot be passed on"))?;
@@ -44,8 +50,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     caller::forward_signals().map_err(CliError::system("signals cannot be passed on to the run"))?;
 
     let pool = Pool::builder().verify(args.verify).point(args.point.into()).build();
-    let mut command = pool.command(&args.program);
-    command.args(&args.args);
+    let mut command = pool.command(behind.as_deref().map_or(args.program.as_os_str(), Path::as_os_str));
+    command.arg0(&args.program).args(&args.args);
     for (descriptor, number) in given {
         command.fd(descriptor, number);
     }

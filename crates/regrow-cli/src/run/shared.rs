@@ -12,7 +12,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 
 use regrow_daemon::client::{
@@ -23,7 +25,7 @@ use regrow_sys::raw;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{REGROW_FAILED, exit_status, status_of_error};
-use crate::detach;
+use crate::{detach, launcher};
 
 /// The signals that are passed on to the run.
 const PASSED_ON: [i32; 9] = [
@@ -41,9 +43,28 @@ const PASSED_ON: [i32; 9] = [
 /// Bytes of the kernel's `struct signalfd_siginfo`.
 const SIGNAL_RECORD: usize = 128;
 
-/// Runs the program, and returns the status that the command is to end with. Does not return where this process becomes
-/// the program. With `terminal`, a controlling terminal is no hindrance.
+/// What is to be run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Program<'a> {
+    /// A path, or a name that is looked for in `PATH`.
+    pub(crate) file: &'a OsStr,
+    /// What the program sees as `argv[0]`.
+    pub(crate) argv0: &'a OsStr,
+}
+
+/// Runs a program, or what it stands for if it is a launcher, and returns the status that the command is to end with. Does
+/// not return where this process becomes the program. With `terminal`, a controlling terminal is no hindrance.
 pub(crate) fn run(program: &OsStr, args: &[OsString], terminal: bool) -> u8 {
+    let behind = match launcher::behind(program).transpose() {
+        Ok(behind) => behind,
+        Err(missing) => return missing.tell(),
+    };
+    let file = behind.as_deref().map_or(program, Path::as_os_str);
+    run_as(Program { file, argv0: program }, args, terminal)
+}
+
+/// The same of a program that is no launcher.
+pub(crate) fn run_as(program: Program<'_>, args: &[OsString], terminal: bool) -> u8 {
     if !terminal && has_terminal() {
         return execute(program, args, "there is a controlling terminal");
     }
@@ -68,11 +89,12 @@ pub(crate) fn run(program: &OsStr, args: &[OsString], terminal: bool) -> u8 {
     }
 }
 
-fn order(place: &Place, program: &OsStr, args: &[OsString]) -> Result<(Client, Answer), ClientError> {
+fn order(place: &Place, program: Program<'_>, args: &[OsString]) -> Result<(Client, Answer), ClientError> {
     // Before anything is opened here.
     let numbers = inherited_descriptors()?;
     let mut client = Client::connect(place)?;
-    let mut order = order_of_caller(program, args)?;
+    let mut order = order_of_caller(program.file, args)?;
+    order.arg0 = (program.argv0 != program.file).then(|| program.argv0.as_bytes().to_vec());
     let descriptors: Vec<_> = numbers.iter().map(|&number| borrow(number)).collect();
     order.targets = numbers;
     let answer = client.order(order, &descriptors)?;
@@ -86,10 +108,10 @@ fn has_terminal() -> bool {
 }
 
 /// Becomes the program. Returns the status for when that fails.
-fn execute(program: &OsStr, args: &[OsString], why: &str) -> u8 {
+fn execute(program: Program<'_>, args: &[OsString], why: &str) -> u8 {
     tracing::info!(why, "executed by the command itself");
     let error = detach::become_program(program, args);
-    crate::complain(&format!("{}: {error}", program.display()));
+    crate::complain(&format!("{}: {error}", program.file.display()));
     status_of_error(&error)
 }
 
@@ -100,7 +122,7 @@ struct Relay {
 }
 
 impl Relay {
-    fn until_the_end(mut self, program: &OsStr, args: &[OsString]) -> u8 {
+    fn until_the_end(mut self, program: Program<'_>, args: &[OsString]) -> u8 {
         let set = PASSED_ON.iter().fold(0, |set, signal| set | 1u64 << (signal - 1));
         let (signals, before) = match raw::signals_as_descriptor(set) {
             Ok(signals) => signals,

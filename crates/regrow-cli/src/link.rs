@@ -1,0 +1,314 @@
+//! `regrow link` and `regrow unlink`: launchers in a folder of the user's choice.
+//!
+//! A launcher is a symbolic link to this command; [`crate::launcher`] is what happens when it is started. A link is there
+//! or is not: it is made, and replaced, by one call. All names are looked at before the first link is made or removed.
+//!
+//! Invariant: nothing is ever replaced or removed that is not a launcher.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::cli::{LinkArgs, UnlinkArgs};
+use crate::error::CliError;
+use crate::launcher::{self, OWN_NAME, Own};
+
+/// Why a launcher was not made or not removed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    /// A launcher cannot have this name.
+    #[error("{name:?}: {what}")]
+    Name {
+        /// The name.
+        name: OsString,
+        /// Why not.
+        what: &'static str,
+    },
+    /// There is a file in the way.
+    #[error("{}: it is there already and is no launcher", path.display())]
+    Occupied {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no such launcher.
+    #[error("{}: there is no such launcher", path.display())]
+    NotThere {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// It is not known where the user's folder is.
+    #[error("--dir is needed: neither XDG_DATA_HOME nor HOME names a folder")]
+    NoHome,
+    /// The file of this command cannot be linked to.
+    #[error("{}: it is not this command any more, or is not called {OWN_NAME}", path.display())]
+    NotOurselves {
+        /// Where the command was started from.
+        path: PathBuf,
+    },
+    /// The system refuses.
+    #[error("{}: {source}", path.display())]
+    System {
+        /// What it speaks of.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+fn system(path: &Path) -> impl FnOnce(io::Error) -> LinkError {
+    let path = path.to_owned();
+    move |source| LinkError::System { path, source }
+}
+
+/// What stands where a launcher is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Vacant,
+    Launcher,
+    Occupied,
+}
+
+impl Place {
+    fn look(path: &Path, own: Own) -> Result<Place, LinkError> {
+        match path.symlink_metadata() {
+            Ok(file) if file.is_symlink() && is_launcher(path, own) => Ok(Place::Launcher),
+            Ok(_) => Ok(Place::Occupied),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Place::Vacant),
+            Err(error) => Err(system(path)(error)),
+        }
+    }
+}
+
+/// Whether a symbolic link leads to a regrow, or led to one that is gone.
+fn is_launcher(path: &Path, own: Own) -> bool {
+    if path.file_name().is_none_or(|name| name == OWN_NAME) {
+        return false;
+    }
+    match path.metadata() {
+        Ok(file) => own.is_regrow(path, &file),
+        Err(_) => path.read_link().is_ok_and(|target| target.file_name() == Some(OsStr::new(OWN_NAME))),
+    }
+}
+
+/// Makes launchers.
+pub(crate) fn link(args: &LinkArgs) -> Result<u8, CliError> {
+    let own = Own::read();
+    let command = own_path(own)?;
+    let folder = folder(args.dir.as_deref())?;
+    for name in &args.names {
+        check(name)?;
+        if launcher::program(name).is_err() {
+            return Err(CliError::NoProgram { program: name.clone() });
+        }
+        let path = folder.join(name);
+        if Place::look(&path, own)? == Place::Occupied {
+            return Err(LinkError::Occupied { path }.into());
+        }
+    }
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(system(&folder))?;
+    for name in &args.names {
+        make(&folder.join(name), &command, own)?;
+    }
+    if let Some(line) = line_to_add(&folder, std::env::var_os("PATH").as_deref()) {
+        crate::complain(&format!("{} is not at the front of PATH; add the line  {line}", folder.display()));
+    }
+    Ok(0)
+}
+
+/// Removes launchers.
+pub(crate) fn unlink(args: &UnlinkArgs) -> Result<u8, CliError> {
+    let own = Own::read();
+    let folder = folder(args.dir.as_deref())?;
+    let launchers = if args.all {
+        all_launchers(&folder, own)?
+    } else {
+        args.names.iter().map(|name| existing(&folder, name, own)).collect::<Result<_, _>>()?
+    };
+    for path in launchers {
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(system(&path)(error).into()),
+            _ => {}
+        }
+    }
+    Ok(0)
+}
+
+fn existing(folder: &Path, name: &OsStr, own: Own) -> Result<PathBuf, LinkError> {
+    check(name)?;
+    let path = folder.join(name);
+    match Place::look(&path, own)? {
+        Place::Launcher => Ok(path),
+        Place::Vacant => Err(LinkError::NotThere { path }),
+        Place::Occupied => Err(LinkError::Occupied { path }),
+    }
+}
+
+/// A folder that is not there has none.
+fn all_launchers(folder: &Path, own: Own) -> Result<Vec<PathBuf>, LinkError> {
+    let entries = match folder.read_dir() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(system(folder))?,
+    };
+    let mut launchers = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(system(folder))?.path();
+        if Place::look(&path, own)? == Place::Launcher {
+            launchers.push(path);
+        }
+    }
+    Ok(launchers)
+}
+
+/// Whether a launcher can have this name.
+fn check(name: &OsStr) -> Result<(), LinkError> {
+    let what = match name.as_bytes() {
+        b"" | b"." | b".." => "it is the name of no program",
+        bytes if bytes.contains(&b'/') => "a launcher has the name of a program, not its path",
+        bytes if bytes == OWN_NAME.as_bytes() => "this name is the command's own",
+        _ => return Ok(()),
+    };
+    Err(LinkError::Name { name: name.to_owned(), what })
+}
+
+/// Makes a launcher, or has one that is there lead to this command.
+fn make(path: &Path, command: &Path, own: Own) -> Result<(), LinkError> {
+    match symlink(command, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        result => return result.map_err(system(path)),
+    }
+    match Place::look(path, own)? {
+        Place::Launcher => {}
+        Place::Vacant | Place::Occupied => return Err(LinkError::Occupied { path: path.to_owned() }),
+    }
+    if path.read_link().is_ok_and(|target| target == command) {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let beside =
+        tempfile::Builder::new().prefix(".regrow-").make_in(folder, |beside| symlink(command, beside));
+    let beside = beside.map_err(system(folder))?.into_temp_path();
+    beside.persist(path).map_err(|error| system(path)(error.error))
+}
+
+/// Where this command stands.
+fn own_path(own: Own) -> Result<PathBuf, LinkError> {
+    let path = std::env::current_exe().map_err(system(Path::new("/proc/self/exe")))?;
+    let is_own = path.metadata().is_ok_and(|file| own.is(&file));
+    if is_own && path.file_name() == Some(OsStr::new(OWN_NAME)) {
+        Ok(path)
+    } else {
+        Err(LinkError::NotOurselves { path })
+    }
+}
+
+/// The folder of the launchers, as an absolute path.
+fn folder(named: Option<&Path>) -> Result<PathBuf, LinkError> {
+    if let Some(named) = named {
+        return std::path::absolute(named).map_err(system(named));
+    }
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
+    data.map(|data| data.join("regrow/bin")).ok_or(LinkError::NoHome)
+}
+
+/// The line that puts the folder at the front of `PATH`, if it is not there.
+fn line_to_add(folder: &Path, path: Option<&OsStr>) -> Option<String> {
+    let front = path.and_then(|path| std::env::split_paths(path).next()).unwrap_or_default();
+    let identity = |folder: &Path| folder.metadata().map(|folder| (folder.dev(), folder.ino())).ok();
+    if front.is_absolute() && identity(&front).is_some() && identity(&front) == identity(folder) {
+        return None;
+    }
+    Some(format!("export PATH={}:\"$PATH\"", quoted(&folder.to_string_lossy())))
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_launcher_has_the_name_of_a_program() {
+        for name in ["git", "g++", "[", "python3.12", "-odd", "with blank"] {
+            assert!(check(OsStr::new(name)).is_ok(), "{name}");
+        }
+        for name in ["", ".", "..", "bin/git", "/bin/git", "regrow"] {
+            let error = check(OsStr::new(name)).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("{name:?}: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn launchers_are_links_to_a_regrow_that_have_another_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let own = Own::read();
+        let command = std::env::current_exe().unwrap();
+        symlink(&command, at("git")).unwrap();
+        symlink(at("git"), at("through")).unwrap();
+        symlink("/nonexistent/regrow", at("dangling")).unwrap();
+        symlink(&command, at("regrow")).unwrap();
+        symlink("/bin/true", at("true")).unwrap();
+        symlink("/nonexistent/git", at("lost")).unwrap();
+        symlink(at("circle"), at("circle")).unwrap();
+        fs::write(at("file"), "").unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        let look = |name: &str| Place::look(&at(name), own).unwrap();
+        for name in ["git", "through", "dangling"] {
+            assert_eq!(look(name), Place::Launcher, "{name}");
+        }
+        for name in ["regrow", "true", "lost", "circle", "file", "folder"] {
+            assert_eq!(look(name), Place::Occupied, "{name}");
+        }
+        assert_eq!(look("none"), Place::Vacant);
+        let mut all = all_launchers(folder.path(), own).unwrap();
+        all.sort();
+        assert_eq!(all, [at("dangling"), at("git"), at("through")]);
+        assert_eq!(all_launchers(&at("none"), own).unwrap(), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn a_link_is_made_replaced_and_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let own = Own::read();
+        let command = std::env::current_exe().unwrap();
+        symlink("/nonexistent/regrow", at("old")).unwrap();
+        for name in ["new", "old", "new"] {
+            make(&at(name), &command, own).unwrap();
+            assert_eq!(at(name).read_link().unwrap(), command, "{name}");
+        }
+        fs::write(at("file"), "kept").unwrap();
+        let error = make(&at("file"), &command, own).unwrap_err();
+        assert!(matches!(&error, LinkError::Occupied { path } if *path == at("file")), "{error}");
+        assert_eq!(fs::read_to_string(at("file")).unwrap(), "kept");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 3, "nothing is left beside them");
+    }
+
+    #[test]
+    fn the_line_is_told_when_the_folder_is_not_at_the_front() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        let line = |entries: &str| line_to_add(folder.path(), Some(OsStr::new(entries)));
+        assert_eq!(line(path), None);
+        assert_eq!(line(&format!("{path}/:/bin")), None);
+        let wanted = Some(format!("export PATH={path}:\"$PATH\""));
+        assert_eq!(line(&format!("/bin:{path}")), wanted);
+        assert_eq!(line(""), wanted);
+        assert_eq!(line_to_add(folder.path(), None), wanted);
+    }
+
+    #[test]
+    fn a_word_is_quoted_where_a_shell_would_change_it() {
+        assert_eq!(quoted("/home/u/.local/share/regrow/bin"), "/home/u/.local/share/regrow/bin");
+        assert_eq!(quoted("/home/it's mine"), r"'/home/it'\''s mine'");
+        assert_eq!(quoted("/a:b~"), "'/a:b~'");
+    }
+}
