@@ -8,14 +8,17 @@ use std::os::unix::ffi::OsStrExt;
 
 use regrow_engine::environ;
 use regrow_sys::caller::{Caller, signal_mask};
-use rustix::io::{Errno, FdFlags};
+use rustix::event::EventfdFlags;
+use rustix::io::{Errno, FdFlags, ReadWriteFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
 };
 
 use crate::place::Place;
-use crate::wire::{MAX_FDS, MAX_MESSAGE, Order, Question, Strings, ToClient, ToDaemon, WireError};
+use crate::wire::{
+    MAX_FDS, MAX_MESSAGE, MAX_TARGETS, Order, Question, Strings, ToClient, ToDaemon, WireError,
+};
 
 /// Why the daemon was no help.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +34,9 @@ pub enum ClientError {
     /// The connection is broken.
     #[error("the connection to the daemon is lost")]
     Lost(#[source] io::Error),
+    /// The daemon is gone, and had begun to start the run.
+    #[error("the daemon is gone, and whether the program has run is not known")]
+    Unknown(#[source] Box<ClientError>),
     /// What the daemon says cannot be understood.
     #[error(transparent)]
     Wire(#[from] WireError),
@@ -70,8 +76,8 @@ pub enum Answer {
     Started {
         /// Its number.
         pid: i32,
-        /// The process.
-        pidfd: OwnedFd,
+        /// The process; `None` when the daemon had no descriptor left.
+        pidfd: Option<OwnedFd>,
         /// The name of how it was created.
         how: String,
     },
@@ -101,6 +107,8 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Client {
     socket: OwnedFd,
+    /// See [`Order`].
+    ticket: OwnedFd,
     buffer: Vec<u8>,
 }
 
@@ -117,32 +125,67 @@ impl Client {
             rustix::net::connect(&socket, &SocketAddrUnix::new(&path)?)?;
             Ok(socket)
         };
-        match connect() {
-            Ok(socket) => Ok(Client { socket, buffer: Vec::new() }),
-            Err(error) => Err(ClientError::NoDaemon { path, source: error.into() }),
-        }
+        let socket = connect().map_err(|error| ClientError::NoDaemon { path, source: error.into() })?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let ticket = rustix::event::eventfd(0, flags)
+            .map_err(|source| ClientError::Caller { what: "an eventfd", source: source.into() })?;
+        Ok(Client { socket, ticket, buffer: Vec::new() })
     }
 
     /// Orders a run; `descriptors` get the numbers of `order.targets`.
     ///
     /// # Errors
-    /// [`ClientError`]: nothing of the program has run.
+    /// [`ClientError::Unknown`], or any other: nothing of the program has run.
     pub fn order(&mut self, order: Order, descriptors: &[BorrowedFd<'_>]) -> Result<Answer, ClientError> {
-        if descriptors.len() > MAX_FDS {
-            let (have, most) = (descriptors.len(), MAX_FDS);
-            return Err(ClientError::TooLarge { what: "descriptors", have, most });
-        }
-        self.send(&ToDaemon::Run(Box::new(order)), descriptors)?;
-        let (message, descriptor) = self.receive()?;
-        match (message, descriptor) {
-            (ToClient::Started { pid, how }, Some(pidfd)) => {
-                Ok(Answer::Started { pid, pidfd, how: text(&how) })
-            }
+        match self.exchange(order, descriptors)? {
+            (ToClient::Started { pid, how }, pidfd) => Ok(Answer::Started { pid, pidfd, how: text(&how) }),
             (ToClient::Declined { reason, detail }, _) => {
                 Ok(Answer::Declined { reason: text(&reason), detail: text(&detail) })
             }
             (message, _) => Err(unexpected(message)),
         }
+    }
+
+    /// Orders a run and waits for its end. `Ok(None)`: the daemon declines, nothing of the program has run, and the
+    /// caller is to execute it by other means.
+    ///
+    /// # Errors
+    /// As [`Client::order`].
+    pub fn complete(
+        &mut self,
+        mut order: Order,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Option<i32>, ClientError> {
+        order.end_only = true;
+        let mut message = self.exchange(order, descriptors)?.0;
+        loop {
+            match message {
+                ToClient::Ended { status } => return Ok(Some(status)),
+                ToClient::Declined { .. } => return Ok(None),
+                ToClient::Stopped { .. } | ToClient::Continued => {}
+                message => return Err(unexpected(message)),
+            }
+            message = self.receive().map_err(unknown)?.0;
+        }
+    }
+
+    /// Sends an order and receives the first answer.
+    fn exchange(
+        &mut self,
+        order: Order,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(ToClient, Option<OwnedFd>), ClientError> {
+        if descriptors.len() > MAX_TARGETS {
+            let (have, most) = (descriptors.len(), MAX_TARGETS);
+            return Err(ClientError::TooLarge { what: "descriptors", have, most });
+        }
+        // One that the daemon did not take is not there twice.
+        take_ticket(self.ticket.as_fd());
+        rustix::io::write(&self.ticket, &1u64.to_ne_bytes())?;
+        let descriptors: Vec<_> = descriptors.iter().copied().chain([self.ticket.as_fd()]).collect();
+        self.send(&ToDaemon::Run(Box::new(order)), &descriptors)?;
+        let answer = self.receive();
+        answer.map_err(|error| if take_ticket(self.ticket.as_fd()) { error } else { unknown(error) })
     }
 
     /// Waits for what happens next to the run that was ordered.
@@ -252,6 +295,20 @@ impl AsFd for Client {
     }
 }
 
+/// Takes an order's ticket. False when somebody else has, or it cannot be had. Does not wait, whatever the descriptor is
+/// that somebody has sent.
+pub(crate) fn take_ticket(ticket: BorrowedFd<'_>) -> bool {
+    const AT_ITS_POSITION: u64 = u64::MAX;
+    let mut value = [0u8; 8];
+    let mut parts = [IoSliceMut::new(&mut value)];
+    let taken = rustix::io::preadv2(ticket, &mut parts, AT_ITS_POSITION, ReadWriteFlags::NOWAIT);
+    matches!(taken, Ok(8))
+}
+
+fn unknown(error: ClientError) -> ClientError {
+    ClientError::Unknown(Box::new(error))
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -295,6 +352,7 @@ pub fn order_of_caller<A: AsRef<OsStr>>(program: &OsStr, args: &[A]) -> Result<O
         domain: caller.domain.fingerprint(),
         cgroup: caller.domain.cgroup,
         targets: Vec::new(),
+        end_only: false,
     })
 }
 
@@ -333,4 +391,18 @@ pub fn borrow<'a>(number: RawFd) -> BorrowedFd<'a> {
     // SAFETY: what was given to the process before it started is closed by nobody in it; a number that is closed
     // makes the calls that use it fail.
     unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_taken_once_and_nothing_else_is_waited_for() {
+        let ticket = rustix::event::eventfd(1, EventfdFlags::empty()).expect("an eventfd");
+        assert!(take_ticket(ticket.as_fd()));
+        assert!(!take_ticket(ticket.as_fd()));
+        let (read, _write) = rustix::pipe::pipe().expect("a pipe");
+        assert!(!take_ticket(read.as_fd()));
+    }
 }

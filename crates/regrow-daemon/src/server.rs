@@ -382,17 +382,16 @@ impl Server {
             return self.forget(name);
         }
         let program = String::from_utf8_lossy(&order.program).into_owned();
+        let end_only = order.end_only;
         let started = self.admit(&order).and_then(|()| {
-            let (request, bequest) = order::request(order, received.descriptors)?;
+            let (request, bequest, ticket) = order::request(order, received.descriptors)?;
+            if !crate::client::take_ticket(ticket.as_fd()) {
+                // A client that has taken it back does not wait any more.
+                return Err(Fallback::UnsupportedRequest);
+            }
             self.controller.create(&request, &bequest)
         });
-        let started = started.and_then(|started| match started.pidfd() {
-            Ok(pidfd) => {
-                pidfd.try_clone_to_owned().map(|pidfd| (started, pidfd)).map_err(|_| Fallback::NoDescriptors)
-            }
-            Err(_) => Err(Fallback::NoDescriptors),
-        });
-        let (started, pidfd) = match started {
+        let started = match started {
             Ok(started) => started,
             Err(why) => {
                 if let Fallback::CallerChanged { .. } = why {
@@ -407,10 +406,14 @@ impl Server {
             }
         };
         let pid = started.pid;
-        let how = started.creation.how().as_bytes().to_vec();
         if let Some(client) = self.clients.get_mut(&name) {
             client.run = Some(pid);
-            client.send_with(&ToClient::Started { pid, how }, Some(pidfd));
+            if !end_only {
+                let how = started.creation.how().as_bytes().to_vec();
+                // Without one the client cannot pass on signals; the run goes on all the same.
+                let pidfd = started.pidfd().and_then(|pidfd| pidfd.try_clone_to_owned()).ok();
+                client.send_with(&ToClient::Started { pid, how }, pidfd);
+            }
         }
         self.runs.insert(pid, Run { started, client: Some(name) });
     }
@@ -436,13 +439,13 @@ impl Server {
     fn take_signals(&mut self) {
         let mut buffer = [0u8; 128 * 16];
         // Records of 128 bytes, of which the first four are the number.
-        while let Ok(bytes) = rustix::io::read(&self.signals, &mut buffer) {
-            for record in buffer.get(..bytes).unwrap_or_default().chunks_exact(128) {
-                let number = record.first_chunk::<4>().map_or(0, |number| i32::from_ne_bytes(*number));
-                if number == libc::SIGTERM || number == libc::SIGINT || number == libc::SIGHUP {
-                    tracing::info!(signal = number, "the daemon was told to leave");
-                    self.stopping = true;
-                }
+        // Where there are more, epoll tells it again.
+        let bytes = rustix::io::read(&self.signals, &mut buffer).unwrap_or(0);
+        for record in buffer.get(..bytes).unwrap_or_default().chunks_exact(128) {
+            let number = record.first_chunk::<4>().map_or(0, |number| i32::from_ne_bytes(*number));
+            if number == libc::SIGTERM || number == libc::SIGINT || number == libc::SIGHUP {
+                tracing::info!(signal = number, "the daemon was told to leave");
+                self.stopping = true;
             }
         }
         self.look_at_runs();

@@ -17,6 +17,8 @@ pub const VERSION: u16 = 1;
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Most descriptors that a message carries.
 pub const MAX_FDS: usize = 64;
+/// Most descriptors that a run is given by an order: the message carries the ticket as well.
+pub const MAX_TARGETS: usize = MAX_FDS - 1;
 /// Resource limits that an order names.
 pub const LIMITS: usize = 16;
 
@@ -69,7 +71,9 @@ impl fmt::Debug for Strings {
     }
 }
 
-/// What a run is to be. Its descriptors come with the message, in the order of `targets`.
+/// What a run is to be. Its descriptors come with the message, in the order of `targets`, and after them the ticket: an
+/// eventfd that holds one. The daemon takes it right before it starts the run, so that a client whose daemon is gone can
+/// tell, by taking it itself, that nothing was started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Order {
     /// The program, as it was named; without NUL.
@@ -100,6 +104,8 @@ pub struct Order {
     pub cgroup: Vec<u8>,
     /// The numbers that the descriptors get.
     pub targets: Vec<i32>,
+    /// The client waits for the end alone: it is not told that the run has started, and gets no pidfd.
+    pub end_only: bool,
 }
 
 /// What a client may ask of the daemon itself.
@@ -321,6 +327,7 @@ impl Order {
         to.bytes(&self.cgroup);
         to.u32(u32::try_from(self.targets.len()).unwrap_or(u32::MAX));
         self.targets.iter().for_each(|&target| to.i32(target));
+        to.u32(u32::from(self.end_only));
         to
     }
 
@@ -351,12 +358,17 @@ impl Order {
         order.domain = from.bytes("domain")?;
         order.cgroup = from.bytes("cgroup")?;
         let count = from.u32("targets")?;
-        if usize::try_from(count).map_or(true, |count| count > MAX_FDS) {
+        if usize::try_from(count).map_or(true, |count| count > MAX_TARGETS) {
             return Err(from.malformed("targets"));
         }
         for _ in 0..count {
             order.targets.push(from.i32("targets")?);
         }
+        order.end_only = match from.u32("end_only")? {
+            0 => false,
+            1 => true,
+            _ => return Err(from.malformed("end_only")),
+        };
         Ok(order)
     }
 }
@@ -479,6 +491,7 @@ mod tests {
             domain: vec![1, 2, 3],
             cgroup: b"0::/\n".to_vec(),
             targets: vec![0, 1, 2, 9],
+            end_only: true,
         }
     }
 
@@ -540,7 +553,7 @@ mod tests {
         assert_eq!(with(|order| order.program = b"a\0b".to_vec()), field("program"));
         assert_eq!(with(|order| order.args = Strings(b"a".to_vec())), field("args"));
         assert_eq!(with(|order| order.env = Strings(b"A=1\0B".to_vec())), field("env"));
-        assert_eq!(with(|order| order.targets = vec![0; MAX_FDS + 1]), field("targets"));
+        assert_eq!(with(|order| order.targets = vec![0; MAX_TARGETS + 1]), field("targets"));
     }
 
     proptest! {

@@ -20,7 +20,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use regrow_daemon::client::{Answer, Client, ClientError, Event, order_of_caller};
+use regrow_daemon::client::{Client, order_of_caller};
 use regrow_daemon::place::Place;
 use regrow_daemon::wire::Order;
 use serde::Serialize;
@@ -171,13 +171,9 @@ impl Connected {
         let called_ns = now_ns();
         let null = self.null.as_fd();
         self.runs += 1;
-        match self.client.order(self.order.clone(), &[null, null, null])? {
-            Answer::Started { .. } => match self.client.next_event()? {
-                Event::Ended(status) => check(ExitStatus::from_raw(status))?,
-                other => return Err(ClientError::Refused(format!("{other:?}")).into()),
-            },
-            Answer::Declined { reason, .. } => {
-                tracing::debug!(reason, "declined");
+        match self.client.complete(self.order.clone(), &[null, null, null])? {
+            Some(status) => check(ExitStatus::from_raw(status))?,
+            None => {
                 check(spawn(&self.posix_spawn)?)?;
                 return Ok(now_ns() - called_ns);
             }

@@ -80,6 +80,10 @@ pub(crate) fn run_as(program: Program<'_>, args: &[OsString], terminal: bool) ->
         Ok((_, Answer::Declined { reason, detail })) => {
             execute(program, args, &format!("the daemon declines: {reason}: {detail}"))
         }
+        Err(error @ ClientError::Unknown(_)) => {
+            crate::complain(&crate::error::chain(&error));
+            REGROW_FAILED
+        }
         Err(error) => {
             if let ClientError::NoDaemon { .. } = &error {
                 detach::start_daemon();
@@ -118,7 +122,8 @@ fn execute(program: Program<'_>, args: &[OsString], why: &str) -> u8 {
 /// A run, and the connection on which its end will be told.
 struct Relay {
     client: Client,
-    pidfd: OwnedFd,
+    /// Without it signals cannot be passed on.
+    pidfd: Option<OwnedFd>,
 }
 
 impl Relay {
@@ -177,7 +182,9 @@ impl Relay {
                 };
                 let (number, code) = (field(0), field(8));
                 // The run may have ended meanwhile.
-                let _ = raw::pidfd_signal(self.pidfd.as_fd(), number, code == libc::SI_KERNEL);
+                if let Some(pidfd) = &self.pidfd {
+                    let _ = raw::pidfd_signal(pidfd.as_fd(), number, code == libc::SI_KERNEL);
+                }
             }
         }
     }
@@ -185,9 +192,12 @@ impl Relay {
     /// The daemon is gone: the run goes on, and the kernel tells its end.
     fn without_daemon(&self, error: &ClientError) -> u8 {
         tracing::warn!(%error, "the run goes on without the daemon");
-        let mut ready = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        while let Err(rustix::io::Errno::INTR) = poll(&mut ready, None) {}
-        match raw::pidfd_exit_status(self.pidfd.as_fd()) {
+        let status = self.pidfd.as_ref().and_then(|pidfd| {
+            let mut ready = [PollFd::new(pidfd, PollFlags::IN)];
+            while let Err(rustix::io::Errno::INTR) = poll(&mut ready, None) {}
+            raw::pidfd_exit_status(pidfd.as_fd())
+        });
+        match status {
             Some(status) => exit_status(ExitStatus::from_raw(status)),
             None => {
                 crate::complain(&format!("the status of the run is not known: {error}"));

@@ -11,10 +11,15 @@ use regrow_sys::caller::Settable;
 
 use crate::wire::Order;
 
-/// What the engine is to start. Every descriptor that was sent has its number; one that was not is closed in the run.
-pub(super) fn request(order: Order, descriptors: Vec<OwnedFd>) -> Result<(Request, Bequest), Fallback> {
+/// What the engine is to start, and the ticket that is to be taken before. Every descriptor that was sent has its number;
+/// one that was not is closed in the run.
+pub(super) fn request(
+    order: Order,
+    mut descriptors: Vec<OwnedFd>,
+) -> Result<(Request, Bequest, OwnedFd), Fallback> {
     let malformed = || Fallback::UnsupportedRequest;
     let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| malformed());
+    let ticket = descriptors.pop().ok_or_else(malformed)?;
     if descriptors.len() != order.targets.len() || order.targets.iter().any(|&target| target < 0) {
         return Err(malformed());
     }
@@ -42,5 +47,5 @@ pub(super) fn request(order: Order, descriptors: Vec<OwnedFd>) -> Result<(Reques
         ignored: order.ignored,
         affinity: order.affinity,
     };
-    Ok((request, Bequest { settable, signal_mask: order.blocked }))
+    Ok((request, Bequest { settable, signal_mask: order.blocked }, ticket))
 }
