@@ -11,7 +11,10 @@ use regrow::{Point, PointChoice};
 const EXAMPLES: &str = "\
 Examples:
   regrow doctor                            what this kernel offers, and what Regrow does without it
-  regrow run --repeat 3 -- git --version   three runs out of a pool
+  regrow run -- git --version              a run out of the daemon's pool
+  regrow run --repeat 3 -- git --version   three runs out of a pool of their own
+  regrow link git                          the same as regrow run -- git, whenever git is called
+  regrow status                            what the daemon keeps
   regrow bench -- git --version            Regrow beside posix_spawn
 
 Environment:
@@ -91,6 +94,21 @@ Exit status: 0 when they are gone, 2 when one is no launcher or is not there; th
 Examples:
   regrow unlink perl
   regrow unlink --all";
+
+/// What `regrow completions --help` ends with.
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  regrow completions bash >~/.local/share/bash-completion/completions/regrow
+  regrow completions zsh >~/.zfunc/_regrow
+  regrow completions fish >~/.config/fish/completions/regrow.fish";
+
+/// What `regrow man --help` ends with.
+const MAN_EXAMPLES: &str = "\
+There is a page for the command and one for each subcommand: regrow.1, regrow-run.1 and so on.
+
+Examples:
+  regrow man ~/.local/share/man/man1
+  man regrow-run";
 
 /// What `regrow run --help` ends with.
 const RUN_EXAMPLES: &str = "\
@@ -173,6 +191,10 @@ pub(crate) enum Action {
     Link(LinkArgs),
     /// Take launchers away
     Unlink(UnlinkArgs),
+    /// Print what a shell needs to complete the words of this command
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    Man(ManArgs),
 }
 
 /// The arguments of `regrow status`.
@@ -234,6 +256,24 @@ pub(crate) struct UnlinkArgs {
     /// The programs, as they are typed
     #[arg(value_name = "NAME", required_unless_present = "all")]
     pub(crate) names: Vec<OsString>,
+}
+
+/// The arguments of `regrow completions`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: ShellArg,
+}
+
+/// The arguments of `regrow man`.
+#[derive(Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub(crate) struct ManArgs {
+    /// The folder that they are written to, which is made if it is missing
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
 }
 
 /// The arguments of `regrow daemon`.
@@ -379,6 +419,17 @@ pub(crate) enum PointArg {
     Entry,
 }
 
+/// A shell on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShellArg {
+    /// GNU bash
+    Bash,
+    /// Z shell
+    Zsh,
+    /// fish
+    Fish,
+}
+
 impl From<PointArg> for PointChoice {
     fn from(point: PointArg) -> Self {
         match point {
@@ -397,6 +448,17 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_help_ends_with_examples() {
+        let mut command = Cli::command();
+        command.build();
+        let all = command.get_subcommands().filter(|each| each.get_name() != "help").chain([&command]);
+        for each in all {
+            let text = each.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(text.contains("Examples:\n  "), "{}: {text}", each.get_name());
+        }
     }
 
     #[test]

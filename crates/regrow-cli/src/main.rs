@@ -6,6 +6,7 @@
 //!     run     a program out of a pool, standard descriptors passed through, a report of each run
 //!     daemon  one pool for all programs of a user; stop ends it
 //!     status, ls, show, top   what the daemon keeps
+//!     completions, man        what the definition of the command line says, for shells and for man
 //!     link    launchers, which run a program by its plain name; unlink removes them
 //!     bench   two ways to start a program, in turn: times, CPU, memory, throughput
 //! ```
@@ -24,6 +25,7 @@ mod doctor;
 mod error;
 mod launcher;
 mod link;
+mod manual;
 mod metrics;
 mod run;
 mod status;
@@ -110,6 +112,8 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
         Action::Top(args) => top::top(args),
         Action::Link(args) => link::link(args),
         Action::Unlink(args) => link::unlink(args),
+        Action::Completions(args) => manual::completions(args),
+        Action::Man(args) => manual::man(args),
     }
 }
 

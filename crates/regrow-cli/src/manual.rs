@@ -1,0 +1,148 @@
+//! `regrow completions` and `regrow man`: what the definition of the command line ([`crate::cli`]) says, as a shell and as
+//! `man` read it.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+
+use crate::cli::{Cli, CompletionsArgs, ManArgs, ShellArg};
+use crate::error::CliError;
+use crate::launcher::OWN_NAME;
+
+/// Parts of what follows a help that have a section of their own in a manual page.
+const SECTIONS: [(&str, &str); 2] = [("Examples:", "EXAMPLES"), ("Environment:", "ENVIRONMENT")];
+
+impl From<ShellArg> for Shell {
+    fn from(shell: ShellArg) -> Self {
+        match shell {
+            ShellArg::Bash => Self::Bash,
+            ShellArg::Zsh => Self::Zsh,
+            ShellArg::Fish => Self::Fish,
+        }
+    }
+}
+
+/// Prints the completions of a shell.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<u8, CliError> {
+    let mut text = Vec::new();
+    clap_complete::generate(Shell::from(args.shell), &mut Cli::command(), OWN_NAME, &mut text);
+    io::stdout().write_all(&text).map_err(CliError::Print)?;
+    Ok(0)
+}
+
+/// Writes the manual pages.
+pub(crate) fn man(args: &ManArgs) -> Result<u8, CliError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| CliError::Write { path, source }
+    };
+    std::fs::create_dir_all(&args.dir).map_err(failed(&args.dir))?;
+    for (name, text) in pages().map_err(CliError::Print)? {
+        let path = args.dir.join(name);
+        std::fs::write(&path, text).map_err(failed(&path))?;
+    }
+    Ok(0)
+}
+
+/// Every page with the name of its file.
+fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut whole = Cli::command().disable_help_subcommand(true);
+    whole.build();
+    let each = whole.get_subcommands().chain([&whole]);
+    each.map(|command| {
+        let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+        Ok((format!("{name}.1"), page(command)?))
+    })
+    .collect()
+}
+
+fn page(command: &Command) -> io::Result<Vec<u8>> {
+    let source = format!("{OWN_NAME} {}", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.clone()).source(source).manual("Regrow");
+    let mut text = Vec::new();
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut text)?;
+    }
+    if let Some(after) = command.get_after_help() {
+        after_help(&after.to_string()).to_writer(&mut text)?;
+    }
+    Ok(text)
+}
+
+/// What follows the help: a section for its examples, and one for the rest. Lines that are indented stay lines.
+fn after_help(text: &str) -> Roff {
+    let mut roff = Roff::new();
+    let mut has_notes = false;
+    for paragraph in text.split("\n\n") {
+        let section = SECTIONS.iter().find_map(|(head, title)| Some((*title, paragraph.strip_prefix(head)?)));
+        let paragraph = match section {
+            Some((title, rest)) => {
+                roff.control("SH", [title]);
+                rest.trim_start_matches('\n')
+            }
+            None if !has_notes => {
+                has_notes = true;
+                roff.control("SH", ["NOTES"]);
+                paragraph
+            }
+            None => {
+                roff.control("PP", []);
+                paragraph
+            }
+        };
+        lines(&mut roff, paragraph);
+    }
+    roff
+}
+
+fn lines(roff: &mut Roff, paragraph: &str) {
+    let mut filled = true;
+    for line in paragraph.lines() {
+        let fill = !line.starts_with(' ');
+        if fill != filled {
+            roff.control(if fill { "fi" } else { "nf" }, []);
+            filled = fill;
+        }
+        roff.text([roman(line)]);
+    }
+    if !filled {
+        roff.control("fi", []);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subcommand_has_a_page_with_its_examples() {
+        let pages = pages().unwrap();
+        let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"regrow.1") && names.contains(&"regrow-run.1"), "{names:?}");
+        assert_eq!(names.len(), Cli::command().get_subcommands().count() + 1);
+        for (name, text) in &pages {
+            let text = String::from_utf8_lossy(text);
+            for section in [".SH NAME\n", ".SH SYNOPSIS\n", ".SH EXAMPLES\n.nf\n"] {
+                assert!(text.contains(section), "{name}: {section}\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn indented_lines_stay_lines() {
+        let text = after_help("One\ntwo.\n  a\n  b\nthree.\n\nFour.\n\nExamples:\n  regrow x").to_roff();
+        let (_, text) = text.split_once(".SH NOTES\n").unwrap();
+        let wanted =
+            "One\ntwo.\n.nf\n  a\n  b\n.fi\nthree.\n.PP\nFour.\n.SH EXAMPLES\n.nf\n  regrow x\n.fi\n";
+        assert_eq!(text, wanted);
+    }
+}
