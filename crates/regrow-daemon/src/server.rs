@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::place::Place;
-use crate::wire::{MAX_MESSAGE, Question, ToClient, ToDaemon};
+use crate::wire::{MAX_FDS, MAX_MESSAGE, Question, ToClient, ToDaemon};
 use answer::Own;
 use connection::{Connection, Received};
 
@@ -321,8 +321,13 @@ impl Server {
         let received = match connection.receive(&mut self.buffer) {
             Ok(None) => return self.watch_outbox(name),
             Ok(Some(received)) => received,
-            Err(gone) => {
-                tracing::debug!(%gone, "a client is gone");
+            Err(error) => {
+                if error.kind() == io::ErrorKind::FileTooLarge {
+                    let text =
+                        format!("a message holds {MAX_MESSAGE} bytes and {MAX_FDS} descriptors at most");
+                    self.send(name, &ToClient::Failed { text: text.into_bytes() });
+                }
+                tracing::debug!(%error, "a client is gone");
                 return self.forget(name);
             }
         };

@@ -112,9 +112,12 @@ impl Controller {
         });
     }
 
-    /// Notes that a process that was created here has ended.
+    /// Notes that a process that was created here has ended. One whose start was refused inside its body was not created.
     pub fn ended(&mut self, started: &Started) {
         let Some(process) = self.processes.remove(&started.pid) else { return };
+        if started.was_refused() {
+            return self.declined(&process.program, Fallback::UnsupportedRequest);
+        }
         let entered = started.entered_ns().and_then(|entered| entered.checked_sub(process.ordered_ns));
         self.log.add(Record {
             number: 0,
