@@ -9,7 +9,7 @@
 //!
 //! Invariants: a run belongs to one connection, which has one run at most; a run whose connection is gone is killed, and
 //! stays in the table until it has been waited for. Nothing that a client sends or leaves unread stops the loop: what it
-//! does not take is kept up to [`OUTBOX`] messages, then it is dropped.
+//! does not take is kept up to a number of messages, then it is dropped.
 
 mod answer;
 mod connection;
