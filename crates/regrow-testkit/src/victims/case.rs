@@ -25,9 +25,9 @@ const MOST_FAILURES: usize = 3;
 /// The status of a victim whose kernel feature is not there.
 const SKIPPED: i32 = 77;
 /// How long a file that a run's daemon writes may take to appear.
-const DAEMON_LIMIT: Duration = Duration::from_secs(5);
+const DAEMON_LIMIT: Duration = Duration::from_secs(30);
 /// How long what a pool holds may take to go when the pool is emptied.
-const END_LIMIT: Duration = Duration::from_secs(5);
+const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs a case and empties the pool.
 ///

@@ -19,7 +19,7 @@ use super::tally::Tally;
 /// The variable that makes a process a worker.
 const WORKER: &str = "REGROW_VICTIMS_WORKER";
 /// How long a job may take before its worker is killed.
-const JOB_LIMIT: Duration = Duration::from_secs(120);
+const JOB_LIMIT: Duration = Duration::from_secs(600);
 
 /// Workers that share out jobs.
 #[derive(Debug, Clone, Copy)]

@@ -18,7 +18,7 @@ use super::manifest::{Case, Ending, StdoutRule, signal_number};
 use super::world::{Places, World};
 
 /// How long a run may take before it is killed and counted as a failure.
-const RUN_LIMIT: Duration = Duration::from_secs(30);
+const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 /// What came of a run.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use regrow::{Pool, Stdio};
 use regrow_testkit::left::{self, Left};
 
-use crate::scene::{As, Scene, eventually, kill, lives, prepare_sh, run_right, scene, with_pool};
+use crate::scene::{As, END_LIMIT, Scene, eventually, kill, lives, prepare_sh, run_right, scene, with_pool};
 
 pub(crate) fn scenes() -> Vec<Scene> {
     vec![
@@ -159,5 +159,5 @@ fn caller_killed() {
     assert!(lives(run), "the run goes on");
     kill(run);
     while rustix::process::wait(rustix::process::WaitOptions::from_bits_retain(0x4000_0000)).is_ok() {}
-    assert_eq!(before.beside(Duration::from_secs(5)).expect("/proc is there"), None);
+    assert_eq!(before.beside(END_LIMIT).expect("/proc is there"), None);
 }

@@ -9,7 +9,7 @@ use regrow::{Creation, Pool, Stdio};
 use regrow_testkit::left::Left;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use crate::scene::{STATUS, Scene, assert_right, prepare_sh, run_right, scene, with_pool};
+use crate::scene::{END_LIMIT, STATUS, Scene, assert_right, prepare_sh, run_right, scene, with_pool};
 
 /// `__WALL`: children whatever their exit signal.
 const WALL: WaitOptions = WaitOptions::from_bits_retain(0x4000_0000);
@@ -102,7 +102,7 @@ fn pool_goes(end: impl FnOnce(Pool)) {
         drop(stdin);
         assert_right(&run.wait_with_output().expect("its end"), "alone", &creation);
     }
-    assert_eq!(before.beside(Duration::from_secs(5)).expect("/proc is there"), None);
+    assert_eq!(before.beside(END_LIMIT).expect("/proc is there"), None);
 }
 
 fn reap_all() {

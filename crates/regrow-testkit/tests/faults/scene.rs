@@ -14,9 +14,9 @@ use regrow_testkit::left::Left;
 /// The variable that names the scene of a process.
 const SCENE: &str = "REGROW_SCENE";
 /// How long a scene may take before it is killed.
-const SCENE_LIMIT: Duration = Duration::from_secs(60);
+const SCENE_LIMIT: Duration = Duration::from_secs(120);
 /// How long what a pool holds may take to go.
-const END_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const END_LIMIT: Duration = Duration::from_secs(30);
 /// The user without rights that some scenes are played as.
 const NOBODY: u32 = 65534;
 
