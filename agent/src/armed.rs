@@ -87,7 +87,8 @@ fn register_task(agent: &Agent) -> i32 {
 /// Reports that the order cannot be carried out; the engine falls back. Nothing of the program has run.
 fn refuse(control: &Control, step: Refused, error: Res) -> ! {
     control.errno.store(-error as i32, Relaxed);
-    control.refused.store(step as u32, Release);
+    control.refused.store(step as u32, Relaxed);
+    control.refused_pid.store(control.order.pid, Release);
     sys::exit(125)
 }
 

@@ -297,8 +297,6 @@ pub struct ResetCounters {
     pub dropped: AtomicU32,
     /// Ranges that were unmapped, mapped or re-protected.
     pub mappings: AtomicU32,
-    /// Unused.
-    pub reserved: AtomicU32,
 }
 
 /// The shared page of a body.
@@ -319,6 +317,8 @@ pub struct Control {
     pub broken: AtomicU32,
     /// [`Refused`] of the last order, or zero.
     pub refused: AtomicU32,
+    /// The process that has refused it.
+    pub refused_pid: AtomicI32,
     /// The errno that goes with `broken` or `refused`.
     pub errno: AtomicI32,
     /// 1: after a reset wait in [`State::Clean`] until the engine says [`State::Arming`].
@@ -327,8 +327,6 @@ pub struct Control {
     pub fault: AtomicU32,
     /// A futex word that the keeper sleeps on: raised by the engine when it has waited for the run, and at the end.
     pub bell: AtomicU32,
-    /// Unused.
-    pub reserved: AtomicU32,
     /// Times on the monotonic clock in nanoseconds: jump to the program, run seen gone, body armed again.
     pub main_ns: AtomicU64,
     /// See `main_ns`.

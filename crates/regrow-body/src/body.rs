@@ -321,7 +321,7 @@ impl Body {
     fn await_start(&self, pid: i32) -> Result<(), StartError> {
         let state = self.control.wait_until(ORDER_TIMEOUT, |state| state != Some(State::Taken));
         // A refusal is written before the process ends; the keeper then resets and arms another one.
-        if let Some((step, errno)) = self.control.refused() {
+        if let Some((step, errno)) = self.control.refused(pid) {
             let _ = raw::wait_pid(pid, false);
             return Err(StartError::Refused { step, source: io::Error::from_raw_os_error(errno) });
         }

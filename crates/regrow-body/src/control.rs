@@ -62,11 +62,14 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// Whether the body's last order was refused: its process ended before the program's first instruction.
+    /// Whether this process has refused its order: it ended before the program's first instruction.
     #[must_use]
-    pub fn was_refused(&self) -> bool {
+    pub fn was_refused(&self, pid: i32) -> bool {
         // SAFETY: as in `ring`.
-        unsafe { &(*self.shared.as_ptr().cast::<Control>()).refused }.load(Acquire) != 0
+        let control = unsafe { &*self.shared.as_ptr().cast::<Control>() };
+        // Taken, so that a later process of this number is not meant. A later order does not clear it: the next run of the
+        // body may have started before this one is waited for.
+        control.refused_pid.compare_exchange(pid, 0, SeqCst, SeqCst).is_ok()
     }
 
     /// When the last run that was timed entered its program, on the monotonic clock in nanoseconds.
@@ -160,10 +163,13 @@ impl ControlArea {
         self.control().generation.load(Relaxed)
     }
 
-    /// Which step of the last order was refused, and why.
-    pub(crate) fn refused(&self) -> Option<(Refused, i32)> {
+    /// Which step of this process's order was refused, and why.
+    pub(crate) fn refused(&self, pid: i32) -> Option<(Refused, i32)> {
         let control = self.control();
-        let step = Refused::from_raw(control.refused.load(Acquire))?;
+        if control.refused_pid.load(Acquire) != pid {
+            return None;
+        }
+        let step = Refused::from_raw(control.refused.load(Relaxed))?;
         Some((step, control.errno.load(Relaxed)))
     }
 
@@ -217,7 +223,6 @@ impl ControlArea {
 
     /// Writes the order of a run. The state must be `Taken`, so that the agent does not read it meanwhile.
     pub(crate) fn write_order(&self, pid: i32, run: &Run<'_>, block: &Block, bytes: u64, more: Extra) {
-        self.control().refused.store(0, SeqCst);
         let mut flags = run_flags(run);
         if more.bounds_differ {
             flags |= order_flags::BOUNDS;

@@ -126,29 +126,37 @@ impl Started {
     /// # Errors
     /// As [`Started::wait`].
     pub fn try_change(&self) -> io::Result<Option<Change>> {
-        let pid = rustix::process::Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidInput)?;
-        let options = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG | wall();
-        // The end is taken by `try_wait`, which gives the body back.
-        if let Some(status) = self.try_wait()? {
-            return Ok(Some(Change::Ended(status)));
-        }
-        let waited = rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), options))?;
-        Ok(waited.map(|status| status.stopping_signal().map_or(Change::Continued, Change::Stopped)))
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
+        let Some(status) = self.wait_for(options)? else { return Ok(None) };
+        Ok(Some(match (self.take_end(&status), status.stopping_signal()) {
+            (Some(ended), _) => Change::Ended(ended),
+            (None, Some(signal)) => Change::Stopped(signal),
+            (None, None) => Change::Continued,
+        }))
     }
 
     fn wait_once(&self, options: WaitIdOptions) -> io::Result<Option<ExitStatus>> {
+        Ok(self.wait_for(options)?.and_then(|status| self.take_end(&status)))
+    }
+
+    /// Waits for the end, and what else the options name.
+    fn wait_for(&self, options: WaitIdOptions) -> io::Result<Option<WaitIdStatus>> {
         let options = options | WaitIdOptions::EXITED | wall();
         let pid = rustix::process::Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidInput)?;
-        let waited = rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), options))?;
-        let status = waited.and_then(|status| exit_status(&status));
-        if let (Some(_), Some(bell)) = (&status, &self.bell) {
+        Ok(rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), options))?)
+    }
+
+    /// The end that a status tells of, if it does: the body is given back then.
+    fn take_end(&self, status: &WaitIdStatus) -> Option<ExitStatus> {
+        let ended = exit_status(status)?;
+        if let Some(bell) = &self.bell {
             // Asked before the body is given back: the next order clears it.
-            if bell.was_refused() {
+            if bell.was_refused(self.pid) {
                 self.refused.store(true, Ordering::Relaxed);
             }
             bell.ring();
         }
-        Ok(status)
+        Some(ended)
     }
 }
 
