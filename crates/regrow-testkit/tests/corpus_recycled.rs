@@ -5,7 +5,7 @@
 //! `REGROW_CORPUS=text` keeps only the entries whose names contain the text, `REGROW_RUNS=n` sets how often each runs.
 
 use regrow::Pool;
-use regrow_testkit::corpus::{Corpus, PlainExec, Prover, Rounds, project_corpus_dir};
+use regrow_testkit::corpus::{Corpus, PlainExec, Prover, Rounds, Tally, project_corpus_dir};
 use regrow_testkit::corpus_regrow::PoolSpawner;
 use regrow_testkit::summary;
 
@@ -15,6 +15,28 @@ const RUNS: usize = 20;
 const RUNS_AGAIN: usize = 6;
 /// The least share of the runs that must not have fallen back to exec: a suite that did would prove nothing.
 const LEAST_RECYCLED_PERCENT: usize = 95;
+/// How many entries run at a time: the test is meant for two processors.
+const THREADS: usize = 2;
+
+/// Proves every part of the corpus in a thread of its own, with a pool of its own.
+fn prove(corpus: &Corpus, runs: usize) -> Tally {
+    let mut whole = Tally::default();
+    let parts: Vec<Corpus> = (0..THREADS).map(|part| corpus.part(part, THREADS)).collect();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = parts.iter().map(|part| scope.spawn(move || prove_part(part, runs))).collect();
+        for thread in threads {
+            whole.join(thread.join().expect("a thread that panicked has said why"));
+        }
+    });
+    whole
+}
+
+fn prove_part(corpus: &Corpus, runs: usize) -> Tally {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let mut trial = PoolSpawner::new(Pool::builder().verify(true).build());
+    let mut prover = Prover { plain: &mut PlainExec, trial: &mut trial, rounds: Rounds::same(runs) };
+    prover.prove(corpus, root.path()).unwrap_or_else(|e| panic!("{e}"))
+}
 
 #[test]
 fn recycled_runs_are_what_plain_exec_gives() {
@@ -24,10 +46,7 @@ fn recycled_runs_are_what_plain_exec_gives() {
     }
     let asked = std::env::var("REGROW_RUNS").ok().and_then(|text| text.parse().ok());
     let runs = asked.unwrap_or(if summary::is_repetition() { RUNS_AGAIN } else { RUNS });
-    let root = tempfile::tempdir().expect("a temporary directory");
-    let mut trial = PoolSpawner::new(Pool::builder().verify(true).build());
-    let mut prover = Prover { plain: &mut PlainExec, trial: &mut trial, rounds: Rounds::same(runs) };
-    let tally = prover.prove(&corpus, root.path()).unwrap_or_else(|e| panic!("{e}"));
+    let tally = prove(&corpus, runs);
     println!("{tally}");
     summary::add(&tally.sum()).expect("the summary can be written");
     assert!(tally.failures.is_empty(), "{tally}");

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use regrow::{Pool, Stdio};
 use regrow_testkit::left::Left;
+use regrow_testkit::summary::{self, Percent};
 
 /// Runs of an ordinary test.
 const RUNS: usize = 3_000;
@@ -106,6 +107,9 @@ fn many_runs_leave_nothing() {
     let end = Taken::by(&pool);
     let stats = pool.stats();
     println!("after a third: {third:?}\nat the end: {end:?}\n{stats:?}");
+    let recycled = Percent { part: all - usize::try_from(stats.exec).unwrap_or(all), whole: all };
+    let line = format!("soak: {all} runs of {} programs, {recycled} not by exec", PROGRAMS.len());
+    summary::add(&line).expect("the summary can be written");
     assert_eq!(end.descriptors, third.descriptors);
     assert_eq!(pool.keepers().len(), PROGRAMS.len() * (BODIES + 1));
     assert!(end.children <= PROGRAMS.len() * (2 * BODIES + 1), "{end:?}");

@@ -255,6 +255,12 @@ impl Corpus {
         self.entries.retain(wanted);
     }
 
+    /// Every `parts`-th entry, from number `part` on.
+    pub fn part(&self, part: usize, parts: usize) -> Self {
+        let entries = self.entries.iter().skip(part).step_by(parts.max(1)).cloned().collect();
+        Self { entries, ..self.clone() }
+    }
+
     /// Checks that each entry's program is on the manifest's `PATH`.
     ///
     /// # Errors

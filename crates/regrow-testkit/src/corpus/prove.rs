@@ -111,6 +111,20 @@ impl Tally {
         self.runs - self.fallbacks.values().sum::<usize>()
     }
 
+    /// Takes in the count of another part of the corpus.
+    pub fn join(&mut self, other: Tally) {
+        self.entries += other.entries;
+        self.plain_runs += other.plain_runs;
+        self.runs += other.runs;
+        for (how, count) in other.how {
+            *self.how.entry(how).or_default() += count;
+        }
+        for (why, count) in other.fallbacks {
+            *self.fallbacks.entry(why).or_default() += count;
+        }
+        self.failures.extend(other.failures);
+    }
+
     /// All of it in a line.
     pub fn sum(&self) -> String {
         let kept = Percent { part: self.recycled_runs(), whole: self.runs };

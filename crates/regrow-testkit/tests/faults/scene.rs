@@ -6,6 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Command as StdCommand, ExitCode, Output, Stdio as StdStdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use regrow::{Creation, Pool, Stdio};
@@ -15,6 +16,8 @@ use regrow_testkit::left::Left;
 const SCENE: &str = "REGROW_SCENE";
 /// How long a scene may take before it is killed.
 const SCENE_LIMIT: Duration = Duration::from_secs(120);
+/// How many are played at a time: the test is meant for two processors.
+const AT_A_TIME: usize = 2;
 /// How long what a pool holds may take to go.
 pub(crate) const END_LIMIT: Duration = Duration::from_secs(30);
 /// The user without rights that some scenes are played as.
@@ -57,24 +60,40 @@ pub(crate) fn play(scenes: &[Scene]) -> ExitCode {
     }
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let own = OwnCopy::make();
-    let mut failed = 0;
-    let mut played = 0;
-    for scene in scenes.iter().filter(|scene| scene.name.contains(&wanted)) {
-        if scene.user == As::Root && !is_root() {
-            println!("scene {} ... left out: it needs root", scene.name);
-            continue;
-        }
-        played += 1;
-        match play_apart(scene, &own) {
-            Ok(()) => println!("scene {} ... ok", scene.name),
-            Err(what) => {
-                failed += 1;
-                println!("scene {} ... FAILED\n{what}", scene.name);
-            }
-        }
+    let is_playable = |scene: &&Scene| scene.user != As::Root || is_root();
+    let (playable, left_out): (Vec<&Scene>, Vec<&Scene>) =
+        scenes.iter().filter(|scene| scene.name.contains(&wanted)).partition(is_playable);
+    for scene in left_out {
+        println!("scene {} ... left out: it needs root", scene.name);
     }
-    println!("{played} scenes, {failed} failed");
-    if failed == 0 && played > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let parts: Vec<Part> =
+        playable.iter().map(|scene| Part { name: &scene.name, user: scene.user }).collect();
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(part) = parts.get(next.fetch_add(1, Relaxed)) {
+                    let ending = match play_apart(part, &own) {
+                        Ok(()) => "ok".to_owned(),
+                        Err(what) => {
+                            failed.fetch_add(1, Relaxed);
+                            format!("FAILED\n{what}")
+                        }
+                    };
+                    println!("scene {} ... {ending}", part.name);
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner();
+    println!("{} scenes, {failed} failed", parts.len());
+    if failed == 0 && !parts.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A scene as the process sees it that has it played.
+struct Part<'a> {
+    name: &'a str,
+    user: As,
 }
 
 fn play_here(scene: &Scene) -> ExitCode {
@@ -100,9 +119,9 @@ impl OwnCopy {
     }
 }
 
-fn play_apart(scene: &Scene, own: &OwnCopy) -> Result<(), String> {
+fn play_apart(scene: &Part<'_>, own: &OwnCopy) -> Result<(), String> {
     let mut command = StdCommand::new(&own.path);
-    command.env(SCENE, &scene.name).current_dir("/").process_group(0);
+    command.env(SCENE, scene.name).current_dir("/").process_group(0);
     command.stdin(StdStdio::null()).stdout(StdStdio::piped()).stderr(StdStdio::piped());
     if scene.user == As::Nobody && is_root() {
         command.uid(NOBODY).gid(NOBODY);

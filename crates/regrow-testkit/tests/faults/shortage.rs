@@ -120,7 +120,7 @@ fn address_space(pool: &Pool, prepared: bool) {
 
 /// A limit on the address space that leaves room for the program, but not for what it asks for.
 fn little_memory(pool: &Pool) {
-    let arguments = ["if=/dev/zero", "of=/dev/null", "bs=1G", "count=1"];
+    let arguments = ["if=/dev/zero", "of=/dev/null", "bs=256M", "count=1"];
     let mut first = pool.command("dd");
     pool.prepare(first.args(arguments)).expect("dd can be kept");
     let run = |limit: Option<u64>| {
@@ -133,7 +133,7 @@ fn little_memory(pool: &Pool) {
         (output.status.code(), String::from_utf8_lossy(&output.stderr).contains("memory exhausted"))
     };
     for _ in 0..4 {
-        assert_eq!(run(Some(500 << 20)), (Some(1), true));
+        assert_eq!(run(Some(128 << 20)), (Some(1), true));
         assert_eq!(run(None), (Some(0), false));
     }
 }
