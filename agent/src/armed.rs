@@ -57,7 +57,7 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
         control.main_ns.store(sys::now_ns(), Relaxed);
     }
     agent.set_state(State::Running);
-    unblock_signals(order);
+    unblock_signals(agent, order);
     leave(agent, order)
 }
 
@@ -224,36 +224,31 @@ fn forget(agent: &Agent, order: &Order) {
 
 /// Drops what was sent to this process before it became the run, then takes the caller's ignored signals and its
 /// mask.
-fn unblock_signals(order: &Order) {
+fn unblock_signals(agent: &Agent, order: &Order) {
     let mut pending = 0u64;
     // SAFETY: a signal set is 8 bytes.
     unsafe { sys::raw(nr::RT_SIGPENDING, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };
     if pending != 0 || order.flags & order_flags::IGNORES != 0 {
-        set_dispositions(order, pending);
+        set_dispositions(agent, order, pending);
     }
     // SAFETY: as above.
     unsafe { sys::raw(nr::RT_SIGPROCMASK, [2, &raw const order.signal_mask as usize, 0, 8, 0, 0]) };
 }
 
-fn set_dispositions(order: &Order, pending: u64) {
-    let set = |signal: usize, handler: usize| {
-        let action = [handler, 0, 0, 0];
-        // SAFETY: the kernel's `struct sigaction` without a handler function.
-        unsafe { sys::raw(nr::RT_SIGACTION, [signal, action.as_ptr() as usize, 0, 8, 0, 0]) };
-    };
-    for signal in 1..=64usize {
-        let bit = 1u64 << (signal - 1);
-        let mut old = [0usize; 4];
-        // SAFETY: as above; reads the disposition.
-        unsafe { sys::raw(nr::RT_SIGACTION, [signal, 0, old.as_mut_ptr() as usize, 8, 0, 0]) };
-        let ignored =
-            if order.flags & order_flags::IGNORES != 0 { order.ignore_mask & bit != 0 } else { old[0] == 1 };
+fn set_dispositions(agent: &Agent, order: &Order, pending: u64) {
+    // SAFETY: the private area is this body's, and the keeper sleeps.
+    let have = unsafe { (*agent.private()).ignored };
+    let want = if order.flags & order_flags::IGNORES != 0 { order.ignore_mask } else { have };
+    let mut left = pending | (have ^ want);
+    while left != 0 {
+        let bit = left & left.wrapping_neg();
+        left ^= bit;
+        let signal = bit.trailing_zeros() as usize + 1;
         if pending & bit != 0 {
-            set(signal, 1);
+            // Ignoring a signal drops it.
+            sys::set_ignored(signal, true);
         }
-        if pending & bit != 0 || ignored != (old[0] == 1) {
-            set(signal, usize::from(ignored));
-        }
+        sys::set_ignored(signal, want & bit != 0);
     }
 }
 

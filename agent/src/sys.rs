@@ -205,6 +205,27 @@ pub fn unshare(flags: u32) -> Res {
     unsafe { call!(nr::UNSHARE, flags) }
 }
 
+/// The signals that this process ignores; bit 0 is signal 1.
+pub fn ignored_signals() -> u64 {
+    let mut mask = 0;
+    for signal in 1..=64usize {
+        let mut action = [0usize; 4];
+        // SAFETY: the kernel's `struct sigaction` is four words; this only reads.
+        unsafe { call!(nr::RT_SIGACTION, signal, 0usize, action.as_mut_ptr(), 8usize) };
+        if action[0] == 1 {
+            mask |= 1 << (signal - 1);
+        }
+    }
+    mask
+}
+
+/// Has this process ignore a signal, or take it as it is taken by default.
+pub fn set_ignored(signal: usize, ignored: bool) {
+    let action = [usize::from(ignored), 0, 0, 0];
+    // SAFETY: the kernel's `struct sigaction` without a handler function.
+    unsafe { call!(nr::RT_SIGACTION, signal, action.as_ptr(), 0usize, 8usize) };
+}
+
 /// Lets this task run on the processors of a mask.
 pub fn set_affinity(mask: &[u64; 16]) -> Res {
     // SAFETY: the mask is live and has the size that is named.

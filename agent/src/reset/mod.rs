@@ -54,6 +54,7 @@ pub fn open_proc(agent: &Agent) -> bool {
         (*private).coredump_filter = filter;
         (*private).bounds = agent.image().bounds;
         (*private).engine_gone = 0;
+        (*private).ignored = sys::ignored_signals();
     }
     pagemap >= 0 && maps >= 0
 }

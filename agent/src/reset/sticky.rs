@@ -85,19 +85,12 @@ const ADVICE: [u32; 5] = {
     [NORMAL, DOFORK, UNMERGEABLE, DODUMP, KEEPONFORK]
 };
 
-/// Advice of the image's mappings, and their memory policy where there is a choice of nodes. The image has no mapping with such advice of its own (making it
+/// Advice and memory policy of the image's mappings. The image has no mapping with such advice of its own (making it
 /// refuses them).
 fn put_back_advice(agent: &Agent) {
     if !advise_at_once(agent) {
         advise_by_span(agent);
     }
-    if agent.has(features::MEMORY_NODES) {
-        put_back_policy(agent);
-    }
-}
-
-/// The memory policy of the image's mappings: one call over all of them.
-fn put_back_policy(agent: &Agent) {
     let (mut first, mut last) = (0, 0);
     for (start, end) in agent.spans() {
         first = if first == 0 { start } else { first };

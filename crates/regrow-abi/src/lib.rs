@@ -453,8 +453,6 @@ pub mod features {
     pub const PKEYS: u32 = 1 << 3;
     /// `MEMBARRIER_CMD_GET_REGISTRATIONS`.
     pub const MEMBARRIER: u32 = 1 << 4;
-    /// There are several memory nodes: memory policies matter, and are put back.
-    pub const MEMORY_NODES: u32 = 1 << 5;
 }
 
 /// Start of the image memfd: all that the agent must know.

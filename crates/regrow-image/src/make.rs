@@ -271,13 +271,7 @@ pub fn agent_features(kernel: &dyn Fn(&str) -> bool) -> u32 {
         ("pkeys", features::PKEYS),
         ("membarrier_query", features::MEMBARRIER),
     ];
-    let nodes = if has_several_memory_nodes() { features::MEMORY_NODES } else { 0 };
-    table.iter().filter(|(name, _)| kernel(name)).fold(nodes, |bits, (_, bit)| bits | bit)
-}
-
-/// Whether memory may come from more than one node. In doubt it may.
-fn has_several_memory_nodes() -> bool {
-    std::fs::read_to_string("/sys/devices/system/node/possible").map_or(true, |nodes| nodes.trim() != "0")
+    table.iter().filter(|(name, _)| kernel(name)).fold(0, |bits, (_, bit)| bits | bit)
 }
 
 /// Files that an image depends on.
