@@ -65,7 +65,8 @@ extern "C" fn main() -> std::ffi::c_int {
 /// The program of `regrow run [--no-tty] [--] PROG ARGS`, and whether it needs no terminal: the common case, for which
 /// reading the command line need not take longer than the run.
 fn plain_run(args: &[OsString]) -> Option<(bool, &OsString, &[OsString])> {
-    if args.get(1)? != "run" || std::env::var_os("REGROW_LOG").is_some() {
+    let is_set = |name| std::env::var_os(name).is_some();
+    if args.get(1)? != "run" || is_set("REGROW_LOG") || is_set("REGROW_DISABLE") {
         return None;
     }
     let mut rest = args.get(2..)?;

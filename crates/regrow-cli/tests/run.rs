@@ -67,13 +67,16 @@ fn the_exit_status_is_that_of_env() {
 }
 
 #[test]
-fn a_file_without_a_format_is_not_given_to_a_shell() {
+fn a_file_without_a_format_is_given_to_a_shell_as_env_does_and_never_by_the_engine() {
     let folder = tempfile::tempdir().unwrap();
     let program = script(folder.path(), "no-format", "echo a shell has run this\n");
-    let output = output(["run", "--", &program]);
-    assert_eq!(output.status.code(), Some(126));
-    assert_eq!(stdout(&output), "");
-    assert_eq!(stderr(&output), format!("regrow: {program}: Exec format error (os error 8)\n"));
+    let by_env = Command::new("env").arg(&program).output().unwrap();
+    let plain = output(["run", "--", &program]);
+    assert_eq!((plain.status, stdout(&plain)), (by_env.status, stdout(&by_env)));
+    let embedded = output(["run", "--embedded", "--", &program]);
+    assert_eq!(embedded.status.code(), Some(126));
+    assert_eq!(stdout(&embedded), "");
+    assert_eq!(stderr(&embedded), format!("regrow: {program}: Exec format error (os error 8)\n"));
 }
 
 #[test]

@@ -403,7 +403,8 @@ impl Facts {
         })
     }
 
-    /// Where the stack canary is: both libcs keep it at this offset of the thread pointer, with a zero low byte.
+    /// Where the stack canary is: both libcs keep it at this offset of the thread pointer, with a zero in its lowest byte
+    /// (glibc) or the one above (musl). What is as small as a number or a pointer is none.
     fn canary(&self, remote: &Remote, point: Point) -> Result<u64, MakeError> {
         const OFFSET: u64 = 0x28;
         if point == Point::Entry || self.registers.fs_base == 0 {
@@ -413,7 +414,8 @@ impl Facts {
         let mut word = [0; 8];
         remote.read_into(address, &mut word)?;
         let value = u64::from_ne_bytes(word);
-        Ok(if value != 0 && value & 0xff == 0 { address } else { 0 })
+        let is_canary = value >> 48 != 0 && (value & 0xff == 0 || value & 0xff00 == 0);
+        Ok(if is_canary { address } else { 0 })
     }
 
     fn registers(&self) -> Registers {

@@ -7,6 +7,7 @@
 //! ```text
 //! name            a test function
 //! victim:name     a victim of tests/victims/manifest.toml; a `*` at the end stands for any ending
+//! scene:name      a scene of crates/regrow-testkit/tests/faults/; a `*` likewise
 //! path/to/file    a file, in addition to one of the others
 //! ```
 
@@ -22,6 +23,10 @@ const VICTIMS: &str = "tests/victims/manifest.toml";
 /// What the name of a victim follows.
 const VICTIM: &str = "victim:";
 
+/// Where the scenes stand, and what the name of one follows.
+const SCENES: &str = "crates/regrow-testkit/tests/faults/";
+const SCENE: &str = "scene:";
+
 /// Checks every row; `exists` tells whether a path of the repository does.
 pub(crate) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     let victims = victims(files);
@@ -33,10 +38,20 @@ pub(crate) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Fi
         Some(start) => victims.iter().any(|victim| victim.starts_with(start)),
         None => victims.contains(&name),
     };
-    let there = |name: &str| match name.strip_prefix(VICTIM) {
-        Some(victim) => has_victim(victim),
-        None if name.contains('/') => exists(name),
-        None => has_function(name),
+    // The name of a scene is an argument, alone or the start of a text with numbers.
+    let has_scene = |name: &str| {
+        let call = match name.strip_suffix('*') {
+            Some(start) => format!("(\"{start}"),
+            None => format!("(\"{name}\""),
+        };
+        let mut scenes = files.iter().filter(|file| file.path.starts_with(SCENES));
+        scenes.any(|file| file.text.contains(&call) || file.text.contains(&call.replace('(', "(&format!(")))
+    };
+    let there = |name: &str| match (name.strip_prefix(VICTIM), name.strip_prefix(SCENE)) {
+        (Some(victim), _) => has_victim(victim),
+        (_, Some(scene)) => has_scene(scene),
+        _ if name.contains('/') => exists(name),
+        _ => has_function(name),
     };
     PAGES.iter().flat_map(|path| check_page(path, files, &there)).collect()
 }
@@ -119,6 +134,9 @@ mod tests {
         let mut files: Vec<TextFile> = PAGES.iter().map(|path| file(path, &page)).collect();
         files.push(file("crates/a/tests/t.rs", "//! T.\n#[test]\nfn holds() {}\n"));
         files.push(file(VICTIMS, manifest));
+        let scenes =
+            "//! S.\nfn scenes() {\n    scene(\"killed\", k);\n    scene(&format!(\"point-{n}\"), p);\n}\n";
+        files.push(file(&format!("{SCENES}kills.rs"), scenes));
         let findings = check(&files, |path| path == "tests/victims/heap.c");
         assert!(
             PAGES.iter().all(|path| findings.iter().any(|finding| finding.path == *path))
@@ -133,6 +151,7 @@ mod tests {
         assert_eq!(check_row("| P1 | It holds. | `holds` with `tests/victims/heap.c` |"), 0);
         assert_eq!(check_row("| P1 | It holds. | open: no kernel here has it |"), 0);
         assert_eq!(check_row("| P1 | It holds. | `victim:heap-up`, `victim:heap-*` |"), 0);
+        assert_eq!(check_row("| P1 | It holds. | `scene:killed`, `scene:point-*`, `scene:kill*` |"), 0);
     }
 
     #[test]
@@ -144,6 +163,8 @@ mod tests {
         // A program is no victim.
         assert_eq!(check_row("| P1 | It holds. | `victim:stack` |"), 1);
         assert_eq!(check_row("| P1 | It holds. | `victim:sta*` |"), 1);
+        assert_eq!(check_row("| P1 | It holds. | `scene:kill` |"), 1);
+        assert_eq!(check_row("| P1 | It holds. | `scene:points-*` |"), 1);
     }
 
     #[test]

@@ -22,10 +22,6 @@ const WITHOUT: [Feature; 8] = [
 /// Victims whose subject is what a feature makes visible: without the feature they cannot hold.
 const CANNOT_HOLD: [(Feature, &str); 1] = [(Feature::MembarrierQuery, "membarriers")];
 
-/// Victims that a pool left to itself keeps at `main`, where they cannot hold: what they look at is older than `main`,
-/// and harmless to share between the runs of one body.
-const TOO_DEEP: [&str; 2] = ["unique-at-random", "unique-canary"];
-
 /// How the pool of a flavour is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
@@ -77,9 +73,6 @@ impl Flavour {
             Flavour::At(point) if not_at(point) => Err("it cannot hold at this point"),
             Flavour::At(_) => Ok(()),
             Flavour::Auto if case.not_at.is_empty() => Err("it holds at every point"),
-            Flavour::Auto | Flavour::Without(_) if is(&TOO_DEEP) => {
-                Err("the pool keeps it deeper than it can hold")
-            }
             Flavour::Without(feature)
                 if CANNOT_HOLD.iter().any(|pair| pair.0 == feature && is(&[pair.1])) =>
             {

@@ -57,6 +57,16 @@ pub(crate) fn scenes() -> Vec<Scene> {
         of("caller-gives-up-new-rights", |pool| {
             changed(pool, true, || rustix::thread::set_no_new_privs(true).expect("it is always allowed"));
         }),
+        of("caller-changes-and-waits", |pool| {
+            changed(pool, false, || {
+                limit(Resource::Nofile, 250);
+                disposition(libc::SIGUSR2, libc::SIG_IGN);
+                // What is not looked at for every run is looked at when the last look is 10 ms old.
+                std::thread::sleep(std::time::Duration::from_millis(15));
+            });
+        }),
+        of("caller-changes-as-soon-as-a-run-is-started", changes_at_once),
+        of("caller-gives-up-a-capability", |pool| changed(pool, true, give_up_capability)).by(As::Root),
         of("caller-changes-its-user", |pool| changed(pool, false, become_nobody)).by(As::Root),
         of("caller-changes-its-groups", |pool| {
             changed(pool, true, || {
@@ -110,6 +120,33 @@ fn changed(pool: &Pool, refresh: bool, change: impl FnOnce()) {
     same("after");
 }
 
+/// A run that was started before a change is not changed.
+fn changes_at_once(pool: &Pool) {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let places = ["one", "two"].map(|name| scratch.path().canonicalize().expect("it is there").join(name));
+    let masks = ["0022", "0057"];
+    places.iter().for_each(|place| std::fs::create_dir(place).expect("it is ours"));
+    prepare_sh(pool);
+    let become_like = |number: usize| {
+        rustix::process::chdir(&places[number]).expect("it is there");
+        let mask = u32::from_str_radix(masks[number], 8).expect("octal");
+        rustix::process::umask(rustix::fs::Mode::from_bits_retain(mask));
+    };
+    become_like(0);
+    for run in 0..200 {
+        let mut command = pool.command("sh");
+        let child = command.args(["-c", "umask; pwd -P"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        become_like((run + 1) % 2);
+        let child = child.expect("it starts");
+        let creation = child.creation().clone();
+        let said = child.wait_with_output().expect("its end").stdout;
+        let wanted = format!("{}\n{}\n", masks[run % 2], places[run % 2].display());
+        assert_eq!(String::from_utf8_lossy(&said), wanted, "run {run}, {creation}");
+    }
+    rustix::process::chdir("/").expect("it is there");
+    assert!(pool.stats().recycled.total() > 100, "{:?}", pool.stats());
+}
+
 fn limit(resource: Resource, soft: u64) {
     let maximum = getrlimit(resource).maximum;
     setrlimit(resource, Rlimit { current: Some(soft), maximum }).expect("it is below the hard limit");
@@ -160,6 +197,14 @@ fn become_nobody() {
         assert_eq!(libc::setresgid(65534, 65534, 65534), 0);
         assert_eq!(libc::setresuid(65534, 65534, 65534), 0);
     }
+}
+
+fn give_up_capability() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let mut sets = capabilities(None).expect("one's own");
+    sets.effective.remove(CapabilitySet::NET_RAW);
+    sets.permitted.remove(CapabilitySet::NET_RAW);
+    set_capabilities(None, sets).expect("downwards");
 }
 
 /// A root directory that has the same files, but is another one.
