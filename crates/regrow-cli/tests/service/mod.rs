@@ -1,0 +1,254 @@
+//! A daemon of a test's own, in a folder of its own, and commands that go through it.
+//!
+//! Every command is started by `setsid`, so that a terminal that the tests have is not the command's.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use regrow_daemon::client::Client;
+use regrow_daemon::place::Place;
+use rustix::process::{Pid, Signal};
+
+/// How long what is to come about may take. Nothing is measured by it.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// How often a command is repeated until it is recycled.
+const ATTEMPTS: usize = 200;
+/// How many bytes of a line of the log stand before its level.
+const TIMESTAMP: usize = 28;
+
+/// A place of its own, and the daemon there, if this process has started it.
+pub(crate) struct Service {
+    folder: tempfile::TempDir,
+    daemon: Option<Child>,
+}
+
+impl Service {
+    /// A place without a daemon.
+    pub(crate) fn empty() -> Service {
+        Service { folder: tempfile::tempdir().unwrap(), daemon: None }
+    }
+
+    /// A place with a daemon that listens.
+    pub(crate) fn start() -> Service {
+        Service::with(&[])
+    }
+
+    /// A place with a daemon that listens and has these arguments.
+    pub(crate) fn with(args: &[&str]) -> Service {
+        let mut service = Service::empty();
+        service.start_daemon(args);
+        service
+    }
+
+    /// Starts a daemon and waits until it listens.
+    pub(crate) fn start_daemon(&mut self, args: &[&str]) {
+        let log = File::options().create(true).append(true).open(self.log()).unwrap();
+        let mut command = self.regrow();
+        command.args(["--log", "info", "daemon"]).args(args);
+        if !args.contains(&"--idle") {
+            // Were the test killed, its daemon would not stay for long.
+            command.args(["--idle", "120"]);
+        }
+        let mut daemon = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        eventually("the daemon's socket", || {
+            assert!(daemon.try_wait().unwrap().is_none(), "{}", self.daemon_said());
+            Client::connect(&self.place()).is_ok()
+        });
+        self.daemon = Some(daemon);
+    }
+
+    /// The folder, in which a test may put files of its own.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place::at(self.folder().to_owned(), rustix::process::geteuid().as_raw()).unwrap()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder().join("daemon.log")
+    }
+
+    /// What the daemon has written to its log.
+    pub(crate) fn daemon_said(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// The number of the daemon that listens, whoever has started it.
+    pub(crate) fn daemon(&self) -> i32 {
+        let client = Client::connect(&self.place()).unwrap();
+        let peer = rustix::net::sockopt::socket_peercred(client.as_fd()).unwrap();
+        peer.pid.as_raw_nonzero().get()
+    }
+
+    /// Kills the daemon that this process has started, and waits for its end.
+    pub(crate) fn kill_daemon(&mut self) {
+        let mut daemon = self.daemon.take().unwrap();
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// Waits for the end of the daemon that this process has started.
+    pub(crate) fn daemon_ends(&mut self) -> ExitStatus {
+        let mut daemon = self.daemon.take().unwrap();
+        eventually("the daemon's end", || daemon.try_wait().unwrap().is_some());
+        daemon.wait().unwrap()
+    }
+
+    /// A program in this place, in a session of its own, with nothing to read.
+    pub(crate) fn plain(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("setsid");
+        command.arg(program).stdin(Stdio::null()).env("XDG_RUNTIME_DIR", self.folder());
+        command.env_remove("REGROW_DISABLE").env_remove("REGROW_LOG");
+        command
+    }
+
+    /// `regrow` in this place.
+    pub(crate) fn regrow(&self) -> Command {
+        self.plain(env!("CARGO_BIN_EXE_regrow"))
+    }
+
+    /// Runs a program until it is recycled, so that those after it are too.
+    pub(crate) fn warm(&self, program: &[&str]) {
+        for _ in 0..ATTEMPTS {
+            let output = self.regrow().args(["--log", "info", "run", "--"]).args(program).output().unwrap();
+            let said = Said::read(&output.stderr);
+            if said.is_kept() {
+                return;
+            }
+            assert!(said.may_be_kept_later(), "{program:?}: {said:?}, {}", self.daemon_said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("{program:?} is not recycled: {}", self.daemon_said());
+    }
+
+    /// What `wrapper… env PROGRAM…` gives, and that `wrapper… regrow run PROGRAM…` gives the same, also recycled. Returns
+    /// how many runs were recycled.
+    pub(crate) fn same_as_env(&self, wrapper: &[&str], program: &[&str]) -> usize {
+        let (first, rest) = wrapper.split_first().unwrap_or((&"env", &[]));
+        let mut plain = self.plain(first);
+        let plain = plain.args(rest).arg("env").args(program).output().unwrap();
+        let mut kept = 0;
+        for attempt in 0..ATTEMPTS {
+            let mut command = self.plain(first);
+            command.args(rest).arg(env!("CARGO_BIN_EXE_regrow")).args(["--log", "info", "run", "--"]);
+            let output = command.args(program).output().unwrap();
+            let said = Said::read(&output.stderr);
+            let what = format!("{wrapper:?} {program:?}, run {attempt}, {said:?}");
+            let differing = differing_lines(&output.stdout, &plain.stdout);
+            assert_eq!(differing, [], "{what}");
+            assert_eq!(text(&output.stdout), text(&plain.stdout), "{what}");
+            assert_eq!(text(&said.rest), text(&plain.stderr), "{what}");
+            assert_eq!(shell_status(output.status), shell_status(plain.status), "{what}");
+            kept += usize::from(said.is_kept());
+            if kept == 2 {
+                return kept;
+            }
+            assert!(said.is_kept() || said.may_be_kept_later(), "{what}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("{wrapper:?} {program:?} is not recycled: {}", self.daemon_said());
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("the daemon has said:\n{}", self.daemon_said());
+        }
+    }
+}
+
+/// What `regrow --log info run` has written to standard error: of itself, and the program's own.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Said {
+    /// How the process was made, when the daemon has made it.
+    pub(crate) how: Option<String>,
+    /// Why the command has executed the program itself, when it has.
+    pub(crate) why: Option<String>,
+    /// What is not the command's.
+    pub(crate) rest: Vec<u8>,
+}
+
+impl Said {
+    pub(crate) fn read(stderr: &[u8]) -> Said {
+        let mut said = Said { rest: stderr.to_vec(), ..Said::default() };
+        said.how = take_line(&mut said.rest, "regrow::run::shared: started ", "how=");
+        said.why = take_line(&mut said.rest, "regrow::run::shared: executed by the command itself ", "why=");
+        said
+    }
+
+    /// Whether the run had a body that was kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self.how.as_deref(), Some("recycled" | "forked_body"))
+    }
+
+    /// Whether the next run of the same may have one.
+    pub(crate) fn may_be_kept_later(&self) -> bool {
+        let why = self.why.as_deref().unwrap_or_default();
+        ["first_run", "image_in_progress", "all_busy", "body_broken"].iter().any(|name| why.contains(name))
+    }
+}
+
+/// Takes the line of the log with this text out, and gives the quoted value of its field.
+fn take_line(stderr: &mut Vec<u8>, text: &str, field: &str) -> Option<String> {
+    let at = stderr.windows(text.len()).position(|window| window == text.as_bytes())?;
+    let level = stderr[..at].windows(5).rposition(|window| window == b" INFO")?;
+    let from = level.checked_sub(TIMESTAMP)?;
+    let end = at + stderr[at..].iter().position(|&byte| byte == b'\n')?;
+    let line: Vec<u8> = stderr.drain(from..=end).collect();
+    let line = String::from_utf8_lossy(&line).into_owned();
+    let value = line.split_once(field)?.1.trim_end();
+    Some(value.trim_matches('"').to_owned())
+}
+
+/// The status as a shell tells it.
+pub(crate) fn shell_status(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The lines that are not the same, with what stands in their place.
+pub(crate) fn differing_lines(found: &[u8], expected: &[u8]) -> Vec<(String, String)> {
+    let (found, expected) = (text(found), text(expected));
+    let pairs = found.lines().zip(expected.lines()).filter(|(found, expected)| found != expected);
+    pairs.map(|(found, expected)| (found.to_owned(), expected.to_owned())).collect()
+}
+
+/// Waits until a condition holds.
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The state of a process, as a letter; `None` when it is gone.
+pub(crate) fn state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Whether a process is there and does not merely wait to be waited for.
+pub(crate) fn lives(pid: i32) -> bool {
+    state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Sends a signal; the process may be gone.
+pub(crate) fn signal(pid: i32, signal: Signal) {
+    let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal);
+}
