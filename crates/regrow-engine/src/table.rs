@@ -35,6 +35,11 @@ pub(crate) enum Slot {
     Kept(Box<Kept>),
 }
 
+/// How long after its failure an image is tried again, the first time. Every further failure doubles it.
+const FIRST_RETRY: Duration = Duration::from_millis(200);
+/// After how many failures it is not doubled any more: that is a little less than an hour.
+const MOST_DOUBLINGS: u32 = 14;
+
 /// An entry of the table of images.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -43,9 +48,29 @@ pub(crate) struct Entry {
     pub(crate) key_env: Vec<CString>,
     pub(crate) slot: Slot,
     pub(crate) used: u64,
+    /// How often in a row its image could not be made.
+    pub(crate) failures: u32,
+    /// When that may be tried again.
+    pub(crate) again: Option<Instant>,
 }
 
 impl Entry {
+    /// Notes that there is no image. What need not be so the next time (a process was killed, memory was short) is tried
+    /// again, the less often the more often it has failed.
+    pub(crate) fn refuse(&mut self, why: Fallback) {
+        let may_pass =
+            matches!(why, Fallback::ImageFailed { .. } | Fallback::NoMemory | Fallback::NoDescriptors);
+        self.again =
+            may_pass.then(|| Instant::now() + FIRST_RETRY * (1 << self.failures.min(MOST_DOUBLINGS)));
+        self.failures = self.failures.saturating_add(1);
+        self.slot = Slot::Refused(why);
+    }
+
+    /// Whether it is time to try again what has failed.
+    pub(crate) fn is_to_be_tried_again(&self) -> bool {
+        self.again.is_some_and(|again| again <= Instant::now())
+    }
+
     /// Whether a run with this environment may use the entry.
     pub(crate) fn is_for(&self, key: &Key<'_>, env: &Strings) -> bool {
         if self.key != *key {
