@@ -212,7 +212,7 @@ impl Server {
             stopping: false,
             rests_until: None,
             last_busy: Instant::now(),
-            buffer: vec![0; crate::wire::MAX_MESSAGE + 1],
+            buffer: vec![0; MAX_MESSAGE],
         })
     }
 
