@@ -29,8 +29,10 @@ use siege::{Siege, Taken};
 const MAX_RUNS: usize = 24;
 /// The most clients, the daemon's own limit.
 const MAX_CLIENTS: usize = 512;
-/// Descriptors that the daemon has beside one for each client: for its images, bodies and runs.
-const OTHER_DESCRIPTORS: usize = 400;
+/// Descriptors that the daemon has beside one for each client: for 128 images with their bodies, and for runs.
+const OTHER_DESCRIPTORS: usize = 1200;
+/// Its children: for each image a seed and two bodies of two processes, further bodies, and runs.
+const CHILDREN: usize = 900;
 /// How much memory hostile clients may make it take.
 const MOST_MEMORY_KIB: usize = 64 * 1024;
 /// How much more it may keep when they are gone, by its allocator's whims.
@@ -53,6 +55,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("orders_and_closes", crowd::orders_and_closes),
     ("all_runs", crowd::all_runs),
     ("many_programs", crowd::many_programs),
+    ("long_names", crowd::long_names),
     ("connections", crowd::connections),
 ];
 
@@ -84,6 +87,7 @@ fn hostile_clients_hinder_nobody() {
     println!("{line}");
     summary::add(&line).unwrap();
     assert!(most.descriptors <= MAX_CLIENTS + OTHER_DESCRIPTORS, "{most:?}");
+    assert!(most.children <= CHILDREN, "{most:?}");
     assert!(most.memory_kib <= before.memory_kib + MOST_MEMORY_KIB, "{most:?}");
     assert_eq!(after.descriptors, before.descriptors, "{before:?} {after:?}");
     assert!(after.memory_kib <= before.memory_kib + ALLOWANCE_KIB, "{before:?} {after:?}");

@@ -51,7 +51,7 @@ const KILLS_AGAIN: usize = 250;
 /// The mean time between two kills.
 const PAUSE: Duration = Duration::from_millis(30);
 /// How much the daemon's memory may grow by its allocator's whims.
-const ALLOWANCE_KIB: u64 = 6 * 1024;
+const ALLOWANCE_KIB: u64 = 8 * 1024;
 /// The seed of the random numbers where no other is asked for.
 const SEED: u64 = 0x5eed_0003;
 
@@ -62,6 +62,7 @@ pub(crate) struct Storm {
     kills: Mutex<Vec<Kill>>,
     outcomes: Mutex<BTreeMap<Outcome, usize>>,
     failures: Mutex<Vec<String>>,
+    longest: Mutex<(Duration, String)>,
     is_over: AtomicBool,
 }
 
@@ -75,6 +76,7 @@ impl Storm {
             kills: Mutex::default(),
             outcomes: Mutex::default(),
             failures: Mutex::default(),
+            longest: Mutex::default(),
             is_over: AtomicBool::new(false),
         }
     }
@@ -97,9 +99,14 @@ impl Storm {
     fn command_after_command(&self, random: &mut Random) {
         while !self.is_over.load(SeqCst) {
             let job = Job::any(random);
+            let started = Instant::now();
             match commands::run(self, &job) {
                 Ok(outcome) => *self.outcomes.lock().unwrap().entry(outcome).or_default() += 1,
                 Err(failure) => self.failures.lock().unwrap().push(failure),
+            }
+            let mut longest = self.longest.lock().unwrap();
+            if started.elapsed() > longest.0 {
+                *longest = (started.elapsed(), format!("{:?}", job.args));
             }
         }
     }
@@ -261,7 +268,7 @@ fn whatever_is_killed_commands_are_right_and_nothing_is_left() {
     storm.assert_right();
     nothing_is_left(&storm, &before);
     let line = format!("storm: {}; {memory}; nothing left", storm.counts());
-    println!("{line}");
+    println!("{line}\nthe longest: {:?}", storm.longest.lock().unwrap());
     summary::add(&line).unwrap();
     let outcomes = storm.outcomes.lock().unwrap();
     assert_eq!(storm.kills.lock().unwrap().len(), kills);

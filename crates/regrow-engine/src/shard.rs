@@ -214,6 +214,11 @@ impl Shard {
         self.reports.clone()
     }
 
+    /// Drops the image that was used longest ago, for the sake of its descriptors and memory. False when there is none.
+    pub(crate) fn give_back(&mut self) -> bool {
+        self.tables.least_used().is_some_and(|owner| self.drop_image(owner))
+    }
+
     /// Has the next spawn look at everything that a run inherits from its caller.
     pub fn refresh(&mut self) {
         self.inheritance.refresh();
@@ -256,7 +261,7 @@ impl Shard {
             return;
         }
         if let Some(watch) = &mut self.watch {
-            owners.iter().for_each(|&owner| watch.remove(owner));
+            watch.remove_all(owners);
         }
         self.tables.drop_owners(owners);
     }
@@ -298,8 +303,10 @@ impl Shard {
         if let Some(resolved) = self.tables.resolved(&name) {
             return Ok(resolved);
         }
-        let owner = self.tables.new_owner();
         let resolved = Arc::new(program::resolve(request, &name)?);
+        let Some(room) = self.tables.room_for(&resolved) else { return Ok(resolved) };
+        self.forget(&room);
+        let owner = self.tables.new_owner();
         let Some(watch) = &mut self.watch else { return Ok(resolved) };
         let files = resolved.files.iter().try_for_each(|file| watch.add_file(owner, file));
         let absent =
@@ -351,6 +358,10 @@ impl Shard {
     /// Begins to make an image, which could not be made so often in a row before. Returns the reason for this run's exec.
     fn begin(&mut self, key: Key<'static>, request: &Request, failures: u32) -> Fallback {
         let Some(agent) = self.agent.clone() else { return Fallback::NoMemory };
+        if !self.tables.may_make() {
+            return Fallback::ImageInProgress;
+        }
+        self.forget(&self.tables.surplus().into_iter().collect());
         // The image's process starts with what the caller has at this moment.
         self.inheritance.refresh();
         let then = match self.caller() {

@@ -202,6 +202,15 @@ pub fn reap_within(pid: i32, pidfd: BorrowedFd<'_>, timeout: Duration) {
     let _ = wait_pid(pid, no_hang);
 }
 
+/// Gives memory that the allocator holds and does not use back to the kernel, where the allocator can.
+pub fn trim_heap() {
+    // SAFETY: takes a number, and moves nothing that is in use.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
 /// A memfd of this size that nobody else sees, close-on-exec and sealable.
 ///
 /// # Errors

@@ -23,11 +23,13 @@ const AT_A_TIME: usize = MAX_CLIENTS + 188;
 /// Clients that do not read.
 const UNREAD: usize = 10;
 /// Orders that such a client gives at most.
-const UNREAD_ORDERS: usize = 400;
+const UNREAD_ORDERS: usize = 100;
 /// Orders whose client does not wait for the end.
 const ABANDONED: usize = 300;
+/// Orders with long names.
+const LONG_NAMES: usize = 600;
 /// Programs that nobody has asked for before.
-const PROGRAMS: usize = 1500;
+const PROGRAMS: usize = 900;
 
 /// Connections over which nothing is said.
 pub(crate) struct Idle(Vec<Line>);
@@ -84,16 +86,12 @@ pub(crate) fn unread(siege: &Siege, _: &mut Random) -> String {
 pub(crate) fn unread_runs(siege: &Siege, _: &mut Random) -> String {
     let order = message(siege.order("true", &[]));
     let mut ordered = 0;
-    let lines: Vec<Line> = (0..UNREAD).map(|_| Line::to(&siege.service)).collect();
-    for line in &lines {
-        for _ in 0..UNREAD_ORDERS {
-            if line.try_send_with(&order, &Given::new().all()).is_err() {
-                // An order while a run goes on has ended the connection.
-                break;
-            }
-            ordered += 1;
-            std::thread::sleep(Duration::from_micros(500));
-        }
+    let mut lines: Vec<Line> = (0..UNREAD).map(|_| Line::to(&siege.service)).collect();
+    for _ in 0..UNREAD_ORDERS {
+        // An order while a run goes on ends the connection.
+        lines.retain(|line| line.try_send_with(&order, &Given::new().all()).is_ok());
+        ordered += lines.len();
+        std::thread::sleep(Duration::from_millis(10));
     }
     siege.others_are_served();
     format!("{ordered} orders of {UNREAD} clients that do not read")
@@ -182,6 +180,26 @@ pub(crate) fn many_programs(siege: &Siege, random: &mut Random) -> String {
     }
     siege.others_are_served();
     format!("{PROGRAMS} programs that are new")
+}
+
+/// Names of programs as long as a message allows, and search paths of many folders.
+pub(crate) fn long_names(siege: &Siege, random: &mut Random) -> String {
+    for number in 0..LONG_NAMES {
+        let mut order = siege.order("true", &[]);
+        let unique = format!("{:x}", random.next());
+        match number % 3 {
+            0 => order.program = format!("{unique}{}", "x".repeat(90_000)).into_bytes(),
+            1 => order.arg0 = Some(format!("{unique}{}", "x".repeat(90_000)).into_bytes()),
+            _ => {
+                let path = format!("PATH=/{unique}{}:/usr/bin:/bin\0", ":/usr".repeat(15_000));
+                order.env.0.splice(0..0, path.into_bytes());
+            }
+        }
+        let last = answered(siege, &message(order), &Given::new().all());
+        assert!(matches!(last, None | Some(ToClient::Declined { .. })), "{last:?}");
+    }
+    siege.others_are_served();
+    format!("{LONG_NAMES} long names")
 }
 
 /// Makes files that are no ordinary programs.

@@ -22,9 +22,9 @@ const UNKNOWN: [&str; 2] = [
 ];
 
 /// How a line of the log is known.
-const LOG: &str = " regrow::run::shared: ";
+const LOG: &str = " regrow::run::";
 /// What stands in the log before the number of a run.
-const STARTED: &str = " regrow::run::shared: started pid=";
+const STARTED: &str = ": started pid=";
 /// What stands in the log when the daemon has gone before the run had ended.
 const SURVIVES: &str = "the run goes on without the daemon";
 
