@@ -24,7 +24,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::process::{self, Dispositions, Stat};
 use super::signals::Signals;
-use super::{REGROW_FAILED, exit_status};
 
 /// How long a run that blocks every signal is taken for one that has not begun.
 const BEGIN_LIMIT: Duration = Duration::from_secs(1);
@@ -34,13 +33,13 @@ const BEGIN_PAUSE: Duration = Duration::from_micros(200);
 const STOP_LIMIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// How often a run that has no daemon is looked at: nobody tells that it has stopped.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// How long the status of a run that has no daemon may take to be there after its end.
-const STATUS_LIMIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// How a run has ended for the command.
 pub(super) enum End {
-    /// With this exit status.
-    Status(u8),
+    /// With this wait status.
+    Ended(ExitStatus),
+    /// In a way that nobody can tell any more; the command has said so.
+    Unknown,
     /// Nothing of the program has run, for this reason.
     Declined(String),
 }
@@ -69,7 +68,7 @@ impl Relay {
     /// Passes signals on until the run has ended.
     pub(super) fn until_the_end(mut self) -> End {
         let end = self.relay();
-        if let End::Status(_) = end {
+        if let End::Ended(_) = end {
             // They were for the run, which has ended before they could reach it.
             self.signals.take_stop();
             self.signals.take_others();
@@ -86,11 +85,11 @@ impl Relay {
                 continue;
             }
             match self.client.next_event() {
-                Ok(Event::Ended(status)) => return End::Status(exit_status(ExitStatus::from_raw(status))),
+                Ok(Event::Ended(status)) => return End::Ended(ExitStatus::from_raw(status)),
                 Ok(Event::Stopped(_)) => self.stop_too(),
                 Ok(Event::Continued) => {}
                 Ok(Event::Declined(why)) => return End::Declined(why),
-                Err(error) => return End::Status(self.without_daemon(&error)),
+                Err(error) => return self.without_daemon(&error),
             }
         }
     }
@@ -132,7 +131,8 @@ impl Relay {
         !all.is_empty()
     }
 
-    /// Without a daemon nothing but `SIGSTOP` stops the run: its group is orphaned. Where the program leaves `SIGTSTP` to the kernel, it stays pending here until the run has stopped.
+    /// Where the program leaves `SIGTSTP` to the kernel, it stays pending here until the run has stopped. Without a daemon
+    /// nothing but `SIGSTOP` stops the run, because its group is orphaned.
     fn pass_stop_on(&mut self) {
         let mut number = libc::SIGTSTP;
         self.wait_until_it_has_begun();
@@ -192,9 +192,13 @@ impl Relay {
     }
 
     /// The daemon is gone: the run goes on, and the kernel tells what becomes of it.
-    fn without_daemon(&mut self, error: &ClientError) -> u8 {
+    fn without_daemon(&mut self, error: &ClientError) -> End {
         self.is_alone = true;
         tracing::warn!(%error, "the run goes on without the daemon");
+        if self.stop_is_under_way {
+            // It may have come when the group was orphaned already.
+            self.send(libc::SIGSTOP, true);
+        }
         loop {
             let has_ended = self.wait(&self.pidfd, Some(&LOOK_EVERY));
             if has_ended == Some(true) {
@@ -204,11 +208,8 @@ impl Relay {
             self.stop_too();
         }
         match self.status_without_daemon() {
-            Some(status) => exit_status(ExitStatus::from_raw(status)),
-            None => {
-                crate::complain(&format!("the status of the run is not known: {error}"));
-                REGROW_FAILED
-            }
+            Some(status) => End::Ended(ExitStatus::from_raw(status)),
+            None => status_is_unknown(error),
         }
     }
 
@@ -216,13 +217,7 @@ impl Relay {
     fn status_without_daemon(&self) -> Option<i32> {
         // As long as the pidfd's process is there, the number is its own.
         let is_there = || raw::pidfd_signal(self.pidfd.as_fd(), 0, false).is_ok();
-        if let Some(status) = process::status_of_zombie(self.pid, is_there) {
-            return Some(status);
-        }
-        // No events are asked for: what comes by itself is that it has been waited for.
-        let waited_for = || poll(&mut [PollFd::new(&self.pidfd, PollFlags::empty())], Some(&STATUS_LIMIT));
-        let _ = rustix::io::retry_on_intr(waited_for);
-        raw::pidfd_exit_status(self.pidfd.as_fd())
+        process::status_of_zombie(self.pid, is_there).or_else(|| raw::pidfd_exit_status(self.pidfd.as_fd()))
     }
 }
 
@@ -230,13 +225,15 @@ impl Relay {
 pub(super) fn without_signals(mut client: Client) -> End {
     loop {
         match client.next_event() {
-            Ok(Event::Ended(status)) => return End::Status(exit_status(ExitStatus::from_raw(status))),
+            Ok(Event::Ended(status)) => return End::Ended(ExitStatus::from_raw(status)),
             Ok(Event::Declined(why)) => return End::Declined(why),
             Ok(_) => {}
-            Err(error) => {
-                crate::complain(&format!("the status of the run is not known: {error}"));
-                return End::Status(REGROW_FAILED);
-            }
+            Err(error) => return status_is_unknown(&error),
         }
     }
+}
+
+fn status_is_unknown(error: &ClientError) -> End {
+    crate::complain(&format!("the status of the run is not known: {error}"));
+    End::Unknown
 }
