@@ -171,7 +171,8 @@ impl Relay {
         }
     }
 
-    /// Sends the run what was sent to this process; what came from a terminal goes to its whole group, as there.
+    /// Sends the run what was sent to this process; what came from a terminal goes to its whole group, as there. So does
+    /// SIGCONT, which is the shell's answer to what the terminal has stopped.
     fn pass_on(&self, signals: &OwnedFd) {
         let mut buffer = [0u8; 16 * SIGNAL_RECORD];
         while let Ok(bytes) = rustix::io::read(signals, &mut buffer) {
@@ -181,9 +182,10 @@ impl Relay {
                     bytes.map_or(0, i32::from_ne_bytes)
                 };
                 let (number, code) = (field(0), field(8));
+                let to_group = code == libc::SI_KERNEL || number == libc::SIGCONT;
                 // The run may have ended meanwhile.
                 if let Some(pidfd) = &self.pidfd {
-                    let _ = raw::pidfd_signal(pidfd.as_fd(), number, code == libc::SI_KERNEL);
+                    let _ = raw::pidfd_signal(pidfd.as_fd(), number, to_group);
                 }
             }
         }

@@ -108,7 +108,8 @@ fn the_daemon_that_a_command_starts_has_nothing_of_it() {
         .collect();
     assert!(files.is_empty(), "{files:?}");
     let status = std::fs::read_to_string(format!("/proc/{daemon}/status")).unwrap();
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    let field =
+        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
     // The C library keeps two signals to itself, which no program can set.
     let ignored = u64::from_str_radix(&field("SigIgn:"), 16).unwrap() & !(3 << 31);
     assert_eq!(ignored, 0, "{ignored:x}");
