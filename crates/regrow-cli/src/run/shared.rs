@@ -24,7 +24,7 @@ use regrow_daemon::place::Place;
 use regrow_sys::raw;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::{REGROW_FAILED, exit_status, status_of_error};
+use super::{REGROW_FAILED, end_as, status_of_error};
 use crate::{detach, launcher};
 
 /// The signals that are passed on to the run.
@@ -147,7 +147,7 @@ impl Relay {
             }
             if has_event {
                 match self.client.next_event() {
-                    Ok(Event::Ended(status)) => return exit_status(ExitStatus::from_raw(status)),
+                    Ok(Event::Ended(status)) => return end_as(ExitStatus::from_raw(status)),
                     Ok(Event::Stopped(_)) => stop_too(),
                     Ok(Event::Continued) => {}
                     Ok(Event::Declined(why)) => {
@@ -164,7 +164,7 @@ impl Relay {
     fn event_by_event(mut self) -> u8 {
         loop {
             match self.client.next_event() {
-                Ok(Event::Ended(status)) => return exit_status(ExitStatus::from_raw(status)),
+                Ok(Event::Ended(status)) => return end_as(ExitStatus::from_raw(status)),
                 Ok(_) => {}
                 Err(error) => return self.without_daemon(&error),
             }
@@ -200,7 +200,7 @@ impl Relay {
             raw::pidfd_exit_status(pidfd.as_fd())
         });
         match status {
-            Some(status) => exit_status(ExitStatus::from_raw(status)),
+            Some(status) => end_as(ExitStatus::from_raw(status)),
             None => {
                 crate::complain(&format!("the status of the run is not known: {error}"));
                 REGROW_FAILED
