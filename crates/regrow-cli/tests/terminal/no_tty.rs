@@ -120,7 +120,11 @@ fn keys_reach_what_a_run_has_started() {
     crate::service::signal(family[1], Signal::KILL);
     terminal.until("the end of the run", |rows| last(rows) == "next>");
     terminal.send("exit\n");
-    assert_eq!(terminal.ends().code(), Some(9), "a shell that is not told otherwise ends as its last job did");
+    assert_eq!(
+        terminal.ends().code(),
+        Some(9),
+        "a shell that is not told otherwise ends as its last job did"
+    );
     println!("terminal: --no-tty, 5 times Ctrl-C and 5 times Ctrl-Z and fg reached a run and its child");
 }
 
