@@ -7,8 +7,11 @@
 //! before it. A single run is not worth that, and is started by exec.
 
 mod caller;
+mod process;
+mod relay;
 mod report;
 pub(crate) mod shared;
+mod signals;
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;

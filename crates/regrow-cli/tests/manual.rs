@@ -55,7 +55,8 @@ fn bash_completes_subcommands_and_flags() {
     assert_eq!(complete("regrow run --no-t"), "--no-tty");
     assert_eq!(complete("regrow completions f"), "fish");
     // A program stands behind the flags and their values.
-    for before in ["run", "run --", "run --no-tty", "run --repeat 3 --verify", "run --point main --", "link"] {
+    for before in ["run", "run --", "run --no-tty", "run --repeat 3 --verify", "run --point main --", "link"]
+    {
         let found = complete(&format!("regrow {before} dpkg-quer"));
         assert_eq!(found.split_whitespace().next(), Some("dpkg-query"), "{before}");
     }

@@ -212,7 +212,7 @@ impl Server {
             stopping: false,
             rests_until: None,
             last_busy: Instant::now(),
-            buffer: vec![0; crate::wire::MAX_MESSAGE + 1],
+            buffer: vec![0; MAX_MESSAGE],
         })
     }
 
@@ -276,11 +276,7 @@ impl Server {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match rustix::net::accept_with(&self.listener.socket, flags) {
             Ok(socket) => socket,
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
-                self.listen(false);
-                self.rests_until = Some(Instant::now() + REST);
-                return;
-            }
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => return self.make_room(),
             // The client has left again.
             Err(_) => return,
         };
@@ -304,6 +300,15 @@ impl Server {
         match epoll::add(&self.epoll, connection.descriptor(), data, epoll::EventFlags::IN) {
             Ok(()) => drop(self.clients.insert(name, connection)),
             Err(error) => tracing::warn!(%error, "a client is turned away"),
+        }
+    }
+
+    /// There are no descriptors for a further client: who says nothing leaves, or what is kept and used least; the next
+    /// turn tries again. Where that does not help, clients wait a little.
+    fn make_room(&mut self) {
+        if !self.drop_longest_idle() && !self.controller.give_back() {
+            self.listen(false);
+            self.rests_until = Some(Instant::now() + REST);
         }
     }
 
@@ -350,6 +355,7 @@ impl Server {
                     self.controller.close(pool);
                     done
                 });
+                raw::trim_heap();
                 self.send(
                     name,
                     &match done {

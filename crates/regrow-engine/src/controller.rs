@@ -130,6 +130,11 @@ impl Controller {
         });
     }
 
+    /// Drops the image that was used longest ago, where descriptors or memory are short. False when there is none.
+    pub fn give_back(&mut self) -> bool {
+        self.shard.give_back()
+    }
+
     /// The log of creations.
     #[must_use]
     pub fn log(&self) -> &CreationLog {

@@ -11,6 +11,8 @@ use crate::creation::Creation;
 
 /// Creations that the ring holds.
 pub const CAPACITY: usize = 4096;
+/// Most bytes of a program's name that the log holds: whoever orders a run may name it as they like.
+const MAX_NAME_BYTES: usize = 256;
 
 /// One process that was created.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +52,9 @@ impl CreationLog {
     pub fn add(&mut self, mut record: Record) {
         self.count += 1;
         record.number = self.count;
+        if let Some(cut) = cut(&record.program) {
+            record.program = cut;
+        }
         if let Some(file) = &mut self.file
             && let Err(error) = write_line(file, &record)
         {
@@ -82,6 +87,12 @@ impl CreationLog {
         let at = |percent: usize| times.get((times.len().checked_sub(1)?) * percent / 100).copied();
         Some((at(50)?, at(99)?, times.len()))
     }
+}
+
+/// The beginning of a name that is too long. A string of its own: the long one is given back as a whole.
+fn cut(name: &str) -> Option<String> {
+    let end = (0..=MAX_NAME_BYTES).rev().find(|&end| name.is_char_boundary(end))?;
+    (name.len() > MAX_NAME_BYTES).then(|| name.get(..end).unwrap_or_default().to_owned())
 }
 
 fn write_line(to: &mut impl Write, record: &Record) -> io::Result<()> {

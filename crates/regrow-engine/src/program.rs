@@ -14,6 +14,9 @@ use crate::request::{Request, Strings};
 /// Room for the arguments that come before the request's own.
 const ARGUMENTS_BYTES: usize = 256;
 
+/// A name of more bytes, the search path included, is left to exec: to look it up takes long, and so much of it is not kept.
+const MAX_NAME_BYTES: usize = 16 * 1024;
+
 /// What names a program in a request: the answer to these questions never changes unless a watched file does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Name<'a> {
@@ -26,7 +29,7 @@ pub(crate) struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// Of a request. `Err` when the working directory cannot be told.
+    /// Of a request. `Err` when the working directory cannot be told, or it is too long.
     pub(crate) fn of(request: &'a Request) -> Result<Name<'a>, Fallback> {
         let program = request.program.to_bytes();
         let has_slash = program.contains(&b'/');
@@ -37,12 +40,20 @@ impl<'a> Name<'a> {
             None => has_slash && is_relative(program),
         };
         let directory = if relative { Some(working_directory(request)?) } else { None };
-        Ok(Name {
+        let name = Name {
             program: Cow::Borrowed(&request.program),
             arg0: request.arg0.as_deref().map(Cow::Borrowed),
             path: path.map(Cow::Borrowed),
             directory,
-        })
+        };
+        if name.bytes() > MAX_NAME_BYTES { Err(Fallback::UnsupportedRequest) } else { Ok(name) }
+    }
+
+    /// How long it is.
+    fn bytes(&self) -> usize {
+        let directory = self.directory.as_ref().map_or(0, |directory| directory.as_os_str().len());
+        let arg0 = self.arg0.as_ref().map_or(0, |arg0| arg0.count_bytes());
+        self.program.count_bytes() + arg0 + self.path.as_ref().map_or(0, |path| path.len()) + directory
     }
 
     /// The same, borrowing nothing.

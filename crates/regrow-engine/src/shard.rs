@@ -58,6 +58,9 @@ pub struct Bequest {
     pub signal_mask: u64,
 }
 
+/// `SIGPIPE` in a set of signals.
+const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
+
 /// How often `prepare` begins anew when the program's files change while it is made.
 const MAX_ATTEMPTS: usize = 100;
 
@@ -107,7 +110,9 @@ impl Shard {
     /// # Errors
     /// [`Fallback`].
     pub fn start(&mut self, request: &Request) -> Result<Started, Fallback> {
-        let settable = self.check()?;
+        let mut settable = self.check()?;
+        // As the standard library does, SIGPIPE is default in every child of this process.
+        settable.ignored &= !SIGPIPE;
         self.start_as(request, &Bequest { settable, signal_mask: caller::signal_mask() })
     }
 
@@ -214,6 +219,11 @@ impl Shard {
         self.reports.clone()
     }
 
+    /// Drops the image that was used longest ago, for the sake of its descriptors and memory. False when there is none.
+    pub(crate) fn give_back(&mut self) -> bool {
+        self.tables.least_used().is_some_and(|owner| self.drop_image(owner))
+    }
+
     /// Has the next spawn look at everything that a run inherits from its caller.
     pub fn refresh(&mut self) {
         self.inheritance.refresh();
@@ -256,7 +266,7 @@ impl Shard {
             return;
         }
         if let Some(watch) = &mut self.watch {
-            owners.iter().for_each(|&owner| watch.remove(owner));
+            watch.remove_all(owners);
         }
         self.tables.drop_owners(owners);
     }
@@ -298,8 +308,10 @@ impl Shard {
         if let Some(resolved) = self.tables.resolved(&name) {
             return Ok(resolved);
         }
-        let owner = self.tables.new_owner();
         let resolved = Arc::new(program::resolve(request, &name)?);
+        let Some(room) = self.tables.room_for(&resolved) else { return Ok(resolved) };
+        self.forget(&room);
+        let owner = self.tables.new_owner();
         let Some(watch) = &mut self.watch else { return Ok(resolved) };
         let files = resolved.files.iter().try_for_each(|file| watch.add_file(owner, file));
         let absent =
@@ -325,7 +337,7 @@ impl Shard {
             stack_limit: stack_limit(request, settable),
         };
         let Some(owner) = self.tables.find(&key, &request.env) else {
-            return Err(self.begin(key.into_owned(), request));
+            return Err(self.begin(key.into_owned(), request, 0));
         };
         self.clock += 1;
         let clock = self.clock;
@@ -333,6 +345,12 @@ impl Shard {
         entry.used = clock;
         match &entry.slot {
             Slot::Making { .. } => Err(Fallback::ImageInProgress),
+            Slot::Refused(_) if entry.is_to_be_tried_again() => {
+                let failures = entry.failures;
+                let key = key.into_owned();
+                self.forget(&HashSet::from([owner]));
+                Err(self.begin(key, request, failures))
+            }
             Slot::Refused(why) => Err(why.clone()),
             Slot::Kept(kept) if self.watch.is_none() && !is_unchanged(kept) => {
                 self.forget(&HashSet::from([owner]));
@@ -342,9 +360,13 @@ impl Shard {
         }
     }
 
-    /// Begins to make an image. Returns the reason for this run's exec.
-    fn begin(&mut self, key: Key<'static>, request: &Request) -> Fallback {
+    /// Begins to make an image, which could not be made so often in a row before. Returns the reason for this run's exec.
+    fn begin(&mut self, key: Key<'static>, request: &Request, failures: u32) -> Fallback {
         let Some(agent) = self.agent.clone() else { return Fallback::NoMemory };
+        if !self.tables.may_make() {
+            return Fallback::ImageInProgress;
+        }
+        self.forget(&self.tables.surplus().into_iter().collect());
         // The image's process starts with what the caller has at this moment.
         self.inheritance.refresh();
         let then = match self.caller() {
@@ -375,7 +397,8 @@ impl Shard {
         }
         self.clock += 1;
         let slot = Slot::Making { receiver: maker::start(job) };
-        let entry = Entry { key, key_env: table_key(&request.env), slot, used: self.clock };
+        let (key_env, used) = (table_key(&request.env), self.clock);
+        let entry = Entry { key, key_env, slot, used, failures, again: None };
         self.tables.entries.insert(owner, entry);
         Fallback::FirstRun
     }
@@ -414,7 +437,7 @@ impl Shard {
             }
             // It was written while it was read: the next run tries again.
             Err(Fallback::ProgramChanged) => self.forget(&HashSet::from([owner])),
-            Err(why) => entry.slot = Slot::Refused(why),
+            Err(why) => entry.refuse(why),
         }
     }
 
@@ -457,7 +480,16 @@ impl Shard {
         let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get_mut(&owner) else {
             return Err(Fallback::BodyBroken);
         };
-        let choice = kept.choose(&self.settings, &mut self.reports, &mut self.tables.ids)?;
+        let choice = match kept.choose(&self.settings, &mut self.reports, &mut self.tables.ids) {
+            Ok(choice) => choice,
+            Err(why) => {
+                if !kept.image.seed().lives() {
+                    // No body can be made any more: the next run has the image made anew.
+                    self.forget(&HashSet::from([owner]));
+                }
+                return Err(why);
+            }
+        };
         let arguments = resolved.arguments(request);
         let given = request.descriptors().map_err(|_| Fallback::UnsupportedRequest)?;
         let fds: Vec<_> = given.iter().map(|fd| (fd.source, fd.target)).collect();
@@ -542,10 +574,9 @@ fn inherit(run: &mut Run<'_>, now: &Settable, then: &Settable) {
     if run.nice.is_none() && now.nice != then.nice {
         run.nice = Some(now.nice);
     }
-    // As the standard library does, SIGPIPE is default in every child.
-    let ignored = |settable: &Settable| settable.ignored & !(1 << (libc::SIGPIPE - 1));
-    if ignored(now) != ignored(then) {
-        run.ignored_signals = Some(ignored(now));
+    // A keeper is started with SIGPIPE at its default.
+    if now.ignored != then.ignored & !SIGPIPE {
+        run.ignored_signals = Some(now.ignored);
     }
     run.affinity = now.affinity;
     run.affinity_differs = now.affinity != then.affinity;

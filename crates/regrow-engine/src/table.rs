@@ -1,6 +1,6 @@
 //! The tables of a shard: names of programs, and images with their bodies. They hold ids of each other, never pointers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +35,19 @@ pub(crate) enum Slot {
     Kept(Box<Kept>),
 }
 
+/// Most entries of the table of images. One more takes the place of the one that was used longest ago.
+const MAX_IMAGES: usize = 128;
+/// Most images that are made at a time.
+const MAX_MAKING: usize = 4;
+/// Most names that are remembered. One more takes the place of all.
+const MAX_NAMES: usize = 512;
+/// A name whose answer rests on more files is looked up each time.
+const MAX_NAME_FILES: usize = 256;
+/// How long after its failure an image is tried again, the first time. Every further failure doubles it.
+const FIRST_RETRY: Duration = Duration::from_millis(200);
+/// After how many failures it is not doubled any more: that is a little less than an hour.
+const MOST_DOUBLINGS: u32 = 14;
+
 /// An entry of the table of images.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -43,9 +56,29 @@ pub(crate) struct Entry {
     pub(crate) key_env: Vec<CString>,
     pub(crate) slot: Slot,
     pub(crate) used: u64,
+    /// How often in a row its image could not be made.
+    pub(crate) failures: u32,
+    /// When that may be tried again.
+    pub(crate) again: Option<Instant>,
 }
 
 impl Entry {
+    /// Notes that there is no image. What need not be so the next time (a process was killed, memory was short) is tried
+    /// again, the less often the more often it has failed.
+    pub(crate) fn refuse(&mut self, why: Fallback) {
+        let may_pass =
+            matches!(why, Fallback::ImageFailed { .. } | Fallback::NoMemory | Fallback::NoDescriptors);
+        self.again =
+            may_pass.then(|| Instant::now() + FIRST_RETRY * (1 << self.failures.min(MOST_DOUBLINGS)));
+        self.failures = self.failures.saturating_add(1);
+        self.slot = Slot::Refused(why);
+    }
+
+    /// Whether it is time to try again what has failed.
+    pub(crate) fn is_to_be_tried_again(&self) -> bool {
+        self.again.is_some_and(|again| again <= Instant::now())
+    }
+
     /// Whether a run with this environment may use the entry.
     pub(crate) fn is_for(&self, key: &Key<'_>, env: &Strings) -> bool {
         if self.key != *key {
@@ -313,7 +346,7 @@ impl Tables {
     }
 
     /// Drops what belongs to these owners.
-    pub(crate) fn drop_owners(&mut self, owners: &std::collections::HashSet<Owner>) {
+    pub(crate) fn drop_owners(&mut self, owners: &HashSet<Owner>) {
         self.names.retain(|_, (owner, _)| !owners.contains(owner));
         self.entries.retain(|owner, _| !owners.contains(owner));
     }
@@ -322,6 +355,27 @@ impl Tables {
     pub(crate) fn least_used(&self) -> Option<Owner> {
         let kept = self.entries.iter().filter(|(_, entry)| matches!(entry.slot, Slot::Kept(_)));
         kept.min_by_key(|(_, entry)| entry.used).map(|(&owner, _)| owner)
+    }
+
+    /// Whether the making of a further image may begin.
+    pub(crate) fn may_make(&self) -> bool {
+        let making = self.entries.values().filter(|entry| matches!(entry.slot, Slot::Making { .. }));
+        making.count() < MAX_MAKING
+    }
+
+    /// The entry that makes room for another one, where room must be made.
+    pub(crate) fn surplus(&self) -> Option<Owner> {
+        let made = self.entries.iter().filter(|(_, entry)| !matches!(entry.slot, Slot::Making { .. }));
+        let longest = made.min_by_key(|(_, entry)| entry.used).map(|(&owner, _)| owner);
+        longest.filter(|_| self.entries.len() >= MAX_IMAGES)
+    }
+
+    /// The names that make room for another, where room must be made; `None` when it is not to be remembered.
+    pub(crate) fn room_for(&self, resolved: &Resolved) -> Option<HashSet<Owner>> {
+        let files = resolved.files.len() + resolved.absent.len();
+        let is_full = self.names.len() >= MAX_NAMES;
+        let room = || self.names.values().filter(|_| is_full).map(|(owner, _)| *owner).collect();
+        (files <= MAX_NAME_FILES).then(room)
     }
 
     /// Bytes that all entries are reckoned to hold.

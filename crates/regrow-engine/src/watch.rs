@@ -90,12 +90,17 @@ impl Watch {
 
     /// Forgets an owner.
     pub fn remove(&mut self, owner: Owner) {
+        self.remove_all(&HashSet::from([owner]));
+    }
+
+    /// Forgets several owners.
+    pub fn remove_all(&mut self, owners: &HashSet<Owner>) {
         if std::process::id() != self.process {
             return;
         }
         let inotify = &self.inotify;
         self.interests.retain(|&watch, interests| {
-            interests.retain(|interest| interest.owner != owner);
+            interests.retain(|interest| !owners.contains(&interest.owner));
             if interests.is_empty() {
                 let _ = remove_watch(inotify, watch);
             }

@@ -134,6 +134,12 @@ impl Seed {
         let _ = raw::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
     }
 
+    /// Whether it is there: without it there are no further bodies.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        !raw::ends_within(self.pidfd.as_fd(), Duration::ZERO)
+    }
+
     /// Its pid.
     #[must_use]
     pub fn pid(&self) -> i32 {

@@ -86,7 +86,8 @@ pub fn signals_as_descriptor(set: u64) -> io::Result<(OwnedFd, u64)> {
     check(unsafe { syscall(libc::SYS_rt_sigprocmask, [block, set_at, before_at, 8, 0, 0]) })?;
     let flags = word(libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
     // SAFETY: as above; -1 asks for a new descriptor.
-    let fd = check(unsafe { syscall(libc::SYS_signalfd4, [word(-1), set_at, 8, flags, 0, 0]) })?;
+    let opened = check(unsafe { syscall(libc::SYS_signalfd4, [word(-1), set_at, 8, flags, 0, 0]) });
+    let fd = opened.inspect_err(|_| set_signal_mask(before))?;
     // SAFETY: the kernel has just made this descriptor for us.
     let fd = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?) };
     Ok((fd, before))
@@ -99,10 +100,28 @@ pub fn set_signal_mask(set: u64) {
     unsafe { syscall(libc::SYS_rt_sigprocmask, [how, &raw const set as usize, 0, 8, 0, 0]) };
 }
 
-/// The wait status of a process that has ended and that its parent has waited for (Linux 6.15); `None` where the kernel
-/// does not tell it.
+/// How long a new parent may take to wait for an orphan that has ended.
+const REAPED_WITHIN: Duration = Duration::from_secs(2);
+
+/// The wait status of a process that has ended, and that its parent waits for within two seconds (Linux 6.15); `None` where
+/// the kernel does not tell it.
 #[must_use]
 pub fn pidfd_exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let known = pidfd_exit_code(pidfd).ok()?;
+    if known.is_some() {
+        return known;
+    }
+    // The kernel hangs up when the process has been waited for; no other event is asked for.
+    let timeout = Timespec::try_from(REAPED_WITHIN).ok();
+    while let Err(rustix::io::Errno::INTR) =
+        poll(&mut [PollFd::from_borrowed_fd(pidfd, PollFlags::empty())], timeout.as_ref())
+    {}
+    pidfd_exit_code(pidfd).ok().flatten()
+}
+
+/// The wait status of a process; `None` before its parent has waited for it.
+fn pidfd_exit_code(pidfd: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     /// `PIDFD_GET_INFO` for a structure of 64 bytes.
     const GET_INFO: usize = 0xc040_ff0b;
     const EXIT: u64 = 1 << 3;
@@ -116,10 +135,20 @@ pub fn pidfd_exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
         exit_code: i32,
     }
     let mut info = Info { mask: EXIT, ..Info::default() };
-    let fd = word(std::os::fd::AsRawFd::as_raw_fd(&pidfd));
+    let fd = word(pidfd.as_raw_fd());
     // SAFETY: the request writes a structure of the size that its number names.
-    check(unsafe { syscall(libc::SYS_ioctl, [fd, GET_INFO, &raw mut info as usize, 0, 0, 0]) }).ok()?;
-    (info.mask & EXIT != 0).then_some(info.exit_code)
+    check(unsafe { syscall(libc::SYS_ioctl, [fd, GET_INFO, &raw mut info as usize, 0, 0, 0]) })?;
+    Ok((info.mask & EXIT != 0).then_some(info.exit_code))
+}
+
+/// Whether the kernel tells the calling process everything of another one in `/proc`. Where it does not, numbers read as
+/// zero.
+#[must_use]
+pub fn may_inspect(pid: i32) -> bool {
+    const KCMP_VM: usize = 1;
+    let own = std::process::id() as usize;
+    // SAFETY: numbers only. What is asked for does not matter: the call is refused by the same rule.
+    check(unsafe { syscall(libc::SYS_kcmp, [own, word(pid), KCMP_VM, 0, 0, 0]) }).is_ok()
 }
 
 /// Sends a signal to the process that a pidfd stands for, or to its whole process group.
@@ -182,6 +211,15 @@ pub fn reap_within(pid: i32, pidfd: BorrowedFd<'_>, timeout: Duration) {
     let no_hang = !ends_within(pidfd, timeout);
     // Somebody else may have reaped it.
     let _ = wait_pid(pid, no_hang);
+}
+
+/// Gives memory that the allocator holds and does not use back to the kernel, where the allocator can.
+pub fn trim_heap() {
+    // SAFETY: takes a number, and moves nothing that is in use.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }
 
 /// A memfd of this size that nobody else sees, close-on-exec and sealable.

@@ -119,7 +119,6 @@ fn top_is_shown_and_left() {
 /// The words of a screen without numbers, which change from one look to the next, from its second row on.
 fn words(screen: &vt100::Screen) -> Vec<u8> {
     let rows = crate::pty::rows(screen);
-    let words = rows.iter().skip(1).flat_map(|row| row.split_whitespace());
-    let is_word = |word: &&str| word.len() > 1 && !word.contains(|c: char| c.is_ascii_digit());
-    words.filter(is_word).flat_map(|word| [word.as_bytes(), b" "].concat()).collect()
+    let words = rows.iter().skip(1).flat_map(|row| row.split(|c: char| !c.is_ascii_alphabetic()));
+    words.filter(|word| word.len() > 1).flat_map(|word| [word.as_bytes(), b" "].concat()).collect()
 }

@@ -71,7 +71,7 @@ pub(crate) fn foreground_job(pair: &mut Pair) {
     status(pair, 0);
 }
 
-fn background_job(pair: &mut Pair) {
+pub(crate) fn background_job(pair: &mut Pair) {
     foreground(pair, "sleeping", "sleep 600");
     pair.send("\x1a");
     pair.until("the stopped job", |rows| has(rows, "Stopped") && last(rows) == "next>");

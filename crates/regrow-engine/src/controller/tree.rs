@@ -269,6 +269,10 @@ fn image(entry: &Entry) -> Value {
         ("argv0", Value::text(entry.key.argv0.to_string_lossy())),
         ("state", state),
         ("point", kept.map_or(Value::None, |kept| Value::text(kept.point()))),
+        (
+            "seed",
+            kept.map_or(Value::None, |kept| Value::Number(kept.image.seed().pid().unsigned_abs().into())),
+        ),
         ("bodies", bodies),
         ("runs", Value::Number(runs)),
         ("kept_bytes", kept.map_or(Value::None, |kept| Value::Number(kept.bytes()))),

@@ -1,0 +1,132 @@
+//! Hostile clients: whatever they send, hold, or leave unread, the daemon serves the others, and takes no more than its
+//! limits allow. When they have gone, it is as before.
+//!
+//! `REGROW_ATTACK=text` keeps the attacks whose names contain the text.
+
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+mod service;
+
+#[path = "hostile/crowd.rs"]
+mod crowd;
+#[path = "hostile/line.rs"]
+mod line;
+#[path = "hostile/messages.rs"]
+mod messages;
+#[path = "storm/random.rs"]
+mod random;
+#[path = "hostile/siege.rs"]
+mod siege;
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use regrow_testkit::summary::{self, Percent};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use random::Random;
+use siege::{Siege, Taken};
+
+/// The limits that the daemon is given, so that they can be reached.
+const MAX_RUNS: usize = 24;
+/// The most clients, the daemon's own limit.
+const MAX_CLIENTS: usize = 512;
+/// Descriptors that the daemon has beside one for each client: for 128 images with their bodies, and for runs.
+const OTHER_DESCRIPTORS: usize = 1200;
+/// Its children: for each image a seed and two bodies of two processes, further bodies, and runs.
+const CHILDREN: usize = 900;
+/// How much memory hostile clients may make it take.
+const MOST_MEMORY_KIB: usize = 64 * 1024;
+/// How much more it may keep when they are gone, by its allocator's whims.
+const ALLOWANCE_KIB: usize = 8 * 1024;
+
+/// An attack. Returns what it has done, in words.
+type Attack = fn(&Siege, &mut Random) -> String;
+
+const ATTACKS: &[(&str, Attack)] = &[
+    ("garbage", messages::garbage),
+    ("mutated", messages::mutated),
+    ("halves", messages::halves),
+    ("lengths_that_lie", messages::lengths_that_lie),
+    ("as_large_as_can_be", messages::as_large_as_can_be),
+    ("descriptors", messages::descriptors),
+    ("strange_tickets", messages::strange_tickets),
+    ("strange_programs", crowd::strange_programs),
+    ("unread", crowd::unread),
+    ("unread_runs", crowd::unread_runs),
+    ("orders_and_closes", crowd::orders_and_closes),
+    ("all_runs", crowd::all_runs),
+    ("many_programs", crowd::many_programs),
+    ("long_names", crowd::long_names),
+    ("connections", crowd::connections),
+];
+
+#[test]
+fn hostile_clients_hinder_nobody() {
+    more_descriptors();
+    let (max_runs, max_clients) = (MAX_RUNS.to_string(), MAX_CLIENTS.to_string());
+    let siege = Siege::new(&["--max-runs", &max_runs, "--max-bodies", "32", "--max-clients", &max_clients]);
+    siege.service.warm(&["sh"]);
+    let before = siege.rest();
+    let mut done = Vec::new();
+    let wanted = std::env::var("REGROW_ATTACK").unwrap_or_default();
+    let attacks: Vec<(&str, Attack)> =
+        ATTACKS.iter().copied().filter(|(name, _)| name.contains(&wanted)).collect();
+    let most = siege.lay(|| {
+        let idle = crowd::idle(&siege);
+        for (number, (_, attack)) in (1..).zip(&attacks) {
+            let words = attack(&siege, &mut Random::new(number));
+            println!("{words}");
+            done.push(words);
+            siege.others_are_served();
+        }
+        done.push(all_at_once(&siege, &attacks));
+        done.push(idle.end());
+    });
+    let after = siege.rest();
+    siege.service.warm(&["sh"]);
+    let line = format!("hostile clients: {}; {}", done.join(", "), told(&siege, before, most, after));
+    println!("{line}");
+    summary::add(&line).unwrap();
+    assert!(most.descriptors <= MAX_CLIENTS + OTHER_DESCRIPTORS, "{most:?}");
+    assert!(most.children <= CHILDREN, "{most:?}");
+    assert!(most.memory_kib <= before.memory_kib + MOST_MEMORY_KIB, "{most:?}");
+    assert_eq!(after.descriptors, before.descriptors, "{before:?} {after:?}");
+    assert!(after.memory_kib <= before.memory_kib + ALLOWANCE_KIB, "{before:?} {after:?}");
+    assert_eq!(siege.service.daemon(), siege.daemon, "it is the same daemon");
+}
+
+/// Every attack, each in a thread.
+fn all_at_once(siege: &Siege, attacks: &[(&str, Attack)]) -> String {
+    std::thread::scope(|scope| {
+        let attacks: Vec<_> = (100..)
+            .zip(attacks)
+            .map(|(number, (_, attack))| scope.spawn(move || attack(siege, &mut Random::new(number))))
+            .collect();
+        attacks.into_iter().for_each(|attack| drop(attack.join().unwrap()));
+    });
+    siege.others_are_served();
+    "all of that at once".to_owned()
+}
+
+fn told(siege: &Siege, before: Taken, most: Taken, after: Taken) -> String {
+    let load = |count: &std::sync::atomic::AtomicUsize| count.load(SeqCst);
+    let served = [&siege.connected, &siege.commands];
+    let runs: usize = served.iter().map(|served| load(&served.runs)).sum();
+    let recycled = served.iter().map(|served| load(&served.recycled)).sum();
+    format!(
+        "meanwhile {runs} runs of others, all right, {} recycled; memory of the daemon {} KiB, at most {}, at last {}; \
+         descriptors {}, {}, {}",
+        Percent { part: recycled, whole: runs },
+        before.memory_kib,
+        most.memory_kib,
+        after.memory_kib,
+        before.descriptors,
+        most.descriptors,
+        after.descriptors
+    )
+}
+
+/// This process holds both ends of much.
+fn more_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+}
