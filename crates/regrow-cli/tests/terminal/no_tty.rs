@@ -3,13 +3,15 @@
 
 use rustix::process::Signal;
 
-use crate::pair::Pair;
 use crate::pty::Terminal;
 use crate::service::{Service, eventually, lives, state};
 use crate::shells::{background_job, foreground_job, has, interrupts, is_row, last, pipes, sizes, start};
 
 /// What a shell is told to put before its commands.
 const PREFIX: &str = "R=regrow run --no-tty --";
+
+/// How often each key is typed.
+const ROUNDS: usize = 5;
 
 /// A process and its child: each tells its number, and when it is interrupted. The child tells what it reads. Both look
 /// again and again, since Perl takes a signal between two steps only.
@@ -54,14 +56,16 @@ fn keys_and_sizes_reach_a_run_that_is_in_another_session() {
     pipes(&mut pair);
     pair.send("exit 7\n");
     assert_eq!(pair.ends().code(), Some(7));
-    // Four of a shell, two of `stty`, the watcher, and five in a pipe.
+    // Five of a shell, two of `stty`, the watcher, and five in a pipe.
     let recycled = recycled(&service) - before;
-    assert!(recycled >= 12, "{recycled} of the runs");
-    tell(&pair, recycled);
+    assert!(recycled >= 13, "{recycled} of the runs");
+    pair.tell(&format!("a shell with {recycled} recycled runs by `regrow run --no-tty`"));
 }
 
-fn tell(pair: &Pair, recycled: u64) {
-    pair.tell(&format!("a shell with commands by `regrow run --no-tty`, {recycled} recycled runs"));
+fn tell(what: &str) {
+    let line = format!("terminal: {what}");
+    println!("{line}");
+    regrow_testkit::summary::add(&line).unwrap();
 }
 
 /// A shell in a terminal, whose prompt is `next>`.
@@ -94,14 +98,14 @@ fn keys_reach_what_a_run_has_started() {
     let service = service(&["perl"]);
     let mut terminal = shell(&service);
     let family = family(&service, &mut terminal);
-    for round in 0..5 {
+    for round in 0..ROUNDS {
         terminal.send("\x03");
         let count = |rows: &[String], who: &str| rows.iter().filter(|row| row.contains(who)).count();
         terminal.until("Ctrl-C in both", |rows| {
             count(rows, "parent interrupted") == round + 1 && count(rows, "child interrupted") == round + 1
         });
     }
-    for round in 0..5 {
+    for round in 0..ROUNDS {
         terminal.send("\x1a");
         terminal.until("the prompt after Ctrl-Z", |rows| has(rows, "Stopped") && last(rows) == "next>");
         eventually("the stop of both", || family.map(state) == [Some('T'); 2]);
@@ -119,7 +123,7 @@ fn keys_reach_what_a_run_has_started() {
         Some(9),
         "a shell that is not told otherwise ends as its last job did"
     );
-    println!("terminal: --no-tty, 5 times Ctrl-C and 5 times Ctrl-Z and fg reached a run and its child");
+    tell(&format!("{ROUNDS} times Ctrl-C, and Ctrl-Z and fg, reached a recycled run and its child"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::pair::Pair;
+use crate::pty::Terminal;
 use crate::service::Service;
 use crate::shells::{has, last};
 
@@ -61,6 +62,8 @@ fn less_pages_and_searches() {
     pair.send("/e 21[0-9]\r");
     pair.until("what is looked for", |rows| rows[0] == "line 210" && rows[23] == ":");
     pair.resize((12, 60));
+    // It does not look for a signal that comes right before it waits for a key.
+    pair.send("r");
     pair.until("the smaller window", |rows| rows[10] == "line 220" && rows[11] == ":");
     pair.send("G");
     pair.until("the end of the file", |rows| rows[10] == "line 300" && rows[11] == "(END)");
@@ -80,8 +83,10 @@ fn python_reads_expressions() {
     // What is edited with the keys of the terminal.
     pair.send("priint\x1b[D\x1b[D\x1b[D\x7f\x05(__import__('os').ttyname(0)[:5])\n");
     pair.until("an edited line", |rows| rows[3] == "/dev/" && rows[4] == ">>>");
-    pair.send("while True: pass\n\n");
-    pair.until("a loop", |rows| rows[5].trim_end() == "..." && rows[6].is_empty());
+    pair.send("import time\n");
+    pair.until("another prompt", |rows| rows[5] == ">>>");
+    pair.send("print('sleep', 'ing') or time.sleep(600)\n");
+    pair.until("something that takes long", |rows| rows[6] == "sleep ing");
     pair.send("\x03");
     pair.until("an interrupt", |rows| has(rows, "KeyboardInterrupt") && last(rows) == ">>>");
     pair.send("raise SystemExit(3)\n");
@@ -121,4 +126,23 @@ fn words(screen: &vt100::Screen) -> Vec<u8> {
     let rows = crate::pty::rows(screen);
     let words = rows.iter().skip(1).flat_map(|row| row.split(|c: char| !c.is_ascii_alphabetic()));
     words.filter(|word| word.len() > 1).flat_map(|word| [word.as_bytes(), b" "].concat()).collect()
+}
+
+/// The command's own.
+#[test]
+fn regrow_top_shows_what_is_kept_and_leaves_the_terminal_as_it_was() {
+    let service = service();
+    for key in ["q", "\x1b", "\x03"] {
+        let arguments = ["regrow", "top", "--interval-ms", "50"];
+        let mut terminal = Terminal::start("regrow top", &arguments, &service, service.folder());
+        let shell = |rows: &[String]| rows.iter().any(|row| row.contains("/sh ") && row.contains(" kept"));
+        terminal.until("the images", |rows| has(rows, "creations in an interval") && shell(rows));
+        terminal.resize((40, 120));
+        terminal.until("the larger window", |rows| rows[39].contains("q quits") && shell(rows));
+        service.warm(&["true"]);
+        terminal.until("another image", |rows| rows.iter().any(|row| row.contains("/true ")));
+        terminal.send(key);
+        assert!(terminal.ends().success());
+        assert!(!terminal.screen().alternate_screen() && !terminal.screen().hide_cursor());
+    }
 }

@@ -55,6 +55,11 @@ pub(crate) fn interrupts(pair: &mut Pair) {
     pair.send("\x1c");
     pair.until("the prompt after Ctrl-\\", |rows| has(rows, "^\\") && last(rows) == "next>");
     status(pair, 131);
+    // A shell ends its loop when the command has ended by the signal, not when it tells so by a number.
+    pair.send("clear; for n in 1 2 3; do $R sh -c \"echo ro''und; exec sleep 600\"; done\n");
+    pair.until("a loop", |rows| is_row(rows, "round"));
+    pair.send("\x03");
+    pair.until("the end of the loop", |rows| has(rows, "^C") && last(rows) == "next>");
 }
 
 pub(crate) fn foreground_job(pair: &mut Pair) {
@@ -77,7 +82,8 @@ pub(crate) fn background_job(pair: &mut Pair) {
     pair.until("the stopped job", |rows| has(rows, "Stopped") && last(rows) == "next>");
     pair.send("clear; bg; jobs\n");
     pair.until("the job in the background", |rows| has(rows, "Running") && last(rows) == "next>");
-    pair.send("clear; kill -TERM %1; wait %1; echo \"status=$?\"\n");
+    // A shell may tell the end of a job twice: it depends on when it sees it.
+    pair.send("kill -TERM %1; wait %1; status=$?; clear; echo \"status=$status\"\n");
     pair.until("the end of the job", |rows| is_row(rows, "status=143") && last(rows) == "next>");
 }
 
