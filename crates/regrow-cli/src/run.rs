@@ -169,6 +169,15 @@ fn exit_status(status: ExitStatus) -> u8 {
     }
 }
 
+/// Ends this process as the run has ended, if by a signal: whoever waits for it learns what `env` would have had it learn,
+/// and a shell that was interrupted ends its loop. Returns the exit status otherwise.
+fn end_as(status: ExitStatus) -> u8 {
+    if let Some(signal) = status.signal() {
+        crate::detach::die_by(signal);
+    }
+    exit_status(status)
+}
+
 fn exit_status_of_signal(signal: i32) -> u8 {
     u8::try_from(SIGNALLED + signal).unwrap_or(u8::MAX)
 }

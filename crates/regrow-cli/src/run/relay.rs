@@ -4,7 +4,7 @@
 //! ```text
 //!   a signal for the command ─▶ to the run, by its pidfd; what a terminal sends to a group, and stops: to the run's group
 //!   stopped                  ─▶ the command stops too; SIGCONT lets it go on, and is passed on like any other
-//!   ended                    ─▶ the command ends with its status
+//!   ended                    ─▶ the command ends with its status, or by the same signal
 //!   the daemon is gone       ─▶ the same by what the kernel tells of the run
 //! ```
 //!
@@ -68,7 +68,7 @@ impl Relay {
     /// Passes signals on until the run has ended.
     pub(super) fn until_the_end(mut self) -> End {
         let end = self.relay();
-        if let End::Ended(_) = end {
+        if !matches!(end, End::Declined(_)) {
             // They were for the run, which has ended before they could reach it.
             self.signals.take_stop();
             self.signals.take_others();

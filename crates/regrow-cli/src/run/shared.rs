@@ -19,7 +19,7 @@ use regrow_daemon::place::Place;
 
 use super::relay::{self, End, Relay};
 use super::signals::Signals;
-use super::{REGROW_FAILED, exit_status, status_of_error};
+use super::{REGROW_FAILED, end_as, status_of_error};
 use crate::{detach, launcher};
 
 /// What is to be run.
@@ -62,7 +62,7 @@ pub(crate) fn run_as(program: Program<'_>, args: &[OsString], terminal: bool) ->
                 }
             };
             match end {
-                End::Ended(status) => exit_status(status),
+                End::Ended(status) => end_as(status),
                 End::Unknown => REGROW_FAILED,
                 End::Declined(why) => execute(program, args, &why),
             }

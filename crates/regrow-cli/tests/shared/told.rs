@@ -112,7 +112,7 @@ fn the_status_counts_what_was_run() {
     let daemon = &told["daemon"];
     assert_eq!(number(&daemon["pid"]), u64::try_from(service.daemon()).unwrap());
     assert_eq!(number(&daemon["protocol"]), u64::from(VERSION));
-    assert_eq!((number(&daemon["clients"]), number(&daemon["runs"])), (1, 0), "the one that asks");
+    assert_eq!((number(&daemon["clients"]), number(&daemon["runs"])), (0, 0), "without the one that asks");
     assert_eq!(daemon["stopping"], false);
     let images = told["images"].as_array().unwrap();
     assert_eq!((images.len(), number(&told["pool"]["images"])), (1, 1), "{told}");
@@ -139,7 +139,7 @@ fn a_run_that_is_under_way_is_shown() {
     service.warm(&["sh"]);
     let mut run = waiting(&service);
     let told = status(&service);
-    assert_eq!((number(&told["daemon"]["clients"]), number(&told["daemon"]["runs"])), (2, 1), "{told}");
+    assert_eq!((number(&told["daemon"]["clients"]), number(&told["daemon"]["runs"])), (1, 1), "{told}");
     assert_eq!(number(&told["pool"]["bodies"]["running"]), 1, "{told}");
     let processes = names(&service, "/./process");
     assert_eq!(processes.len(), 1, "{processes:?}");
@@ -155,7 +155,7 @@ fn a_run_that_is_under_way_is_shown() {
     assert_eq!(output.status.code(), Some(7));
     assert!(Said::read(&output.stderr).is_kept());
     let told = status(&service);
-    assert_eq!((number(&told["daemon"]["clients"]), number(&told["daemon"]["runs"])), (1, 0), "{told}");
+    assert_eq!((number(&told["daemon"]["clients"]), number(&told["daemon"]["runs"])), (0, 0), "{told}");
     assert_eq!(names(&service, "/./process"), [] as [&str; 0]);
 }
 
@@ -217,7 +217,7 @@ fn the_tree_holds_what_the_status_counts() {
 fn what_is_not_there_is_told() {
     let service = Service::start();
     for (args, why) in [
-        (["show", "/./body/999999"], "body 999999: is not there"),
+        (["show", "/./body/999999"], "/./body/999999: there is no such resource"),
         (["ls", "/nowhere"], "/nowhere: there is no such resource"),
         (["show", "/./body/x"], "/./body/x: there is no such resource"),
     ] {
