@@ -34,8 +34,6 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
         sys::exit(137);
     }
     let pid = register_task(agent);
-    control.pid.store(pid, Relaxed);
-    control.generation.fetch_add(1, Relaxed);
     agent.set_state(State::Armed);
     let mut room = FdRoom::new();
     let message = sys::receive(KEEPER_SOCKET_FD, &mut room);

@@ -11,6 +11,7 @@ use crate::{armed, reset, sys};
 const CLONE_VM: u64 = 0x100;
 const CLONE_FS: u64 = 0x200;
 const CLONE_PARENT: u64 = 0x8000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 
 const ARMING: u32 = State::Arming as u32;
@@ -55,7 +56,6 @@ pub fn run(agent: &Agent) -> ! {
         if pid < 0 {
             agent.give_up(Broken::Clone, -pid as i32);
         }
-        control.pid.store(pid as i32, Relaxed);
         let alone = wait_until_alone(agent, pid as i32, bell);
         // SAFETY: the armed process wrote this flag before it left the memory.
         if unsafe { (*agent.private()).engine_gone } != 0 {
@@ -81,11 +81,13 @@ pub fn run(agent: &Agent) -> ! {
     }
 }
 
-/// Makes the next process.
+/// Makes the next process. The kernel itself notes its number, so that the engine, whose child it is, knows of it also when
+/// this task is killed at that very moment.
 fn clone_armed(agent: &Agent) -> isize {
     let (stack, bytes) = agent.armed_stack();
-    let flags = CLONE_VM | CLONE_PARENT | CLONE_FS | CLONE_CLEAR_SIGHAND;
-    let args: [u64; 11] = [flags, 0, 0, 0, 0, stack, bytes, 0, 0, 0, 0];
+    let flags = CLONE_VM | CLONE_PARENT | CLONE_FS | CLONE_CLEAR_SIGHAND | CLONE_PARENT_SETTID;
+    let number = agent.control().pid.as_ptr() as u64;
+    let args: [u64; 11] = [flags, 0, 0, number, 0, stack, bytes, 0, 0, 0, 0];
     // SAFETY: the stack lies in the private area and is used by no other task.
     unsafe { arch::clone_onto(args.as_ptr(), 88, agent, armed::start) }
 }

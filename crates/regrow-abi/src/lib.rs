@@ -307,12 +307,10 @@ pub struct Control {
     pub state: AtomicU32,
     /// Set by a side that sleeps on `state`, so that the other side knows that it must wake it.
     pub waiters: AtomicU32,
-    /// The armed or running process.
+    /// The armed or running process. Written by the kernel when it makes it.
     pub pid: AtomicI32,
     /// The keeper.
     pub keeper: AtomicI32,
-    /// How many processes the body has armed.
-    pub generation: AtomicU32,
     /// [`Broken`], when the state says so.
     pub broken: AtomicU32,
     /// [`Refused`] of the last order, or zero.

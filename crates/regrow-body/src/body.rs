@@ -16,6 +16,10 @@ use crate::run::Run;
 
 /// How long a new body may take to arm its first process.
 const FIRST_ARM_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long after the death of a seed a keeper may show that it has just made.
+const UNANNOUNCED: Duration = Duration::from_millis(100);
+/// How often a new body's keeper is looked after.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// How long an order may take to be carried out or refused.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a keeper may take to end after its socket is closed.
@@ -115,27 +119,33 @@ impl Body {
         let shared =
             SharedMapping::new(memfd.as_fd(), CONTROL_BYTES).map_err(setup("mapping a control memfd"))?;
         let (ours, theirs) = socket_pair().map_err(setup("making a socket"))?;
+        let mut ours = Some(ours);
         let control = ControlArea::new(shared);
         control.set_verify(verify);
         let seed = image.seed();
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
-        let keeper = keeper.map_err(|source| BodyError::Fork { pid: seed.pid(), source })?;
         drop(theirs);
+        let keeper = keeper.map_err(|source| {
+            if source.kind() == io::ErrorKind::UnexpectedEof {
+                drop(ours.take());
+                reap_unannounced(&control);
+            }
+            BodyError::Fork { pid: seed.pid(), source }
+        })?;
         let keeper_pidfd = raw::pidfd_open(keeper).map_err(setup("opening a keeper's pidfd"))?;
         let body = Body {
             keeper,
             keeper_pidfd,
             parent: std::process::id(),
             control,
-            socket: Some(ours),
+            socket: ours,
             last_run: 0,
             bounds: [0; 4],
             laid: Laid::default(),
             runs: 0,
             id: 0,
         };
-        let ready = |state| matches!(state, Some(State::Armed | State::Clean | State::Broken));
-        match body.control.wait_until(FIRST_ARM_TIMEOUT, ready) {
+        match body.await_first_arming() {
             Some(State::Armed | State::Clean) => Ok(body),
             _ => Err(match body.control.broken() {
                 Some((why, errno)) => {
@@ -143,6 +153,18 @@ impl Body {
                 }
                 None => BodyError::Silent { keeper },
             }),
+        }
+    }
+
+    /// A keeper that is killed leaves its word as it was.
+    fn await_first_arming(&self) -> Option<State> {
+        let is_ready = |state| matches!(state, Some(State::Armed | State::Clean | State::Broken));
+        let started = Instant::now();
+        loop {
+            let state = self.control.wait_until(LOOK_AFTER, is_ready);
+            if is_ready(state) || started.elapsed() >= FIRST_ARM_TIMEOUT || !self.keeper_lives() {
+                return state;
+            }
         }
     }
 
@@ -332,6 +354,31 @@ impl Body {
     }
 }
 
+/// Waits for the end of a keeper, and of its armed process, whose seed has died before it could tell of the keeper. They end
+/// because the engine's end of their socket is closed.
+fn reap_unannounced(control: &ControlArea) {
+    let started = Instant::now();
+    while control.keeper() <= 0 {
+        if started.elapsed() >= UNANNOUNCED {
+            // The seed has died before it made one.
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    reap_child(control.keeper());
+    reap_child(control.pid());
+}
+
+/// Reaps a process that is about to end, if it is a child of this one: `wait` of any other is an error without effect.
+fn reap_child(pid: i32) {
+    if pid > 0
+        && let Ok(pidfd) = raw::pidfd_open(pid)
+        && is_child(pid)
+    {
+        raw::reap_within(pid, pidfd.as_fd(), END_TIMEOUT);
+    }
+}
+
 /// Whether a process is a child of this one, ended or not.
 fn is_child(pid: i32) -> bool {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -358,24 +405,19 @@ impl Drop for Body {
             // A forked copy of the caller: the keeper is its parent's.
             return;
         }
+        let before = self.control.pid();
         let state = self.state();
         // The armed process sees the end of its socket and exits; then the keeper does.
         self.socket = None;
-        let generation = self.control.generation();
         let settled = state != Some(State::Running) && self.keeper_ends();
         if !settled {
             let _ = raw::pidfd_kill(self.keeper_pidfd.as_fd(), libc::SIGKILL);
         }
         raw::reap_within(self.keeper, self.keeper_pidfd.as_fd(), END_TIMEOUT);
         let armed = self.control.pid();
-        let ran = state == Some(State::Running) && generation == self.control.generation();
-        if armed > 0 && armed != self.last_run && !ran {
-            // A child of ours, or nobody: `wait` of any other process is an error without effect.
-            if let Ok(pidfd) = raw::pidfd_open(armed)
-                && is_child(armed)
-            {
-                raw::reap_within(armed, pidfd.as_fd(), END_TIMEOUT);
-            }
+        let ran = state == Some(State::Running) && armed == before;
+        if armed != self.last_run && !ran {
+            reap_child(armed);
         }
     }
 }

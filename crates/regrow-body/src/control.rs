@@ -155,12 +155,12 @@ impl ControlArea {
         }
     }
 
-    pub(crate) fn pid(&self) -> i32 {
-        self.control().pid.load(Relaxed)
+    pub(crate) fn keeper(&self) -> i32 {
+        self.control().keeper.load(Relaxed)
     }
 
-    pub(crate) fn generation(&self) -> u32 {
-        self.control().generation.load(Relaxed)
+    pub(crate) fn pid(&self) -> i32 {
+        self.control().pid.load(Relaxed)
     }
 
     /// Which step of this process's order was refused, and why.

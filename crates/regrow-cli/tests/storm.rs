@@ -24,7 +24,8 @@ mod nursery;
 #[path = "storm/random.rs"]
 mod random;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::sync::Mutex;
@@ -33,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use regrow_daemon::client::Client;
 use regrow_daemon::wire::Question;
+use regrow_sys::disable::FeatureSet;
 use regrow_testkit::left::{self, Left};
 use regrow_testkit::summary::{self, Percent};
 
@@ -188,7 +190,7 @@ impl Has {
         eventually("the end of all other connections", || {
             let status: serde_json::Value =
                 serde_json::from_str(&client.ask(Question::Status).unwrap()).unwrap();
-            status["daemon"]["clients"] == 1
+            status["daemon"]["clients"] == 0
         });
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let field =
@@ -228,6 +230,15 @@ fn names(storm: &Storm) -> Vec<String> {
     names
 }
 
+/// The groups below this process's own that a probe has made.
+fn probe_groups() -> HashSet<OsString> {
+    let kernel = regrow_sys::probe::Kernel::probe(&FeatureSet::EMPTY);
+    let own = kernel.facts().cgroup.as_ref().map(|place| place.own.clone());
+    let entries = own.and_then(|own| fs::read_dir(own).ok()).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("regrow-probe")).collect()
+}
+
 /// After the second part: the next command works, then one command stops everything.
 fn nothing_is_left(storm: &Storm, before: &Left) {
     storm.recycles_everything();
@@ -262,11 +273,14 @@ fn whatever_is_killed_commands_are_right_and_nothing_is_left() {
     println!("seed {seed:#x}, {kills} kills");
     let mut random = Random::new(seed);
     let storm = Storm::new();
+    let groups = probe_groups();
     let before = Left::now().unwrap();
     let memory = without_killing_the_daemon(&storm, kills / 2, &mut random);
     storm.rage(kills - kills / 2, killer::ALL, &mut random);
     storm.assert_right();
     nothing_is_left(&storm, &before);
+    // What a daemon has left that was killed in its first moments, the next probe removes.
+    eventually("no control group", || probe_groups().is_subset(&groups));
     let line = format!("storm: {}; {memory}; nothing left", storm.counts());
     println!("{line}\nthe longest: {:?}", storm.longest.lock().unwrap());
     summary::add(&line).unwrap();

@@ -20,6 +20,9 @@ pub use crate::snapshot::PatchKind;
 /// How long a seed may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long a seed may take to make a body: one that somebody has stopped does not answer.
+const FORK_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long a seed may take to come to its loop.
 const SEED_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -150,7 +153,7 @@ impl Seed {
     /// a child of the calling process.
     ///
     /// # Errors
-    /// When the seed is gone, or its `clone` fails.
+    /// When the seed is gone, or its `clone` fails. `UnexpectedEof`: it has died meanwhile, and may have made the body.
     pub fn fork(&self, control: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> io::Result<i32> {
         use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
         let channel = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
@@ -160,6 +163,11 @@ impl Seed {
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         let message = [io::IoSlice::new(&[SEED_FORK])];
         sendmsg(channel, &message, &mut ancillary, SendFlags::NOSIGNAL)?;
+        if !raw::readable_within(channel.as_fd(), FORK_TIMEOUT) {
+            // What it says later would be taken for the answer to another question.
+            self.kill();
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the seed does not answer"));
+        }
         let mut answer = [0u8; 8];
         let got = loop {
             match recv(channel, &mut answer, RecvFlags::empty()) {
@@ -168,7 +176,7 @@ impl Seed {
             }
         };
         if got != answer.len() {
-            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the seed is gone"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the seed is gone"));
         }
         let pid = i64::from_ne_bytes(answer);
         if pid < 0 {

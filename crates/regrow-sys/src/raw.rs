@@ -200,8 +200,14 @@ pub fn wait_pid(pid: i32, no_hang: bool) -> io::Result<Option<i32>> {
 /// Whether a pidfd becomes readable (its process is gone) in time.
 #[must_use]
 pub fn ends_within(pidfd: BorrowedFd<'_>, timeout: Duration) -> bool {
+    readable_within(pidfd, timeout)
+}
+
+/// Whether there is something to be read from a descriptor in time, or its other end is closed.
+#[must_use]
+pub fn readable_within(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let timeout = Timespec::try_from(timeout).ok();
     matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
 }

@@ -33,14 +33,12 @@ const BEGIN_PAUSE: Duration = Duration::from_micros(200);
 const STOP_LIMIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// How often a run that has no daemon is looked at: nobody tells that it has stopped.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// How long the status of a run that has no daemon may take to be there after its end.
-const STATUS_LIMIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// How a run has ended for the command.
 pub(super) enum End {
-    /// With this status.
+    /// With this wait status.
     Ended(ExitStatus),
-    /// With a status that is not known.
+    /// In a way that nobody can tell any more; the command has said so.
     Unknown,
     /// Nothing of the program has run, for this reason.
     Declined(String),
@@ -133,8 +131,8 @@ impl Relay {
         !all.is_empty()
     }
 
-    /// Without a daemon nothing but `SIGSTOP` stops the run: its group is orphaned. Where the program leaves `SIGTSTP` to
-    /// the kernel, it stays pending here until the run has stopped.
+    /// Where the program leaves `SIGTSTP` to the kernel, it stays pending here until the run has stopped. Without a daemon
+    /// nothing but `SIGSTOP` stops the run, because its group is orphaned.
     fn pass_stop_on(&mut self) {
         let mut number = libc::SIGTSTP;
         self.wait_until_it_has_begun();
@@ -197,6 +195,10 @@ impl Relay {
     fn without_daemon(&mut self, error: &ClientError) -> End {
         self.is_alone = true;
         tracing::warn!(%error, "the run goes on without the daemon");
+        if self.stop_is_under_way {
+            // It may have come when the group was orphaned already.
+            self.send(libc::SIGSTOP, true);
+        }
         loop {
             let has_ended = self.wait(&self.pidfd, Some(&LOOK_EVERY));
             if has_ended == Some(true) {
@@ -207,10 +209,7 @@ impl Relay {
         }
         match self.status_without_daemon() {
             Some(status) => End::Ended(ExitStatus::from_raw(status)),
-            None => {
-                crate::complain(&format!("the status of the run is not known: {error}"));
-                End::Unknown
-            }
+            None => status_is_unknown(error),
         }
     }
 
@@ -218,13 +217,7 @@ impl Relay {
     fn status_without_daemon(&self) -> Option<i32> {
         // As long as the pidfd's process is there, the number is its own.
         let is_there = || raw::pidfd_signal(self.pidfd.as_fd(), 0, false).is_ok();
-        if let Some(status) = process::status_of_zombie(self.pid, is_there) {
-            return Some(status);
-        }
-        // No events are asked for: what comes by itself is that it has been waited for.
-        let waited_for = || poll(&mut [PollFd::new(&self.pidfd, PollFlags::empty())], Some(&STATUS_LIMIT));
-        let _ = rustix::io::retry_on_intr(waited_for);
-        raw::pidfd_exit_status(self.pidfd.as_fd())
+        process::status_of_zombie(self.pid, is_there).or_else(|| raw::pidfd_exit_status(self.pidfd.as_fd()))
     }
 }
 
@@ -235,10 +228,12 @@ pub(super) fn without_signals(mut client: Client) -> End {
             Ok(Event::Ended(status)) => return End::Ended(ExitStatus::from_raw(status)),
             Ok(Event::Declined(why)) => return End::Declined(why),
             Ok(_) => {}
-            Err(error) => {
-                crate::complain(&format!("the status of the run is not known: {error}"));
-                return End::Unknown;
-            }
+            Err(error) => return status_is_unknown(&error),
         }
     }
+}
+
+fn status_is_unknown(error: &ClientError) -> End {
+    crate::complain(&format!("the status of the run is not known: {error}"));
+    End::Unknown
 }

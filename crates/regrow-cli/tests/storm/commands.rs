@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Storm;
 use crate::killer::Kind;
@@ -27,6 +27,9 @@ const LOG: &str = " regrow::run::";
 const STARTED: &str = ": started pid=";
 /// What stands in the log when the daemon has gone before the run had ended.
 const SURVIVES: &str = "the run goes on without the daemon";
+
+/// How long a process may live on after it was killed.
+const DYING: Duration = Duration::from_secs(10);
 
 /// How a command has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,7 +147,8 @@ fn judge(
         return Ok(Outcome::CommandKilled);
     }
     let kills = storm.kills.lock().unwrap();
-    let is_killed = |pid| kills.iter().any(|kill| kill.pid == pid && kill.at >= started);
+    // A process that waits may be killed, and be given its order before it is gone.
+    let is_killed = |pid| kills.iter().any(|kill| kill.pid == pid && kill.at + DYING >= started);
     if status == KILLED && is_begun && log.own.is_empty() && log.run.is_some_and(is_killed) {
         return Ok(Outcome::RunKilled);
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use regrow_daemon::client::Client;
 use regrow_daemon::wire::Question;
 use regrow_testkit::left;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::random::Random;
@@ -16,7 +17,9 @@ use crate::service::{LIMIT, lives};
 use crate::{PAUSE, Storm};
 
 /// How long it is believed what the children of a daemon are.
-const FRESH: Duration = Duration::from_millis(250);
+const FRESH: Duration = Duration::from_millis(100);
+/// How long one of a kind is waited for, before another kind is chosen.
+const PATIENCE_MS: usize = 50;
 
 /// What can be killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,9 +78,11 @@ pub(crate) fn kill(storm: &Storm, kills: usize, kinds: &[(Kind, u64)], random: &
     let mut killer = Killer { storm, random, known: None };
     for _ in 0..kills {
         let deadline = Instant::now() + LIMIT;
-        while !killer.kill_one(kinds) {
+        let mut kind = choose(kinds, killer.random);
+        // One of this kind may be there in a moment.
+        while !(0..PATIENCE_MS).any(|_| killer.kill_one(kind)) {
             assert!(Instant::now() < deadline, "there is nothing to be killed");
-            std::thread::sleep(Duration::from_millis(1));
+            kind = choose(kinds, killer.random);
         }
         let pause_us = u64::try_from(2 * PAUSE.as_micros()).unwrap();
         std::thread::sleep(Duration::from_micros(killer.random.below(pause_us)));
@@ -109,25 +114,25 @@ struct Known {
 }
 
 impl Killer<'_> {
-    /// Kills one of some kind. False when there is none, or it is gone.
-    fn kill_one(&mut self, kinds: &[(Kind, u64)]) -> bool {
-        let kind = choose(kinds, self.random);
+    /// Kills one of a kind. A little later false when there is none, or it is gone.
+    fn kill_one(&mut self, kind: Kind) -> bool {
+        self.try_kill(kind) || {
+            std::thread::sleep(Duration::from_millis(1));
+            false
+        }
+    }
+
+    fn try_kill(&mut self, kind: Kind) -> bool {
         if kind == Kind::Command {
             return self.kill_command();
         }
-        let Some(daemon) = Daemon::find(self.storm) else { return false };
+        let Some(mut daemon) = Daemon::find(self.storm) else { return false };
         let victims = match kind {
             Kind::Daemon => vec![daemon.pid],
             Kind::Run => daemon.runs(),
-            _ => self
-                .known(daemon)
-                .children
-                .iter()
-                .filter(|child| child.1 == kind)
-                .map(|child| child.0)
-                .collect(),
+            _ => self.known_of(&mut daemon, kind),
         };
-        self.random.one_of(&victims).is_some_and(|&pid| self.kill_process(kind, pid))
+        self.random.one_of(&victims).is_some_and(|&pid| self.kill_process(&daemon, kind, pid))
     }
 
     fn kill_command(&mut self) -> bool {
@@ -138,12 +143,11 @@ impl Killer<'_> {
         })
     }
 
-    fn kill_process(&self, kind: Kind, pid: i32) -> bool {
+    fn kill_process(&self, daemon: &Daemon, kind: Kind, pid: i32) -> bool {
         let Some(pidfd) = open(pid) else { return false };
         // The descriptor is of the process that was looked at, or of one that has ended since.
-        let Some(daemon) = Daemon::find(self.storm) else { return false };
         let is_still = daemon.pid == pid || Stat::of(pid).is_some_and(|stat| stat.parent == daemon.pid);
-        if !is_still || !lives(pid) {
+        if !is_still || !lives(pid) || !daemon.is_there() {
             return false;
         }
         // Before, so that whoever sees the end of it finds the note.
@@ -151,11 +155,12 @@ impl Killer<'_> {
         rustix::process::pidfd_send_signal(pidfd.as_fd(), Signal::KILL).is_ok() || self.storm.forget_note()
     }
 
-    /// What the children of the daemon are.
-    fn known(&mut self, daemon: Daemon) -> &Known {
+    /// The children of the daemon that are of this kind.
+    fn known_of(&mut self, daemon: &mut Daemon, kind: Kind) -> Vec<i32> {
         let is_fresh = |known: &Known| known.daemon == daemon.pid && known.at.elapsed() < FRESH;
-        let known = self.known.take().filter(is_fresh);
-        self.known.insert(known.unwrap_or_else(|| daemon.known()))
+        let known = self.known.take().filter(is_fresh).unwrap_or_else(|| daemon.known());
+        let known = self.known.insert(known);
+        known.children.iter().filter(|child| child.1 == kind).map(|child| child.0).collect()
     }
 }
 
@@ -190,6 +195,13 @@ impl Daemon {
         Some(Daemon { pid: peer.pid.as_raw_nonzero().get(), client })
     }
 
+    /// Whether it has not closed the connection.
+    fn is_there(&self) -> bool {
+        let timeout = Timespec::default();
+        poll(&mut [PollFd::new(&self.client, PollFlags::empty())], Some(&timeout))
+            .is_ok_and(|count| count == 0)
+    }
+
     fn children(&self) -> Vec<i32> {
         let children = left::children(self.pid.cast_unsigned()).unwrap_or_default();
         children.iter().filter_map(|pid| pid.parse().ok()).filter(|&pid| lives(pid)).collect()
@@ -197,18 +209,16 @@ impl Daemon {
 
     /// A run leads a group of its own.
     fn runs(&self) -> Vec<i32> {
-        self.children()
-            .into_iter()
-            .filter(|&pid| Stat::of(pid).is_some_and(|stat| stat.group == pid))
-            .collect()
+        let is_run = |pid: &i32| Stat::of(*pid).is_some_and(|stat| stat.group == *pid);
+        self.children().into_iter().filter(is_run).collect()
     }
 
-    /// The process that makes an image shares the daemon's memory: to kill it is to kill the daemon, so it is left out.
-    fn known(mut self) -> Known {
+    /// What its children are. The process that makes an image shares the daemon's memory: to kill it is to kill the daemon,
+    /// so it is left out.
+    fn known(&mut self) -> Known {
         let own = fs::read_link(format!("/proc/{}/exe", self.pid)).ok();
         let is_program = |pid| fs::read_link(format!("/proc/{pid}/exe")).ok() != own;
-        let keepers = self.numbers("/./body", "keeper");
-        let seeds = self.numbers("/./image", "seed");
+        let (seeds, keepers) = self.holders().unwrap_or_default();
         let runs = self.runs();
         let kind = |pid: i32| {
             if keepers.contains(&pid) {
@@ -220,23 +230,18 @@ impl Daemon {
             }
         };
         let children = self.children().into_iter().filter(|pid| !runs.contains(pid) && is_program(*pid));
-        Known {
-            at: Instant::now(),
-            daemon: self.pid,
-            children: children.map(|pid| (pid, kind(pid))).collect(),
-        }
+        let children = children.map(|pid| (pid, kind(pid))).collect();
+        Known { at: Instant::now(), daemon: self.pid, children }
     }
 
-    /// A field of everything in a table.
-    fn numbers(&mut self, table: &str, field: &str) -> HashSet<i32> {
-        let mut ask = |question| self.client.ask(question).ok();
-        let Some(names) = ask(Question::List(table.into())) else { return HashSet::new() };
-        let names: Vec<String> = serde_json::from_str(&names).unwrap();
-        let mut number = |name: &String| {
-            let shown = ask(Question::Show(format!("{table}/{name}").into_bytes()))?;
-            let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
-            i32::try_from(shown.get(field)?.as_i64()?).ok()
-        };
-        names.iter().filter_map(&mut number).collect()
+    /// The processes that hold images, and those that hold bodies.
+    fn holders(&mut self) -> Option<(HashSet<i32>, HashSet<i32>)> {
+        let status = self.client.ask(Question::Status).ok()?;
+        let status: serde_json::Value = serde_json::from_str(&status).ok()?;
+        let images = status["images"].as_array()?;
+        let seeds = images.iter().filter_map(|image| i32::try_from(image["seed"].as_i64()?).ok());
+        let keepers = images.iter().filter_map(|image| image["keepers"].as_str());
+        let keepers = keepers.flat_map(str::split_whitespace).filter_map(|pid| pid.parse().ok());
+        Some((seeds.collect(), keepers.collect()))
     }
 }

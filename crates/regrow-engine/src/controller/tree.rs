@@ -264,15 +264,18 @@ fn image(entry: &Entry) -> Value {
         ids.sort_unstable();
         Value::text(ids.join(" "))
     });
+    let number = |pid: i32| Value::Number(pid.unsigned_abs().into());
+    let keepers = kept.map_or(Value::None, |kept| {
+        let pids: Vec<String> = kept.bodies.iter().map(|body| body.keeper().to_string()).collect();
+        Value::text(pids.join(" "))
+    });
     Value::fields([
         ("file", Value::text(entry.key.file.to_string_lossy())),
         ("argv0", Value::text(entry.key.argv0.to_string_lossy())),
         ("state", state),
         ("point", kept.map_or(Value::None, |kept| Value::text(kept.point()))),
-        (
-            "seed",
-            kept.map_or(Value::None, |kept| Value::Number(kept.image.seed().pid().unsigned_abs().into())),
-        ),
+        ("seed", kept.map_or(Value::None, |kept| number(kept.image.seed().pid()))),
+        ("keepers", keepers),
         ("bodies", bodies),
         ("runs", Value::Number(runs)),
         ("kept_bytes", kept.map_or(Value::None, |kept| Value::Number(kept.bytes()))),

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{Outcome, TrialError, expect};
 
@@ -40,15 +41,33 @@ impl CgroupPlace {
     }
 }
 
+/// What the name of a trial's group begins with.
+const TRIAL: &str = "regrow-probe-";
+/// A group of this age is no trial's that is under way: a trial takes microseconds.
+const LEFT_AFTER: Duration = Duration::from_secs(10);
+
 /// Makes a group below this process's own, and removes it again.
 pub(super) fn try_to_make_one(place: Option<&CgroupPlace>) -> Outcome {
     let place = place.ok_or(TrialError::Errno(libc::ENOENT))?;
+    remove_what_is_left(&place.own);
     let thread = rustix::thread::gettid().as_raw_nonzero();
-    let path = place.own.join(format!("regrow-probe-{thread}"));
+    let path = place.own.join(format!("{TRIAL}{thread}"));
     fs::create_dir(&path)?;
     let processes = fs::read(path.join("cgroup.procs"));
     fs::remove_dir(&path)?;
     expect(processes?.is_empty())
+}
+
+/// Removes the groups of trials that were killed.
+fn remove_what_is_left(own: &Path) {
+    for entry in fs::read_dir(own).into_iter().flatten().flatten() {
+        let is_trial = entry.file_name().as_bytes().starts_with(TRIAL.as_bytes());
+        let made = || entry.metadata()?.modified();
+        if is_trial && made().is_ok_and(|made| made.elapsed().is_ok_and(|age| age > LEFT_AFTER)) {
+            // Another probe may have removed it.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
 }
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -107,6 +107,10 @@ fn seed_killed(pool: &Pool) {
         assert_eq!(run.wait().expect("its end").code(), Some(3), "{}", run.creation());
     }
     run_right(pool, "after");
+    // Without seed and bodies an image is of no use: another one is made.
+    pool.keepers().into_iter().for_each(kill);
+    eventually("another image", || run_right(pool, "anew").is_recycled());
+    assert_ne!(keepers(pool).1, seed);
 }
 
 /// Seeds, keepers and armed processes in turn. The process that makes an image shares the memory of its caller: who
