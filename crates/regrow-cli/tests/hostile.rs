@@ -29,10 +29,10 @@ use siege::{Siege, Taken};
 const MAX_RUNS: usize = 24;
 /// The most clients, the daemon's own limit.
 const MAX_CLIENTS: usize = 512;
-/// Descriptors that the daemon has beside one for each client: for 128 images with their bodies, and for runs.
-const OTHER_DESCRIPTORS: usize = 1200;
+/// Descriptors that the daemon has beside one for each client: for 256 images with their bodies, and for runs.
+const OTHER_DESCRIPTORS: usize = 2200;
 /// Its children: for each image a seed and two bodies of two processes, further bodies, and runs.
-const CHILDREN: usize = 900;
+const CHILDREN: usize = 1600;
 /// How much memory hostile clients may make it take.
 const MOST_MEMORY_KIB: usize = 64 * 1024;
 /// How much more it may keep when they are gone, by its allocator's whims.
