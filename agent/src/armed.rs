@@ -54,8 +54,11 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     if order.flags & order_flags::TIMES != 0 {
         control.main_ns.store(sys::now_ns(), Relaxed);
     }
+    drop_signals(agent, order);
     agent.set_state(State::Running);
-    unblock_signals(agent, order);
+    // Whoever has been told that it runs may send it a signal: from here on none is dropped.
+    // SAFETY: a signal set is 8 bytes.
+    unsafe { sys::raw(nr::RT_SIGPROCMASK, [2, &raw const order.signal_mask as usize, 0, 8, 0, 0]) };
     leave(agent, order)
 }
 
@@ -220,17 +223,14 @@ fn forget(agent: &Agent, order: &Order) {
     }
 }
 
-/// Drops what was sent to this process before it became the run, then takes the caller's ignored signals and its
-/// mask.
-fn unblock_signals(agent: &Agent, order: &Order) {
+/// Drops what was sent to this process before it became the run, and takes the caller's ignored signals.
+fn drop_signals(agent: &Agent, order: &Order) {
     let mut pending = 0u64;
     // SAFETY: a signal set is 8 bytes.
     unsafe { sys::raw(nr::RT_SIGPENDING, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };
     if pending != 0 || order.flags & order_flags::IGNORES != 0 {
         set_dispositions(agent, order, pending);
     }
-    // SAFETY: as above.
-    unsafe { sys::raw(nr::RT_SIGPROCMASK, [2, &raw const order.signal_mask as usize, 0, 8, 0, 0]) };
 }
 
 fn set_dispositions(agent: &Agent, order: &Order, pending: u64) {

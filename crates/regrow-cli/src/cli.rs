@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use regrow::{Point, PointChoice};
 
 /// What `regrow --help` ends with.
@@ -18,7 +18,7 @@ Examples:
   regrow bench -- git --version            Regrow beside posix_spawn
 
 Environment:
-  REGROW_DISABLE   kernel features to take as missing, separated by commas: pagemap_scan,procmap_query
+  REGROW_DISABLE   kernel features to take as missing, with commas between them
   REGROW_LOG       what --log says";
 
 /// What `regrow doctor --help` ends with.
@@ -57,13 +57,14 @@ Examples:
 
 /// What `regrow daemon --help` ends with.
 const DAEMON_EXAMPLES: &str = "\
-The socket is $XDG_RUNTIME_DIR/regrow.sock; without that variable /run/user/UID/regrow.sock, or
+The socket is $XDG_RUNTIME_DIR/regrow.sock; without that variable /run/user/UID/regrow.sock, or \
 /tmp/regrow-UID/regrow.sock. A socket that a service manager passes (LISTEN_FDS) is taken instead.
 
 Exit status: 0 when it has left, or another daemon is there already; 2 when it cannot serve.
 
 Examples:
   regrow daemon --idle 0 --any-cgroup
+  regrow daemon --metrics 127.0.0.1:9417 --log-creations creations.jsonl
   regrow --log debug daemon";
 
 /// What `regrow stop --help` ends with.
@@ -75,8 +76,8 @@ Examples:
 
 /// What `regrow link --help` ends with.
 const LINK_EXAMPLES: &str = "\
-A launcher is a symbolic link to regrow, which runs the program of its own name that comes in PATH beside all launchers.
-The folder is to stand at the front of PATH; where it does not, the line to add is told. A file that is there and is no
+A launcher is a symbolic link to regrow, which runs the program of its own name that comes in PATH beside all launchers. \
+The folder is to stand at the front of PATH; where it does not, the line to add is told. A file that is there and is no \
 launcher is left alone, and then no launcher is made.
 
 Exit status: 0 when all of them are there, else 2.
@@ -112,9 +113,11 @@ Examples:
 
 /// What `regrow run --help` ends with.
 const RUN_EXAMPLES: &str = "\
-Exit status: that of the first run that failed, as env(1) gives it, and 0 when none did: the program's own; 128 and the
-number of the signal that ended it; 127 when there is no such program; 126 when it cannot be executed; 125 when
-Regrow itself failed, or --verify has found a difference.
+The daemon starts the program, and is itself started where there is none. The command becomes the program (exec) where \
+the daemon cannot start it or is not there yet, and where there is a controlling terminal, unless --no-tty says that the \
+program does without: a run of the daemon's has the descriptors of the terminal and gets the signals of its keys, but \
+cannot open /dev/tty. With --embedded, --repeat, --verify, --point or --report there is a pool in this process, and no \
+daemon.
 
 The report has one JSON line for each run, with the keys
   run        its number, from 1
@@ -128,13 +131,18 @@ The report has one JSON line for each run, with the keys
   pid        the number of the process, or null
   wall_us    microseconds from the call to its end seen, or null
 
+Exit status: that of the first run that failed, as env(1) gives it, and 0 when none did: the program's own; 128 and the \
+number of the signal that ended it; 127 when there is no such program; 126 when it cannot be executed; 125 when Regrow \
+itself failed, or --verify has found a difference.
+
 Examples:
   regrow run -- git --version
+  regrow run --no-tty -- make
   regrow run --repeat 100 --verify --report runs.jsonl -- sh -c 'echo hello'";
 
 /// What `regrow bench --help` ends with.
 const BENCH_EXAMPLES: &str = "\
-Every iteration starts the program once by posix_spawn and once by Regrow, each after a pause, and measures the floors of
+Every iteration starts the program once by posix_spawn and once by Regrow, each after a pause, and measures the floors of \
 the machine. Exit status, output and error of every run are compared with those of a first run by posix_spawn.
 
 Exit status: 0 when all runs were alike, 1 when one differed, 2 when the benchmark could not be carried out.
@@ -170,7 +178,7 @@ pub(crate) struct Cli {
 pub(crate) enum Action {
     /// Try every kernel feature that Regrow looks for, and say what it does with each or without
     Doctor(DoctorArgs),
-    /// Run a program out of a pool, once or many times
+    /// Run a program out of the daemon's pool, or out of one of its own
     Run(RunArgs),
     /// Start programs by posix_spawn and by Regrow in turn, and compare
     Bench(BenchArgs),
@@ -233,11 +241,11 @@ pub(crate) struct TopArgs {
 #[command(after_help = LINK_EXAMPLES)]
 pub(crate) struct LinkArgs {
     /// The folder [default: $XDG_DATA_HOME/regrow/bin, or ~/.local/share/regrow/bin]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
 
     /// The programs, as they are typed
-    #[arg(value_name = "NAME", required = true)]
+    #[arg(value_name = "NAME", required = true, value_hint = ValueHint::CommandName)]
     pub(crate) names: Vec<OsString>,
 }
 
@@ -246,7 +254,7 @@ pub(crate) struct LinkArgs {
 #[command(after_help = UNLINK_EXAMPLES)]
 pub(crate) struct UnlinkArgs {
     /// The folder [default: $XDG_DATA_HOME/regrow/bin, or ~/.local/share/regrow/bin]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
 
     /// Every launcher in the folder
@@ -272,7 +280,7 @@ pub(crate) struct CompletionsArgs {
 #[command(after_help = MAN_EXAMPLES)]
 pub(crate) struct ManArgs {
     /// The folder that they are written to, which is made if it is missing
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: PathBuf,
 }
 
@@ -301,7 +309,7 @@ pub(crate) struct DaemonArgs {
     pub(crate) budget_mib: u64,
 
     /// Append a line of JSON to FILE for each process that is created
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log_creations: Option<PathBuf>,
 
     /// Serve metrics for Prometheus at this address, under /metrics
@@ -347,11 +355,11 @@ pub(crate) struct RunArgs {
     pub(crate) point: PointArg,
 
     /// Write a JSON line for each run to FILE
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
 
     /// The program: a path, or a name that is looked for in PATH
-    #[arg(value_name = "PROG")]
+    #[arg(value_name = "PROG", value_hint = ValueHint::CommandName)]
     pub(crate) program: OsString,
 
     /// Its arguments
@@ -392,7 +400,7 @@ pub(crate) struct BenchArgs {
     pub(crate) daemon: bool,
 
     /// Write the results to FILE as a JSON array with an object for each program
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,
 
     /// A statically linked program for the built-in list, instead of one compiled with cc

@@ -1,5 +1,5 @@
-//! What this process does to itself or to a copy of itself: becoming a program, starting the daemon so that it is nobody's
-//! child, taking over a socket.
+//! What this process does to itself or to a copy of itself: becoming a program, ending as one has, starting the daemon so
+//! that it is nobody's child, taking over a socket.
 
 #![allow(unsafe_code, reason = "fork and exec, and a descriptor that is known by its number")]
 
@@ -73,6 +73,18 @@ pub(crate) fn become_program(program: Program<'_>, args: &[OsString]) -> io::Err
     // SAFETY: strings with NUL that live until the call returns, and a list of them that ends with null.
     unsafe { libc::execvp(file.as_ptr(), pointers.as_ptr()) };
     io::Error::last_os_error()
+}
+
+/// Has a signal end this process, without a core dump: if there is to be one, the run has made it. Returns where the signal
+/// does not end it: the first process of a pid namespace cannot end itself so.
+pub(crate) fn die_by(signal: i32) {
+    regrow_sys::raw::set_signal_mask(regrow_sys::caller::signal_mask() & !(1u64 << (signal - 1)));
+    // SAFETY: calls with numbers. Nothing of this process is left to be put in order.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
 }
 
 /// The listening socket that a service manager has passed to this very process, if one has.

@@ -31,6 +31,12 @@ pub(crate) enum CliError {
     /// The daemon was no help.
     #[error(transparent)]
     Client(#[from] regrow_daemon::client::ClientError),
+    /// The daemon cannot answer.
+    #[error("{why}")]
+    Refused {
+        /// What it says.
+        why: String,
+    },
     /// The daemon's answer is not JSON.
     #[error("the daemon's answer cannot be read")]
     Answer(#[source] serde_json::Error),
@@ -84,13 +90,16 @@ impl CliError {
     }
 }
 
-/// The error and what it comes from, in one line.
+/// The error and what it comes from, in one line. A cause that the error has told is not told again.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        // Writing to a string does not fail.
-        let _ = write!(text, ": {cause}");
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            // Writing to a string does not fail.
+            let _ = write!(text, ": {cause_text}");
+        }
         source = cause.source();
     }
     text
@@ -108,5 +117,13 @@ mod tests {
             chain(&error),
             "/full/runs.jsonl: cannot be written: No space left on device (os error 28)"
         );
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let source = io::Error::from_raw_os_error(libc::ENOTDIR);
+        let what = "the socket".to_owned();
+        let error = CliError::Serve(regrow_daemon::server::ServeError::System { what, source });
+        assert_eq!(chain(&error), "the socket: Not a directory (os error 20)");
     }
 }

@@ -19,6 +19,7 @@
 
 mod bench;
 mod cli;
+mod completions;
 mod daemon;
 mod detach;
 mod doctor;
@@ -113,7 +114,7 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
         Action::Top(args) => top::top(args),
         Action::Link(args) => link::link(args),
         Action::Unlink(args) => link::unlink(args),
-        Action::Completions(args) => manual::completions(args),
+        Action::Completions(args) => completions::completions(args),
         Action::Man(args) => manual::man(args),
     }
 }

@@ -1,38 +1,19 @@
-//! `regrow completions` and `regrow man`: what the definition of the command line ([`crate::cli`]) says, as a shell and as
-//! `man` read it.
+//! `regrow man`: what the definition of the command line ([`crate::cli`]) says, as `man` reads it.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use clap::{Command, CommandFactory};
-use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::cli::{Cli, CompletionsArgs, ManArgs, ShellArg};
+use crate::cli::{Cli, ManArgs};
 use crate::error::CliError;
 use crate::launcher::OWN_NAME;
 
 /// Parts of what follows a help that have a section of their own in a manual page.
-const SECTIONS: [(&str, &str); 2] = [("Examples:", "EXAMPLES"), ("Environment:", "ENVIRONMENT")];
-
-impl From<ShellArg> for Shell {
-    fn from(shell: ShellArg) -> Self {
-        match shell {
-            ShellArg::Bash => Self::Bash,
-            ShellArg::Zsh => Self::Zsh,
-            ShellArg::Fish => Self::Fish,
-        }
-    }
-}
-
-/// Prints the completions of a shell.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<u8, CliError> {
-    let mut text = Vec::new();
-    clap_complete::generate(Shell::from(args.shell), &mut Cli::command(), OWN_NAME, &mut text);
-    io::stdout().write_all(&text).map_err(CliError::Print)?;
-    Ok(0)
-}
+const SECTIONS: [(&str, &str); 3] =
+    [("Exit status:", "EXIT STATUS"), ("Examples:", "EXAMPLES"), ("Environment:", "ENVIRONMENT")];
 
 /// Writes the manual pages.
 pub(crate) fn man(args: &ManArgs) -> Result<u8, CliError> {
@@ -78,7 +59,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What follows the help: a section for its examples, and one for the rest. Lines that are indented stay lines.
+/// What follows the help: a section for each of [`SECTIONS`], and one for the rest. Lines that are indented stay lines.
 fn after_help(text: &str) -> Roff {
     let mut roff = Roff::new();
     let mut has_notes = false;
@@ -87,21 +68,27 @@ fn after_help(text: &str) -> Roff {
         let paragraph = match section {
             Some((title, rest)) => {
                 roff.control("SH", [title]);
-                rest.trim_start_matches('\n')
+                sentence(rest.trim_start_matches('\n'))
             }
             None if !has_notes => {
                 has_notes = true;
                 roff.control("SH", ["NOTES"]);
-                paragraph
+                paragraph.to_owned()
             }
             None => {
                 roff.control("PP", []);
-                paragraph
+                paragraph.to_owned()
             }
         };
-        lines(&mut roff, paragraph);
+        lines(&mut roff, &paragraph);
     }
     roff
+}
+
+/// What follows a heading and a colon in the same line, as a sentence. A list is left as it is.
+fn sentence(text: &str) -> String {
+    let mut rest = text.strip_prefix(' ').filter(|rest| !rest.starts_with(' ')).unwrap_or(text).chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
 fn lines(roff: &mut Roff, paragraph: &str) {
@@ -135,6 +122,15 @@ mod tests {
                 assert!(text.contains(section), "{name}: {section}\n{text}");
             }
         }
+    }
+
+    #[test]
+    fn the_exit_status_has_a_section() {
+        let text = after_help("Exit status: that of\nthe run.\n\nExamples:\n  regrow x").to_roff();
+        assert!(
+            text.contains(".SH \"EXIT STATUS\"\nThat of\nthe run.\n.SH EXAMPLES\n.nf\n  regrow x\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -7,8 +7,11 @@
 //! before it. A single run is not worth that, and is started by exec.
 
 mod caller;
+mod process;
+mod relay;
 mod report;
 pub(crate) mod shared;
+mod signals;
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -164,6 +167,15 @@ fn exit_status(status: ExitStatus) -> u8 {
         (None, Some(signal)) => exit_status_of_signal(signal),
         (None, None) => REGROW_FAILED,
     }
+}
+
+/// Ends this process as the run has ended, if by a signal: whoever waits for it learns what `env` would have had it learn,
+/// and a shell that was interrupted ends its loop. Returns the exit status otherwise.
+fn end_as(status: ExitStatus) -> u8 {
+    if let Some(signal) = status.signal() {
+        crate::detach::die_by(signal);
+    }
+    exit_status(status)
 }
 
 fn exit_status_of_signal(signal: i32) -> u8 {

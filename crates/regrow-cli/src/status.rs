@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use regrow_daemon::client::Client;
+use regrow_daemon::client::{Client, ClientError};
 use regrow_daemon::place::Place;
 use regrow_daemon::wire::Question;
 use serde_json::Value;
@@ -21,7 +21,11 @@ use crate::table::{Kind, Table};
 
 /// Asks the daemon.
 pub(crate) fn ask(question: Question) -> Result<Value, CliError> {
-    let answer = Client::connect(&Place::of_user()?)?.ask(question)?;
+    let answer = match Client::connect(&Place::of_user()?)?.ask(question) {
+        // It says by itself what there is not.
+        Err(ClientError::Refused(why)) => return Err(CliError::Refused { why }),
+        answer => answer?,
+    };
     serde_json::from_str(&answer).map_err(CliError::Answer)
 }
 
@@ -47,9 +51,10 @@ pub(crate) fn show(args: &PathArgs) -> Result<u8, CliError> {
     if args.json {
         return print(&pretty(&fields));
     }
-    let mut text = String::new();
-    flatten(&mut text, "", &fields);
-    print(&text)
+    let mut lines = Vec::new();
+    flatten(&mut lines, "", &fields);
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    print(&lines.iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect::<String>())
 }
 
 fn pretty(value: &Value) -> String {
@@ -61,18 +66,17 @@ fn print(text: &str) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// Writes a line `name  value` for each field; those of fields are named `outer.inner`.
-fn flatten(to: &mut String, prefix: &str, value: &Value) {
+/// Adds the name and the value of each field; those of fields are named `outer.inner`.
+fn flatten(to: &mut Vec<(String, String)>, prefix: &str, value: &Value) {
     match value {
-        Value::Object(fields) if fields.is_empty() => to.push_str(&format!("{prefix:<28}  none\n")),
+        Value::Object(fields) if fields.is_empty() => to.push((prefix.to_owned(), "none".to_owned())),
         Value::Object(fields) => {
             for (name, value) in fields {
                 let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
                 flatten(to, &name, value);
             }
         }
-        Value::Null => to.push_str(&format!("{prefix:<28}  -\n")),
-        other => to.push_str(&format!("{prefix:<28}  {}\n", plain(other))),
+        other => to.push((prefix.to_owned(), plain(other))),
     }
 }
 
@@ -219,9 +223,9 @@ mod tests {
 
     #[test]
     fn fields_of_fields_are_named_by_both() {
-        let mut text = String::new();
-        flatten(&mut text, "", &json!({"a": 1, "b": {"c": "x", "d": null}, "e": {}}));
-        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let mut lines = Vec::new();
+        flatten(&mut lines, "", &json!({"a": 1, "b": {"c": "x", "d": null}, "e": {}}));
+        let lines: Vec<[&str; 2]> = lines.iter().map(|(name, value)| [name.as_str(), value]).collect();
         assert_eq!(lines, [["a", "1"], ["b.c", "x"], ["b.d", "-"], ["e", "none"]]);
     }
 }

@@ -44,7 +44,7 @@ fn bash_completes_subcommands_and_flags() {
     let complete = |words: &str| {
         let script = format!(
             "source {}\nCOMP_WORDS=({words})\nCOMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
-             _regrow regrow \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"\necho \"${{COMPREPLY[*]}}\"",
+             _regrow_programs regrow \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"\necho \"${{COMPREPLY[*]}}\"",
             file.display()
         );
         let output = Command::new("bash").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
@@ -54,6 +54,14 @@ fn bash_completes_subcommands_and_flags() {
     assert_eq!(complete("regrow unl"), "unlink");
     assert_eq!(complete("regrow run --no-t"), "--no-tty");
     assert_eq!(complete("regrow completions f"), "fish");
+    // A program stands behind the flags and their values.
+    for before in ["run", "run --", "run --no-tty", "run --repeat 3 --verify", "run --point main --", "link"]
+    {
+        let found = complete(&format!("regrow {before} dpkg-quer"));
+        assert_eq!(found.split_whitespace().next(), Some("dpkg-query"), "{before}");
+    }
+    assert_eq!(complete("regrow run --point m"), "main");
+    assert_eq!(complete("regrow run dpkg-query dpkg-quer"), "");
 }
 
 #[test]

@@ -12,6 +12,8 @@ mod life;
 mod signals;
 #[path = "shared/strangers.rs"]
 mod strangers;
+#[path = "shared/told.rs"]
+mod told;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -31,6 +33,7 @@ fn the_exit_status_is_that_of_env() {
         &["sh", "-c", "kill -TERM $$"],
         &["sh", "-c", "kill -KILL $$"],
         &["sh", "-c", "kill -PIPE $$"],
+        &["sh", "-c", "ulimit -c 0; kill -QUIT $$"],
         &["sh", "-c", "ulimit -c 0; kill -SEGV $$"],
         &["sh", "-c", "no-such-program-anywhere"],
         &["sh", "-c", "exec env sh -c 'exit 9'"],
@@ -90,6 +93,42 @@ fn the_short_way_is_recycled_too() {
         by_daemon += usize::from(text(&output.stdout).trim_end() == daemon);
     }
     assert!(by_daemon >= 9, "{by_daemon} of 10 runs are the daemon's children");
+}
+
+/// `--no-daemon` keeps everything in the command: it asks no daemon and starts none.
+#[test]
+fn without_a_daemon_nothing_is_asked_of_one() {
+    let service = Service::empty();
+    let script = "echo $1; exit 6";
+    for flag in ["--no-daemon", "--embedded"] {
+        let output = service.regrow().args(["run", flag, "sh", "-c", script, "sh", flag]).output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(6), format!("{flag}\n")));
+        assert_eq!(text(&output.stderr), "");
+    }
+    assert_eq!(fs::read_dir(service.folder()).unwrap().count(), 0, "no socket");
+    assert!(service.everything().is_empty());
+
+    let service = Service::start();
+    service.warm(&["sh"]);
+    let daemon = service.daemon().to_string();
+    let parent_of = |flags: &[&str]| {
+        let output =
+            service.regrow().arg("run").args(flags).args(["sh", "-c", "echo $PPID"]).output().unwrap();
+        text(&output.stdout).trim_end().to_owned()
+    };
+    assert_eq!(parent_of(&[]), daemon);
+    assert_ne!(parent_of(&["--no-daemon"]), daemon);
+    // From the second run on these are recycled too, in the command's own pool.
+    let report = service.folder().join("report");
+    let mut command = service.regrow();
+    command
+        .args(["run", "--no-daemon", "--repeat", "20", "--report"])
+        .arg(&report)
+        .args(["sh", "-c", "exit 0"]);
+    assert!(command.status().unwrap().success());
+    let report = fs::read_to_string(report).unwrap();
+    let recycled = report.lines().filter(|line| !line.contains("\"how\":\"exec\"")).count();
+    assert_eq!((report.lines().count(), recycled), (20, 20), "{report}");
 }
 
 #[test]

@@ -190,7 +190,7 @@ impl Has {
         eventually("the end of all other connections", || {
             let status: serde_json::Value =
                 serde_json::from_str(&client.ask(Question::Status).unwrap()).unwrap();
-            status["daemon"]["clients"] == 1
+            status["daemon"]["clients"] == 0
         });
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let field =

@@ -137,7 +137,16 @@ impl Client {
     /// # Errors
     /// [`ClientError::Unknown`], or any other: nothing of the program has run.
     pub fn order(&mut self, order: Order, descriptors: &[BorrowedFd<'_>]) -> Result<Answer, ClientError> {
-        match self.exchange(order, descriptors)? {
+        self.send_order(order, descriptors)?;
+        self.answer()
+    }
+
+    /// Waits for the answer to [`Client::send_order`]. The connection is readable when it is there.
+    ///
+    /// # Errors
+    /// As [`Client::order`].
+    pub fn answer(&mut self) -> Result<Answer, ClientError> {
+        match self.first_answer()? {
             (ToClient::Started { pid, how }, pidfd) => Ok(Answer::Started { pid, pidfd, how: text(&how) }),
             (ToClient::Declined { reason, detail }, _) => {
                 Ok(Answer::Declined { reason: text(&reason), detail: text(&detail) })
@@ -157,7 +166,8 @@ impl Client {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Option<i32>, ClientError> {
         order.end_only = true;
-        let mut message = self.exchange(order, descriptors)?.0;
+        self.send_order(order, descriptors)?;
+        let mut message = self.first_answer()?.0;
         loop {
             match message {
                 ToClient::Ended { status } => return Ok(Some(status)),
@@ -169,12 +179,11 @@ impl Client {
         }
     }
 
-    /// Sends an order and receives the first answer.
-    fn exchange(
-        &mut self,
-        order: Order,
-        descriptors: &[BorrowedFd<'_>],
-    ) -> Result<(ToClient, Option<OwnedFd>), ClientError> {
+    /// Sends an order, which is the first half of [`Client::order`].
+    ///
+    /// # Errors
+    /// Nothing of the program has run.
+    pub fn send_order(&mut self, order: Order, descriptors: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
         if descriptors.len() > MAX_TARGETS {
             let (have, most) = (descriptors.len(), MAX_TARGETS);
             return Err(ClientError::TooLarge { what: "descriptors", have, most });
@@ -183,7 +192,12 @@ impl Client {
         take_ticket(self.ticket.as_fd());
         rustix::io::write(&self.ticket, &1u64.to_ne_bytes())?;
         let descriptors: Vec<_> = descriptors.iter().copied().chain([self.ticket.as_fd()]).collect();
-        self.send(&ToDaemon::Run(Box::new(order)), &descriptors)?;
+        let order = ToDaemon::Run(Box::new(order)).to_bytes();
+        let sent = self.send(&order, &descriptors);
+        sent.map_err(|error| self.said_before(error))
+    }
+
+    fn first_answer(&mut self) -> Result<(ToClient, Option<OwnedFd>), ClientError> {
         let answer = self.receive();
         answer.map_err(|error| if take_ticket(self.ticket.as_fd()) { error } else { unknown(error) })
     }
@@ -207,7 +221,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; [`ClientError::Refused`] when there is no such thing.
     pub fn ask(&mut self, question: Question) -> Result<String, ClientError> {
-        self.send(&ToDaemon::Ask(question), &[])?;
+        let sent = self.send(&ToDaemon::Ask(question).to_bytes(), &[]);
+        sent.map_err(|error| self.said_before(error))?;
         let mut whole = Vec::new();
         loop {
             match self.receive()?.0 {
@@ -244,15 +259,15 @@ impl Client {
     }
 
     fn tell(&mut self, message: &ToDaemon) -> Result<(), ClientError> {
-        self.send(message, &[])?;
+        let sent = self.send(&message.to_bytes(), &[]);
+        sent.map_err(|error| self.said_before(error))?;
         match self.receive()?.0 {
             ToClient::Done => Ok(()),
             message => Err(unexpected(message)),
         }
     }
 
-    fn send(&self, message: &ToDaemon, descriptors: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
-        let bytes = message.to_bytes();
+    fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
         if bytes.len() > MAX_MESSAGE {
             let (have, most) = (bytes.len(), MAX_MESSAGE);
             return Err(ClientError::TooLarge { what: "bytes of arguments and environment", have, most });
@@ -262,9 +277,24 @@ impl Client {
         if !descriptors.is_empty() {
             ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
         }
-        let send = || sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL);
+        let send = || sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL);
         rustix::io::retry_on_intr(send)?;
         Ok(())
+    }
+
+    /// Why nothing could be sent: what the daemon has said before it closed the connection, if it has.
+    fn said_before(&mut self, error: ClientError) -> ClientError {
+        let is_closed = |source: &io::Error| {
+            matches!(source.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+        };
+        match &error {
+            ClientError::Lost(source) if is_closed(source) => match self.receive() {
+                Ok((message, _)) => unexpected(message),
+                Err(wire @ ClientError::Wire(_)) => wire,
+                Err(_) => error,
+            },
+            _ => error,
+        }
     }
 
     fn receive(&mut self) -> Result<(ToClient, Option<OwnedFd>), ClientError> {

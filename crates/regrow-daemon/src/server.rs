@@ -372,7 +372,9 @@ impl Server {
     }
 
     fn answer(&mut self, name: u64, question: &Question) {
-        let own = Own { clients: self.clients.len(), runs: self.runs.len(), stopping: self.stopping };
+        // The one that asks is not counted.
+        let clients = self.clients.len().saturating_sub(1);
+        let own = Own { clients, runs: self.runs.len(), stopping: self.stopping };
         let text = match answer::answer(&mut self.controller, question, own) {
             Ok(text) => text.into_bytes(),
             Err(error) => {

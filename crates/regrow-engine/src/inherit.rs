@@ -8,6 +8,8 @@
 //! | user and group ids | at every spawn | everything kept is dropped: it is of another domain |
 //! | the rest of [`Domain`] | at a spawn that is [`REREAD_AFTER`] after the last reading, or after `refresh` | the same |
 //! | [`Settable`] | the same | the run is given the caller's value |
+//!
+//! A caller to whom exec gives back capabilities that it has given up has every run started by exec.
 
 use std::collections::HashMap;
 use std::thread::ThreadId;
@@ -60,6 +62,9 @@ impl Inheritance {
         let fresh = self.readings.get(&thread).is_some_and(is_fresh);
         if !fresh || Ids::read() != self.baseline.domain.ids {
             self.read(thread)?;
+        }
+        if self.baseline.domain.gains_by_exec {
+            return Err(CallerPart::Credentials);
         }
         self.readings.get(&thread).map(|reading| &reading.settable).ok_or(CallerPart::Scheduling)
     }

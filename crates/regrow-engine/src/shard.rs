@@ -58,6 +58,9 @@ pub struct Bequest {
     pub signal_mask: u64,
 }
 
+/// `SIGPIPE` in a set of signals.
+const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
+
 /// How often `prepare` begins anew when the program's files change while it is made.
 const MAX_ATTEMPTS: usize = 100;
 
@@ -107,7 +110,9 @@ impl Shard {
     /// # Errors
     /// [`Fallback`].
     pub fn start(&mut self, request: &Request) -> Result<Started, Fallback> {
-        let settable = self.check()?;
+        let mut settable = self.check()?;
+        // As the standard library does, SIGPIPE is default in every child of this process.
+        settable.ignored &= !SIGPIPE;
         self.start_as(request, &Bequest { settable, signal_mask: caller::signal_mask() })
     }
 
@@ -572,10 +577,9 @@ fn inherit(run: &mut Run<'_>, now: &Settable, then: &Settable) {
     if run.nice.is_none() && now.nice != then.nice {
         run.nice = Some(now.nice);
     }
-    // As the standard library does, SIGPIPE is default in every child.
-    let ignored = |settable: &Settable| settable.ignored & !(1 << (libc::SIGPIPE - 1));
-    if ignored(now) != ignored(then) {
-        run.ignored_signals = Some(ignored(now));
+    // A keeper is started with SIGPIPE at its default.
+    if now.ignored != then.ignored & !SIGPIPE {
+        run.ignored_signals = Some(now.ignored);
     }
     run.affinity = now.affinity;
     run.affinity_differs = now.affinity != then.affinity;

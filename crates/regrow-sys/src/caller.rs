@@ -103,6 +103,9 @@ pub struct Domain {
     pub ids: Ids,
     /// Supplementary groups, capability sets, securebits.
     pub credentials: Vec<u64>,
+    /// An exec gives it capabilities that it has given up: it is root, and they are in its bounding or inheritable set. A
+    /// process that shares something with another, or is traced, does not gain them, so no body has what exec gives.
+    pub gains_by_exec: bool,
     /// `no_new_privs` and the seccomp mode.
     pub seccomp: [i64; 2],
     /// Session.
@@ -163,9 +166,11 @@ impl Caller {
     #[must_use]
     pub fn read() -> Caller {
         let (policy, flags, nice) = scheduling();
+        let (ids, sets) = (Ids::read(), capability_sets());
         let domain = Domain {
-            ids: Ids::read(),
-            credentials: credentials(),
+            gains_by_exec: gains_by_exec(&ids, sets),
+            credentials: credentials(sets),
+            ids,
             seccomp: [prctl(libc::PR_GET_NO_NEW_PRIVS), prctl(libc::PR_GET_SECCOMP)],
             session: number(libc::SYS_getsid, [0; 2]),
             root: root(),
@@ -200,15 +205,38 @@ fn prctl(option: i32) -> i64 {
     unsafe { syscall(libc::SYS_prctl, [option.unsigned_abs() as usize, 0, 0, 0, 0, 0]) as i64 }
 }
 
-fn credentials() -> Vec<u64> {
+/// Effective, permitted and inheritable capabilities: capabilities 0 to 31, then the same of 32 to 63.
+fn capability_sets() -> [u32; 6] {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
     let mut sets = [0u32; 6];
-    // SAFETY: the kernel's capability header and data for version 3; a count of zero asks how many groups there are.
-    let count = unsafe {
-        syscall(libc::SYS_capget, [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0]);
-        syscall(libc::SYS_getgroups, [0; 6])
+    // SAFETY: the kernel's capability header and data for version 3.
+    unsafe { syscall(libc::SYS_capget, [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    sets
+}
+
+/// See [`Domain::gains_by_exec`]. Capabilities that it has are not asked for, so that an ordinary root costs little.
+fn gains_by_exec(ids: &Ids, sets: [u32; 6]) -> bool {
+    /// `SECBIT_NOROOT`.
+    const NO_ROOT: i64 = 1;
+    let is_root = ids.user.iter().take(2).any(|&id| id == 0);
+    if !is_root || prctl(libc::PR_GET_SECUREBITS) & NO_ROOT != 0 {
+        return false;
+    }
+    let set = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+    let (permitted, inheritable) = (set(sets[1], sets[4]), set(sets[2], sets[5]));
+    // SAFETY: a query with numbers only.
+    let bounding = |number: usize| unsafe {
+        syscall(libc::SYS_prctl, [libc::PR_CAPBSET_READ.unsigned_abs() as usize, number, 0, 0, 0, 0])
     };
+    let missing = (0..64).filter(|number| permitted >> number & 1 == 0);
+    let mut known = missing.map(|number| (number, bounding(number))).take_while(|answer| answer.1 >= 0);
+    known.any(|(number, is_bounding)| is_bounding == 1 || inheritable >> number & 1 == 1)
+}
+
+fn credentials(sets: [u32; 6]) -> Vec<u64> {
+    // SAFETY: a count of zero asks how many groups there are.
+    let count = unsafe { syscall(libc::SYS_getgroups, [0; 6]) };
     let mut groups = vec![0u32; usize::try_from(count).unwrap_or(0)];
     // SAFETY: the group buffer has the count that is named.
     let count =

@@ -86,7 +86,8 @@ pub fn signals_as_descriptor(set: u64) -> io::Result<(OwnedFd, u64)> {
     check(unsafe { syscall(libc::SYS_rt_sigprocmask, [block, set_at, before_at, 8, 0, 0]) })?;
     let flags = word(libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
     // SAFETY: as above; -1 asks for a new descriptor.
-    let fd = check(unsafe { syscall(libc::SYS_signalfd4, [word(-1), set_at, 8, flags, 0, 0]) })?;
+    let opened = check(unsafe { syscall(libc::SYS_signalfd4, [word(-1), set_at, 8, flags, 0, 0]) });
+    let fd = opened.inspect_err(|_| set_signal_mask(before))?;
     // SAFETY: the kernel has just made this descriptor for us.
     let fd = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?) };
     Ok((fd, before))
@@ -138,6 +139,16 @@ fn pidfd_exit_code(pidfd: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     // SAFETY: the request writes a structure of the size that its number names.
     check(unsafe { syscall(libc::SYS_ioctl, [fd, GET_INFO, &raw mut info as usize, 0, 0, 0]) })?;
     Ok((info.mask & EXIT != 0).then_some(info.exit_code))
+}
+
+/// Whether the kernel tells the calling process everything of another one in `/proc`. Where it does not, numbers read as
+/// zero.
+#[must_use]
+pub fn may_inspect(pid: i32) -> bool {
+    const KCMP_VM: usize = 1;
+    let own = std::process::id() as usize;
+    // SAFETY: numbers only. What is asked for does not matter: the call is refused by the same rule.
+    check(unsafe { syscall(libc::SYS_kcmp, [own, word(pid), KCMP_VM, 0, 0, 0]) }).is_ok()
 }
 
 /// Sends a signal to the process that a pidfd stands for, or to its whole process group.

@@ -11,37 +11,16 @@
 //! have by `env PROG`. See `docs/decisions/015-when-the-client-executes.md`.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::ExitStatus;
 
-use regrow_daemon::client::{
-    Answer, Client, ClientError, Event, borrow, inherited_descriptors, order_of_caller,
-};
+use regrow_daemon::client::{Answer, Client, ClientError, borrow, inherited_descriptors, order_of_caller};
 use regrow_daemon::place::Place;
-use regrow_sys::raw;
-use rustix::event::{PollFd, PollFlags, poll};
 
-use super::{REGROW_FAILED, exit_status, status_of_error};
+use super::relay::{self, End, Relay};
+use super::signals::Signals;
+use super::{REGROW_FAILED, end_as, status_of_error};
 use crate::{detach, launcher};
-
-/// The signals that are passed on to the run.
-const PASSED_ON: [i32; 9] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGWINCH,
-    libc::SIGTSTP,
-    libc::SIGCONT,
-];
-
-/// Bytes of the kernel's `struct signalfd_siginfo`.
-const SIGNAL_RECORD: usize = 128;
 
 /// What is to be run.
 #[derive(Debug, Clone, Copy)]
@@ -73,11 +52,23 @@ pub(crate) fn run_as(program: Program<'_>, args: &[OsString], terminal: bool) ->
         Err(error) => return execute(program, args, &error.to_string()),
     };
     match order(&place, program, args) {
-        Ok((client, Answer::Started { pid, pidfd, how })) => {
+        Ok((client, Answer::Started { pid, pidfd, how }, signals)) => {
             tracing::info!(pid, how, "started");
-            Relay { client, pidfd }.until_the_end(program, args)
+            let end = match pidfd {
+                Some(pidfd) => Relay::new(client, pid, pidfd, signals).until_the_end(),
+                None => {
+                    drop(signals);
+                    relay::without_signals(client)
+                }
+            };
+            match end {
+                End::Ended(status) => end_as(status),
+                End::Unknown => REGROW_FAILED,
+                End::Declined(why) => execute(program, args, &why),
+            }
         }
-        Ok((_, Answer::Declined { reason, detail })) => {
+        Ok((_, Answer::Declined { reason, detail }, signals)) => {
+            drop(signals);
             execute(program, args, &format!("the daemon declines: {reason}: {detail}"))
         }
         Err(error @ ClientError::Unknown(_)) => {
@@ -93,7 +84,13 @@ pub(crate) fn run_as(program: Program<'_>, args: &[OsString], terminal: bool) ->
     }
 }
 
-fn order(place: &Place, program: Program<'_>, args: &[OsString]) -> Result<(Client, Answer), ClientError> {
+/// Orders the run. Until it has been answered, and longer if it was started, signals wait: it is not known yet whom they
+/// are for.
+fn order(
+    place: &Place,
+    program: Program<'_>,
+    args: &[OsString],
+) -> Result<(Client, Answer, Signals), ClientError> {
     // Before anything is opened here.
     let numbers = inherited_descriptors()?;
     let mut client = Client::connect(place)?;
@@ -101,8 +98,12 @@ fn order(place: &Place, program: Program<'_>, args: &[OsString]) -> Result<(Clie
     order.arg0 = (program.argv0 != program.file).then(|| program.argv0.as_bytes().to_vec());
     let descriptors: Vec<_> = numbers.iter().map(|&number| borrow(number)).collect();
     order.targets = numbers;
-    let answer = client.order(order, &descriptors)?;
-    Ok((client, answer))
+    let signals = Signals::hold()
+        .map_err(|source| ClientError::Caller { what: "the signals of the command", source })?;
+    client.send_order(order, &descriptors)?;
+    signals.wait_for(&client);
+    let answer = client.answer()?;
+    Ok((client, answer, signals))
 }
 
 /// Whether the program could open `/dev/tty`.
@@ -117,98 +118,4 @@ fn execute(program: Program<'_>, args: &[OsString], why: &str) -> u8 {
     let error = detach::become_program(program, args);
     crate::complain(&format!("{}: {error}", program.file.display()));
     status_of_error(&error)
-}
-
-/// A run, and the connection on which its end will be told.
-struct Relay {
-    client: Client,
-    /// Without it signals cannot be passed on.
-    pidfd: Option<OwnedFd>,
-}
-
-impl Relay {
-    fn until_the_end(mut self, program: Program<'_>, args: &[OsString]) -> u8 {
-        let set = PASSED_ON.iter().fold(0, |set, signal| set | 1u64 << (signal - 1));
-        let (signals, before) = match raw::signals_as_descriptor(set) {
-            Ok(signals) => signals,
-            Err(error) => {
-                crate::complain(&format!("signals cannot be passed on to the run: {error}"));
-                return self.event_by_event();
-            }
-        };
-        loop {
-            let mut ready = [PollFd::new(&self.client, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
-            if poll(&mut ready, None).is_err() {
-                continue;
-            }
-            let (has_event, has_signal) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
-            if has_signal {
-                self.pass_on(&signals);
-            }
-            if has_event {
-                match self.client.next_event() {
-                    Ok(Event::Ended(status)) => return exit_status(ExitStatus::from_raw(status)),
-                    Ok(Event::Stopped(_)) => stop_too(),
-                    Ok(Event::Continued) => {}
-                    Ok(Event::Declined(why)) => {
-                        raw::set_signal_mask(before);
-                        return execute(program, args, &why);
-                    }
-                    Err(error) => return self.without_daemon(&error),
-                }
-            }
-        }
-    }
-
-    /// Without signals.
-    fn event_by_event(mut self) -> u8 {
-        loop {
-            match self.client.next_event() {
-                Ok(Event::Ended(status)) => return exit_status(ExitStatus::from_raw(status)),
-                Ok(_) => {}
-                Err(error) => return self.without_daemon(&error),
-            }
-        }
-    }
-
-    /// Sends the run what was sent to this process; what came from a terminal goes to its whole group, as there.
-    fn pass_on(&self, signals: &OwnedFd) {
-        let mut buffer = [0u8; 16 * SIGNAL_RECORD];
-        while let Ok(bytes) = rustix::io::read(signals, &mut buffer) {
-            for record in buffer.get(..bytes).unwrap_or_default().chunks_exact(SIGNAL_RECORD) {
-                let field = |at: usize| {
-                    let bytes = record.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-                    bytes.map_or(0, i32::from_ne_bytes)
-                };
-                let (number, code) = (field(0), field(8));
-                // The run may have ended meanwhile.
-                if let Some(pidfd) = &self.pidfd {
-                    let _ = raw::pidfd_signal(pidfd.as_fd(), number, code == libc::SI_KERNEL);
-                }
-            }
-        }
-    }
-
-    /// The daemon is gone: the run goes on, and the kernel tells its end.
-    fn without_daemon(&self, error: &ClientError) -> u8 {
-        tracing::warn!(%error, "the run goes on without the daemon");
-        let status = self.pidfd.as_ref().and_then(|pidfd| {
-            let mut ready = [PollFd::new(pidfd, PollFlags::IN)];
-            while let Err(rustix::io::Errno::INTR) = poll(&mut ready, None) {}
-            raw::pidfd_exit_status(pidfd.as_fd())
-        });
-        match status {
-            Some(status) => exit_status(ExitStatus::from_raw(status)),
-            None => {
-                crate::complain(&format!("the status of the run is not known: {error}"));
-                REGROW_FAILED
-            }
-        }
-    }
-}
-
-/// Stops as the run has, until somebody continues this process.
-fn stop_too() {
-    let own = rustix::process::getpid();
-    let _ = rustix::process::kill_process(own, rustix::process::Signal::STOP);
 }

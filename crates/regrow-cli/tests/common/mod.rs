@@ -4,10 +4,11 @@ use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
-/// The command under test, with no setting from the environment of the tests, and nothing to read.
+/// The command under test, with no setting from the environment of the tests, no place for a daemon, and nothing to read.
 pub(crate) fn regrow() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_regrow"));
     command.env_remove("REGROW_DISABLE").env_remove("REGROW_LOG").stdin(Stdio::null());
+    command.env("XDG_RUNTIME_DIR", "/nonexistent");
     command
 }
 

@@ -181,7 +181,7 @@ impl Siege {
         }
     }
 
-    /// What the daemon takes when it keeps nothing and has one client.
+    /// What the daemon takes when it keeps nothing and has no client but the one that asks.
     pub(crate) fn rest(&self) -> Taken {
         let mut client = Client::connect(&self.service.place()).unwrap();
         eventually("rest", || {
@@ -189,7 +189,7 @@ impl Siege {
             let status = client.ask(Question::Status).unwrap();
             let status: serde_json::Value = serde_json::from_str(&status).unwrap();
             let taken = Taken::by(self.daemon);
-            status["daemon"]["clients"] == 1 && taken.children == 0 && taken.threads == 1
+            status["daemon"]["clients"] == 0 && taken.children == 0 && taken.threads == 1
         });
         Taken::by(self.daemon)
     }

@@ -1,6 +1,6 @@
 //! A daemon of a test's own, in a folder of its own, and commands that go through it.
 //!
-//! Every command is started by `setsid`, so that a terminal that the tests have is not the command's.
+//! Commands are started by `setsid`, or with `--no-tty`, so that a terminal that the tests have is not the command's.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -100,10 +100,61 @@ impl Service {
         daemon.wait().unwrap()
     }
 
+    /// Has the daemon leave, and waits until it has.
+    pub(crate) fn stop(&self) {
+        let output = self.regrow().arg("stop").output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+
+    /// Every process whose environment names this place.
+    pub(crate) fn everything(&self) -> Vec<i32> {
+        let variable = format!("XDG_RUNTIME_DIR={}", self.folder().display());
+        let names =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let is_ours = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|&byte| byte == 0).any(|entry| entry == variable.as_bytes()) && lives(*pid)
+        };
+        names.filter_map(|name| name.parse().ok()).filter(is_ours).collect()
+    }
+
+    /// The processes of `regrow` among them.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let own = fs::canonicalize(env!("CARGO_BIN_EXE_regrow")).unwrap();
+        let is_regrow =
+            |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program == own);
+        self.everything().into_iter().filter(is_regrow).collect()
+    }
+
+    /// Those that are daemons, or about to be.
+    fn daemons(&self) -> Vec<i32> {
+        let is_daemon = |pid: &i32| command_line(*pid).contains(" daemon");
+        self.processes().into_iter().filter(is_daemon).collect()
+    }
+
+    /// What is there when everything should be gone, after waiting for it to go.
+    fn left(&self) -> Vec<i32> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let left = self.everything();
+            if left.is_empty() || Instant::now() > deadline {
+                return left;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// A program in this place, in a session of its own, with nothing to read.
     pub(crate) fn plain(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new("setsid");
-        command.arg(program).stdin(Stdio::null()).env("XDG_RUNTIME_DIR", self.folder());
+        let mut command = self.without_setsid("setsid");
+        command.arg(program);
+        command
+    }
+
+    /// A program in this place, in the session of these tests, with nothing to read.
+    pub(crate) fn without_setsid(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).env("XDG_RUNTIME_DIR", self.folder());
         command.env_remove("REGROW_DISABLE").env_remove("REGROW_LOG");
         command
     }
@@ -156,15 +207,28 @@ impl Service {
     }
 }
 
+/// The end of a test: what it has started is told to leave, and it is a failure when something stays. Where the test has
+/// failed already, whatever there is is killed.
 impl Drop for Service {
     fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        if failed {
+            eprintln!("the daemon has said:\n{}", self.daemon_said());
+        } else {
+            self.daemons().iter().for_each(|&daemon| signal(daemon, Signal::TERM));
+        }
+        let left = if failed { self.everything() } else { self.left() };
+        let left: Vec<String> = left.into_iter().map(command_line).collect();
+        let deadline = Instant::now() + LIMIT;
+        // What is about to start another process is found the next time.
+        while Instant::now() < deadline && !self.everything().is_empty() {
+            self.everything().iter().for_each(|&pid| signal(pid, Signal::KILL));
+            std::thread::sleep(Duration::from_millis(2));
+        }
         if let Some(daemon) = &mut self.daemon {
-            let _ = daemon.kill();
             let _ = daemon.wait();
         }
-        if std::thread::panicking() {
-            eprintln!("the daemon has said:\n{}", self.daemon_said());
-        }
+        assert!(failed || left.is_empty(), "left behind: {left:?}");
     }
 }
 
@@ -246,6 +310,19 @@ pub(crate) fn state(pid: i32) -> Option<char> {
 /// Whether a process is there and does not merely wait to be waited for.
 pub(crate) fn lives(pid: i32) -> bool {
     state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Whether the kernel tells the status of a run that somebody else has waited for (Linux 6.15).
+pub(crate) fn kernel_keeps_statuses() -> bool {
+    let release = rustix::system::uname();
+    let mut numbers = release.release().to_str().unwrap().split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
+    (number(), number()) >= (6, 15)
+}
+
+fn command_line(pid: i32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    text(&line).replace('\0', " ")
 }
 
 /// Sends a signal; the process may be gone.

@@ -6,12 +6,12 @@ use std::process::Stdio;
 
 use crate::service::{Said, Service, differing_lines, eventually, text};
 
-/// What a run says of itself. The C library keeps two signals to itself, which no program can set.
+/// What a run says of itself; the shell reads what another process may not. The C library keeps two signals to itself, which no program can set.
 const STATE: &str = "umask; pwd; ulimit -a; id; cat /proc/self/limits; \
     while read name value; do case $name in Uid:|Gid:|Groups:|SigPnd:|ShdPnd:|SigBlk:|SigCgt:|Cap*:|NoNewPrivs:|Seccomp*|Cpus_allowed*|THP_enabled:|Threads:|TracerPid:|CoreDumping:) \
     echo $name $value;; SigIgn:) echo $name $((0x$value & ~(3 << 31)));; esac; done </proc/self/status; readlink /proc/self/root; readlink /proc/$$/exe; \
     tr '\\0' '|' </proc/$$/cmdline; cat /proc/$$/comm /proc/$$/oom_score_adj /proc/$$/coredump_filter \
-    /proc/$$/timerslack_ns /proc/$$/cgroup /proc/$$/personality; \
+    /proc/$$/cgroup /proc/$$/personality; read slack </proc/self/timerslack_ns; echo slack $slack; \
     set -- $(cat /proc/$$/stat); echo terminal $7, priority ${18}, nice ${19}, threads ${20}, policy ${41}; \
     for n in 0 1 2 3 4 5 6 7 8 9 10 11 12; do [ -h /proc/$$/fd/$n ] && echo $n; done; tr '\\0' '\\n' </proc/$$/environ | sort";
 

@@ -6,45 +6,12 @@ use std::process::{Child, Stdio};
 
 use regrow_daemon::client::Client;
 
-use crate::service::{LIMIT, Said, Service, eventually, lives, shell_status, text};
+use crate::service::{Said, Service, eventually, kernel_keeps_statuses, lives, shell_status, text};
 
 /// Commands that find no daemon, all at once.
 const FIRST_CLIENTS: usize = 16;
 /// How many times.
 const FIRSTS: usize = 5;
-
-/// The processes of `regrow` whose environment names the place.
-fn processes(service: &Service) -> Vec<i32> {
-    let own = std::fs::canonicalize(env!("CARGO_BIN_EXE_regrow")).unwrap();
-    let variable = format!("XDG_RUNTIME_DIR={}", service.folder().display());
-    let entries =
-        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let is_ours = |pid: &i32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let program = std::fs::read_link(format!("/proc/{pid}/exe"));
-        environment.split(|&byte| byte == 0).any(|entry| entry == variable.as_bytes())
-            && program.is_ok_and(|program| program == own)
-            && lives(*pid)
-    };
-    entries.filter_map(|name| name.parse().ok()).filter(is_ours).collect()
-}
-
-/// Every process whose environment names the place.
-fn everything(service: &Service) -> Vec<i32> {
-    let variable = format!("XDG_RUNTIME_DIR={}", service.folder().display());
-    let entries =
-        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let is_ours = |pid: &i32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|&byte| byte == 0).any(|entry| entry == variable.as_bytes()) && lives(*pid)
-    };
-    entries.filter_map(|name| name.parse().ok()).filter(is_ours).collect()
-}
-
-fn stop(service: &Service) {
-    let output = service.regrow().arg("stop").output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-}
 
 #[test]
 fn of_many_first_commands_one_starts_the_daemon() {
@@ -64,12 +31,12 @@ fn of_many_first_commands_one_starts_the_daemon() {
             assert_eq!(text(&Said::read(&output.stderr).rest), "");
         }
         // Every one that was to become a daemon is there by the time its command has ended.
-        eventually("one daemon", || processes(&service).len() == 1);
+        eventually("one daemon", || service.processes().len() == 1);
         eventually("its socket", || Client::connect(&service.place()).is_ok());
-        assert_eq!(processes(&service), [service.daemon()], "round {round}");
+        assert_eq!(service.processes(), [service.daemon()], "round {round}");
         service.warm(&["sh"]);
-        stop(&service);
-        eventually("the end of everything", || everything(&service).is_empty());
+        service.stop();
+        eventually("the end of everything", || service.everything().is_empty());
         assert!(!service.place().socket().exists());
     }
     println!("autostart: {FIRSTS} times {FIRST_CLIENTS} first commands, {FIRSTS} daemons");
@@ -118,7 +85,7 @@ fn the_daemon_that_a_command_starts_has_nothing_of_it() {
     let session: i32 =
         session.rsplit_once(')').unwrap().1.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert_ne!(session, rustix::process::getsid(None).unwrap().as_raw_nonzero().get());
-    stop(&service);
+    service.stop();
 }
 
 #[test]
@@ -127,9 +94,9 @@ fn a_daemon_that_is_told_to_stop_leaves_nothing() {
     service.warm(&["sh"]);
     let children = regrow_testkit::left::children(service.daemon().cast_unsigned()).unwrap();
     assert!(children.len() >= 2, "a seed and a keeper at least: {children:?}");
-    stop(&service);
+    service.stop();
     assert!(service.daemon_ends().success());
-    eventually("the end of everything", || everything(&service).is_empty());
+    eventually("the end of everything", || service.everything().is_empty());
     assert!(!service.place().socket().exists());
     let again = service.regrow().arg("stop").output().unwrap();
     assert!(!again.status.success());
@@ -169,14 +136,14 @@ fn a_daemon_without_clients_leaves() {
     let mut service = Service::with(&["--idle", "1"]);
     service.warm(&["sh"]);
     assert!(service.daemon_ends().success());
-    eventually("the end of everything", || everything(&service).is_empty());
+    eventually("the end of everything", || service.everything().is_empty());
     assert!(!service.place().socket().exists());
     // The next command starts another.
     let output = service.regrow().args(["run", "sh", "-c", "exit 4"]).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
     eventually("another daemon", || Client::connect(&service.place()).is_ok());
     service.warm(&["sh"]);
-    stop(&service);
+    service.stop();
 }
 
 #[test]
@@ -187,14 +154,6 @@ fn a_second_daemon_leaves_the_first_alone() {
     assert!(output.status.success());
     assert!(text(&output.stderr).contains("a daemon is there already"), "{}", text(&output.stderr));
     assert_eq!(service.daemon(), daemon);
-}
-
-/// The kernel tells the run's status where it keeps it for a pidfd (Linux 6.15).
-fn kernel_keeps_statuses() -> bool {
-    let release = rustix::system::uname();
-    let mut numbers = release.release().to_str().unwrap().split(|c: char| !c.is_ascii_digit());
-    let mut number = || numbers.next().and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
-    (number(), number()) >= (6, 15)
 }
 
 #[test]
@@ -209,26 +168,37 @@ fn a_run_goes_on_when_the_daemon_is_killed() {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut byte = [0];
         std::io::Read::read_exact(run.stdout.as_mut().unwrap(), &mut byte).unwrap();
+        // A command that has not been told that its run was started cannot know.
+        let said = first_line(run.stderr.as_mut().unwrap());
+        assert!(said.contains("started"), "{said}");
         service.kill_daemon();
         run.stdin.take().unwrap().write_all(b"alone\n").unwrap();
         let output = run.wait_with_output().unwrap();
         assert_eq!(text(&output.stdout), "eady\nalone\n");
         let said = text(&output.stderr);
-        assert!(said.contains("started"), "{said}");
-        if kernel_keeps_statuses() {
-            assert_eq!(shell_status(output.status), status, "{said}");
-        } else {
-            assert_eq!(output.status.code(), Some(125), "{said}");
+        if !kernel_keeps_statuses() && output.status.code() == Some(125) {
             assert!(said.contains("the status of the run is not known"), "{said}");
+        } else {
+            assert_eq!(shell_status(output.status), status, "{said}");
         }
         // The next command finds a socket that nobody listens at, and starts a daemon again.
         let output = service.regrow().args(["run", "sh", "-c", "exit 4"]).output().unwrap();
         assert_eq!(output.status.code(), Some(4));
         eventually("another daemon", || Client::connect(&service.place()).is_ok());
         service.warm(&["sh"]);
-        stop(&service);
-        eventually("the end of everything", || everything(&service).is_empty());
+        service.stop();
+        eventually("the end of everything", || service.everything().is_empty());
     }
+}
+
+fn first_line(from: &mut impl std::io::Read) -> String {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while !line.ends_with(b"\n") {
+        from.read_exact(&mut byte).unwrap();
+        line.extend_from_slice(&byte);
+    }
+    text(&line)
 }
 
 /// A run whose daemon has gone ends with its command all the same: signals are passed on to it.
@@ -237,28 +207,17 @@ fn a_run_without_a_daemon_still_gets_signals() {
     let mut service = Service::start();
     service.warm(&["sleep", "0"]);
     let mut command = service.regrow();
-    let mut run = command.args(["run", "sleep", "600"]).spawn().unwrap();
-    eventually("the run", || sleeper(&service).is_some());
-    let pid = sleeper(&service).unwrap();
+    command.args(["--log", "info", "run", "sleep", "600"]);
+    let mut run = command.stderr(Stdio::piped()).spawn().unwrap();
+    let said = first_line(run.stderr.as_mut().unwrap());
+    assert!(said.contains("started"), "{said}");
+    let pid = said.split_once("pid=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(lives(pid));
     service.kill_daemon();
     let client = run.id().cast_signed();
     crate::service::signal(client, rustix::process::Signal::TERM);
-    let deadline = std::time::Instant::now() + LIMIT / 6;
-    while run.try_wait().unwrap().is_none() && std::time::Instant::now() < deadline {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let ended = run.try_wait().unwrap();
-    crate::service::signal(pid, rustix::process::Signal::KILL);
-    let _ = run.kill();
-    let _ = run.wait();
-    assert!(ended.is_some(), "a signal that is sent after the daemon's end is passed on");
-}
-
-/// The child of the daemon that is `sleep 600`.
-fn sleeper(service: &Service) -> Option<i32> {
-    let children = regrow_testkit::left::children(service.daemon().cast_unsigned()).ok()?;
-    let is_run = |pid: &String| {
-        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\x00600\x00")
-    };
-    children.iter().find(|pid| is_run(pid))?.parse().ok()
+    eventually("the end of the command", || run.try_wait().unwrap().is_some());
+    assert!(!lives(pid));
+    let status = shell_status(run.wait().unwrap());
+    assert!(status == 143 || (status == 125 && !kernel_keeps_statuses()), "{status}");
 }

@@ -1,17 +1,20 @@
 //! Signals that the command is sent reach the run; the command stops, goes on and is killed with it.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 
 use rustix::process::Signal;
 
-use crate::service::{LIMIT, Service, eventually, lives, shell_status, signal, state};
+use crate::service::{LIMIT, Service, eventually, kernel_keeps_statuses, lives, shell_status, signal, state};
 
-/// Tells its number and its parent's, then each of these signals that comes, and ends with its input.
+/// Tells its number and its parent's, then each of these signals that comes, says what it reads, and ends with its input.
+/// Perl looks at a signal between two operations: one that comes right before a wait is found when the wait is over.
 const LISTENER: &str = "$| = 1; for my $name (qw(INT TERM HUP QUIT WINCH USR1 USR2 CONT)) { \
-    $SIG{$name} = sub { print \"$name\\n\" } } print \"$$ \", getppid, \"\\n\"; while (<STDIN>) { print } exit 5";
+    $SIG{$name} = sub { print \"$name\\n\" } } print \"$$ \", getppid, \"\\n\"; \
+    while (1) { vec(my $set = '', 0, 1) = 1; next unless select($set, undef, undef, 0.01) > 0; \
+    sysread(STDIN, my $text, 4096) or exit 5; print $text }";
 
 /// A run that is under way.
 struct Running {
@@ -25,11 +28,24 @@ struct Running {
 }
 
 impl Running {
-    /// Starts a program whose first line is its number and its parent's.
+    /// Starts a program whose first line is its number and its parent's, as a shell starts a job: in a group of its own,
+    /// in the session of these tests.
     fn start(service: &Service, program: &[&str]) -> Running {
-        let mut command = service.regrow();
-        command.arg("run").args(program).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut command = command.spawn().unwrap();
+        let mut command = service.without_setsid(env!("CARGO_BIN_EXE_regrow"));
+        command.args(["run", "--no-tty"]).args(program).process_group(0);
+        Running::of(command)
+    }
+
+    /// The same in a session of its own, where nobody would continue what has stopped.
+    fn start_alone(service: &Service, prefix: &[&str], program: &[&str]) -> Running {
+        let (first, rest) = prefix.split_first().unwrap();
+        let mut command = service.plain(first);
+        command.args(rest).args(program);
+        Running::of(command)
+    }
+
+    fn of(mut command: Command) -> Running {
+        let mut command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let to = command.stdin.take();
         let lines = lines(command.stdout.take().unwrap());
         let mut running = Running { command, lines, to, pid: 0, parent: 0 };
@@ -43,6 +59,11 @@ impl Running {
     /// Its next line.
     fn line(&self) -> String {
         self.lines.recv_timeout(LIMIT).unwrap()
+    }
+
+    /// In one piece, so that nothing comes between its parts when the program writes it again.
+    fn write_line(&mut self, text: &str) {
+        self.to.as_mut().unwrap().write_all(format!("{text}\n").as_bytes()).unwrap();
     }
 
     fn client(&self) -> i32 {
@@ -154,7 +175,7 @@ fn a_run_stops_and_goes_on_with_the_command() {
         signal(run.client(), Signal::CONT);
         assert_eq!(run.line(), "CONT", "round {round}");
         eventually("the command goes on", || state(run.client()) != Some('T'));
-        writeln!(run.to.as_mut().unwrap(), "round {round}").unwrap();
+        run.write_line(&format!("round {round}"));
         assert_eq!(run.line(), format!("round {round}"));
     }
     assert_eq!(run.status(), 5);
@@ -178,6 +199,88 @@ fn a_run_that_stops_itself_stops_the_command() {
     }
 }
 
+/// What is left of a job when its shell is gone is not stopped by the kernel, because nobody would continue it.
+#[test]
+fn a_run_that_nobody_would_continue_is_not_stopped() {
+    let (service, daemon) = service();
+    for prefix in [vec!["env"], vec![env!("CARGO_BIN_EXE_regrow"), "run"]] {
+        let run = Running::start_alone(&service, &prefix, &["perl", "-e", LISTENER]);
+        assert_eq!(run.parent == daemon, prefix.len() == 2, "{prefix:?}");
+        for _ in 0..20 {
+            signal(run.client(), Signal::TSTP);
+            signal(run.client(), Signal::USR1);
+            assert_eq!(run.line(), "USR1");
+            assert_ne!(state(run.client()), Some('T'), "{prefix:?}");
+            assert_ne!(state(run.pid), Some('T'), "{prefix:?}");
+        }
+        assert_eq!(run.status(), 5);
+    }
+}
+
+/// A program that catches the signal, puts things in order, and stops itself; here it does not.
+#[test]
+fn a_run_that_catches_the_stop_is_asked_each_time() {
+    let (service, daemon) = service();
+    let program = LISTENER.replace("USR2", "TSTP");
+    let run = Running::start(&service, &["perl", "-e", &program]);
+    assert_eq!(run.parent, daemon);
+    for round in 0..20 {
+        signal(run.client(), Signal::TSTP);
+        assert_eq!(run.line(), "TSTP", "round {round}");
+        assert_ne!(state(run.client()), Some('T'), "round {round}");
+    }
+    assert_eq!(run.status(), 5);
+}
+
+/// What a run has started stops and goes on with it: a job is a group.
+#[test]
+fn the_children_of_a_run_stop_and_go_on_with_it() {
+    let (service, daemon) = service();
+    service.warm(&["sh"]);
+    let script = "sleep 600 & echo $$ $PPID; echo $!; read line; kill $!; exit 6";
+    let run = Running::start(&service, &["sh", "-c", script]);
+    assert_eq!(run.parent, daemon);
+    let child: i32 = run.line().parse().unwrap();
+    for _ in 0..5 {
+        signal(run.client(), Signal::TSTP);
+        for pid in [child, run.pid, run.client()] {
+            eventually("the stop of all", || state(pid) == Some('T'));
+        }
+        signal(run.client(), Signal::CONT);
+        for pid in [child, run.pid, run.client()] {
+            eventually("all go on", || state(pid) == Some('S'));
+        }
+    }
+    assert_eq!(run.status(), 6);
+}
+
+/// Without a daemon the command looks at the run by itself.
+#[test]
+fn signals_reach_a_run_whose_daemon_is_gone() {
+    let (mut service, daemon) = service();
+    let mut run = Running::start(&service, &["perl", "-e", LISTENER]);
+    assert_eq!(run.parent, daemon);
+    // The command has been told of the run when it passes a signal on.
+    signal(run.client(), Signal::USR1);
+    assert_eq!(run.line(), "USR1");
+    service.kill_daemon();
+    for round in 0..3 {
+        signal(run.client(), Signal::TSTP);
+        eventually("the run's stop", || state(run.pid) == Some('T'));
+        eventually("the command's stop", || state(run.client()) == Some('T'));
+        signal(run.client(), Signal::CONT);
+        assert_eq!(run.line(), "CONT", "round {round}");
+        signal(run.client(), Signal::INT);
+        assert_eq!(run.line(), "INT", "round {round}");
+    }
+    run.write_line("alone");
+    assert_eq!(run.line(), "alone");
+    // A signal that the program does not catch.
+    signal(run.pid, Signal::ALARM);
+    let status = run.status();
+    assert!(status == 142 || (status == 125 && !kernel_keeps_statuses()), "{status}");
+}
+
 /// Nobody need look between the two signals.
 #[test]
 fn a_stop_that_is_taken_back_at_once_stops_nothing_for_good() {
@@ -187,7 +290,7 @@ fn a_stop_that_is_taken_back_at_once_stops_nothing_for_good() {
         signal(run.client(), Signal::TSTP);
         signal(run.client(), Signal::CONT);
         let text = format!("round {round}");
-        writeln!(run.to.as_mut().unwrap(), "{text}").unwrap();
+        run.write_line(&text);
         while run.line() != text {}
     }
     eventually("the command goes on", || state(run.client()) != Some('T'));

@@ -152,7 +152,7 @@ fn a_client_of_another_user_is_refused() {
     std::fs::copy(env!("CARGO_BIN_EXE_regrow"), &own).unwrap();
     let mut command = std::process::Command::new(&own);
     command
-        .args(["--log", "info", "run", "sh", "-c", "id -u; exit 3"])
+        .args(["--log", "info", "run", "--no-tty", "sh", "-c", "id -u; exit 3"])
         .env("XDG_RUNTIME_DIR", service.folder());
     let output = command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("65534\n", Some(3)), "{output:?}");

@@ -8,6 +8,7 @@ use crate::wire::Question;
 /// What the daemon knows of itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Own {
+    /// Those that are connected, but for the one that asks.
     pub(super) clients: usize,
     pub(super) runs: usize,
     pub(super) stopping: bool,

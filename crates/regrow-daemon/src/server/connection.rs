@@ -22,7 +22,7 @@ pub(super) struct Received {
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
-/// A connection.
+/// A connection; it is closed in such a way that its client can read what it was sent.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,
@@ -106,6 +106,16 @@ impl Connection {
         }
     }
 
+    /// Takes what has come and was not looked at, after which nothing comes any more. A socket that is closed with
+    /// messages in it is reset, and its client would not find what was sent to it last.
+    fn drain(&self) {
+        let mut byte = [0u8];
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        while let Ok((_, got)) = rustix::net::recv(&self.socket, &mut byte, RecvFlags::DONTWAIT)
+            && got > 0
+        {}
+    }
+
     /// Whether it is gone, or has left more unread than is kept for it.
     pub(super) fn is_hopeless(&self, most: usize) -> bool {
         self.broken || self.outbox.len() > most
@@ -117,5 +127,11 @@ impl Connection {
         let changed = wants != self.watched;
         self.watched = wants;
         changed.then_some(wants)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.drain();
     }
 }

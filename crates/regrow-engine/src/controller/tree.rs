@@ -58,7 +58,7 @@ pub enum TreeError {
         path: String,
     },
     /// It is not there, or no more.
-    #[error("{table} {number}: is not there")]
+    #[error("/./{table}/{number}: there is no such resource")]
     Gone {
         /// The table.
         table: &'static str,
