@@ -1,56 +1,28 @@
-//! `regrow run`, one command after the other.
+//! `regrow run`, one command after the other, and `env` in its place.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
-use std::rc::Rc;
+use std::process::{Command, Stdio};
 
 use regrow_testkit::corpus::{Input, Invocation, Output, Pipes, PlainExec, RunResult, Spawner, gather};
 
-use crate::service::{Said, shell_status};
+use crate::service::Said;
 
-/// What an invocation is known by.
-type Key = (String, Vec<OsString>);
+/// Plain exec by `env`: a prefix that does nothing.
+pub(crate) struct ByEnv;
 
-/// Plain exec, of which the statuses are remembered.
-#[derive(Clone, Default)]
-pub(crate) struct Remembering(Rc<RefCell<HashMap<Key, ExitStatus>>>);
-
-fn key(invocation: &Invocation) -> Key {
-    (invocation.entry.clone(), invocation.args.clone())
-}
-
-impl Spawner for Remembering {
+impl Spawner for ByEnv {
     fn run(&mut self, invocation: &Invocation, dir: &Path) -> io::Result<RunResult> {
-        let result = PlainExec.run(invocation, dir)?;
-        self.0.borrow_mut().insert(key(invocation), result.status);
-        Ok(result)
+        let mut invocation = invocation.clone();
+        invocation.args.splice(0..0, ["--".into(), invocation.program]);
+        invocation.program = "/usr/bin/env".into();
+        PlainExec.run(&invocation, dir)
     }
 }
 
 /// Runs each invocation by a command.
-pub(crate) struct Commands {
-    plain: Remembering,
-}
-
-impl Commands {
-    /// What a signal has ended is told as a shell tells it: the plain runs say which status stands for a signal.
-    pub(crate) fn new(plain: Remembering) -> Commands {
-        Commands { plain }
-    }
-
-    fn status(&self, invocation: &Invocation, found: ExitStatus) -> ExitStatus {
-        let plain = self.plain.0.borrow().get(&key(invocation)).copied();
-        plain
-            .filter(|plain| plain.signal().is_some() && found.code() == Some(shell_status(*plain)))
-            .unwrap_or(found)
-    }
-}
+pub(crate) struct Commands;
 
 impl Spawner for Commands {
     fn run(&mut self, invocation: &Invocation, dir: &Path) -> io::Result<RunResult> {
@@ -77,7 +49,7 @@ impl Spawner for Commands {
             (None, why) => Some(why.unwrap_or_else(|| "it does not say".to_owned())),
         };
         Ok(RunResult {
-            status: self.status(invocation, gathered.status),
+            status: gathered.status,
             stdout: gathered.stdout,
             stderr: said.rest,
             how: said.how.unwrap_or_else(|| "exec".to_owned()),
