@@ -9,9 +9,13 @@ use regrow_daemon::place::Place;
 use regrow_daemon::server::{Listener, Options, ServeError, Server};
 
 use regrow_engine::log::CreationLog;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::DaemonArgs;
 use crate::error::CliError;
+
+/// Descriptors that the daemon asks for.
+const DESCRIPTORS: u64 = 8192;
 
 /// Serves until there is nothing left to do.
 pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
@@ -36,6 +40,7 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
         }
         Err(error) => return Err(error.into()),
     };
+    raise_descriptors();
     let log = match &args.log_creations {
         Some(path) => CreationLog::with_file(append_to(path)?),
         None => CreationLog::default(),
@@ -46,6 +51,16 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
     }
     server.serve()?;
     Ok(0)
+}
+
+/// Clients and images hold descriptors. Runs have the limits of their clients all the same.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
+    if limit.current.is_some_and(|current| current < most) {
+        // With fewer there are fewer images and clients.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
+    }
 }
 
 fn append_to(path: &Path) -> Result<File, CliError> {

@@ -17,22 +17,26 @@ mod random;
 #[path = "hostile/siege.rs"]
 mod siege;
 
+use std::process::Stdio;
 use std::sync::atomic::Ordering::SeqCst;
 
+use regrow_daemon::client::Client;
 use regrow_testkit::summary::{self, Percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use line::Line;
 use random::Random;
+use service::{Service, eventually, text};
 use siege::{Siege, Taken};
 
 /// The limits that the daemon is given, so that they can be reached.
 const MAX_RUNS: usize = 24;
 /// The most clients, the daemon's own limit.
 const MAX_CLIENTS: usize = 512;
-/// Descriptors that the daemon has beside one for each client: for 128 images with their bodies, and for runs.
-const OTHER_DESCRIPTORS: usize = 1200;
+/// Descriptors that the daemon has beside one for each client: for 256 images with their bodies, and for runs.
+const OTHER_DESCRIPTORS: usize = 2200;
 /// Its children: for each image a seed and two bodies of two processes, further bodies, and runs.
-const CHILDREN: usize = 900;
+const CHILDREN: usize = 1600;
 /// How much memory hostile clients may make it take.
 const MOST_MEMORY_KIB: usize = 64 * 1024;
 /// How much more it may keep when they are gone, by its allocator's whims.
@@ -92,6 +96,40 @@ fn hostile_clients_hinder_nobody() {
     assert_eq!(after.descriptors, before.descriptors, "{before:?} {after:?}");
     assert!(after.memory_kib <= before.memory_kib + ALLOWANCE_KIB, "{before:?} {after:?}");
     assert_eq!(siege.service.daemon(), siege.daemon, "it is the same daemon");
+}
+
+/// A daemon that may have few descriptors serves, with clients that take all of them.
+#[test]
+fn a_daemon_without_descriptors_makes_room() {
+    const DESCRIPTORS: usize = 100;
+    more_descriptors();
+    let service = Service::empty();
+    let script = format!("ulimit -n {DESCRIPTORS}; exec \"$@\"");
+    let mut daemon = service.plain("sh");
+    daemon.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_regrow"), "daemon", "--idle", "120"]);
+    let mut daemon = daemon.stderr(Stdio::null()).spawn().unwrap();
+    eventually("the daemon's socket", || Client::connect(&service.place()).is_ok());
+    let mut right = 0;
+    for round in 0..5 {
+        let lines: Vec<Line> = (0..3 * DESCRIPTORS).map(|_| Line::to(&service)).collect();
+        eventually("service of the latest", || {
+            lines.last().is_some_and(Line::is_served) || Line::to(&service).is_served()
+        });
+        for program in ["sh", "bash", "dash"] {
+            let output =
+                service.regrow().args(["run", program, "-c", "echo $PPID; exit 6"]).output().unwrap();
+            assert_eq!(
+                (output.status.code(), text(&output.stderr)),
+                (Some(6), String::new()),
+                "round {round}"
+            );
+            right += 1;
+        }
+    }
+    println!("{right} runs beside {} connections, {DESCRIPTORS} descriptors", 3 * DESCRIPTORS);
+    service.warm(&["sh"]);
+    assert!(service.regrow().arg("stop").status().unwrap().success());
+    assert!(daemon.wait().unwrap().success());
 }
 
 /// Every attack, each in a thread.

@@ -35,7 +35,7 @@ use crate::request::{Request, Resource};
 use crate::settings::Settings;
 use crate::started::Started;
 pub use crate::table::Reports;
-use crate::table::{Choice, Entry, Kept, Slot, Tables, table_key};
+use crate::table::{Choice, Entry, Kept, Slot, Tables, max_images, table_key};
 use crate::watch::{Owner, Watch};
 
 /// Times of one run and of the reset after it, on the monotonic clock in nanoseconds, and what the reset did.
@@ -366,7 +366,6 @@ impl Shard {
         if !self.tables.may_make() {
             return Fallback::ImageInProgress;
         }
-        self.forget(&self.tables.surplus().into_iter().collect());
         // The image's process starts with what the caller has at this moment.
         self.inheritance.refresh();
         let then = match self.caller() {
@@ -376,6 +375,8 @@ impl Shard {
         if key.stack_limit != caller_stack_limit(&then) {
             return Fallback::UnsupportedRequest;
         }
+        let descriptors = then.limits.get(Resource::Nofile.number() as usize).map_or(0, |pair| pair[0]);
+        self.forget(&self.tables.surplus(max_images(descriptors)).into_iter().collect());
         let kernel = &self.kernel;
         let works = |name: &str| Feature::from_name(name).is_some_and(|feature| kernel.works(feature));
         let job = Job {
@@ -486,6 +487,8 @@ impl Shard {
                 if !kept.image.seed().lives() {
                     // No body can be made any more: the next run has the image made anew.
                     self.forget(&HashSet::from([owner]));
+                } else if why == Fallback::NoDescriptors {
+                    self.give_back();
                 }
                 return Err(why);
             }

@@ -35,8 +35,12 @@ pub(crate) enum Slot {
     Kept(Box<Kept>),
 }
 
-/// Most entries of the table of images. One more takes the place of the one that was used longest ago.
-const MAX_IMAGES: usize = 128;
+/// Most entries of the table of images, where the process may have enough descriptors.
+const MAX_IMAGES: u64 = 256;
+/// Fewest.
+const MIN_IMAGES: u64 = 16;
+/// An image with two bodies holds seven descriptors: all images may hold a little less than half of them.
+const DESCRIPTORS_PER_IMAGE: u64 = 16;
 /// Most images that are made at a time.
 const MAX_MAKING: usize = 4;
 /// Most names that are remembered. One more takes the place of all.
@@ -363,11 +367,11 @@ impl Tables {
         making.count() < MAX_MAKING
     }
 
-    /// The entry that makes room for another one, where room must be made.
-    pub(crate) fn surplus(&self) -> Option<Owner> {
+    /// The entry that makes room for another one, where there are `most` of them: the one that was used longest ago.
+    pub(crate) fn surplus(&self, most: usize) -> Option<Owner> {
         let made = self.entries.iter().filter(|(_, entry)| !matches!(entry.slot, Slot::Making { .. }));
         let longest = made.min_by_key(|(_, entry)| entry.used).map(|(&owner, _)| owner);
-        longest.filter(|_| self.entries.len() >= MAX_IMAGES)
+        longest.filter(|_| self.entries.len() >= most)
     }
 
     /// The names that make room for another, where room must be made; `None` when it is not to be remembered.
@@ -386,6 +390,11 @@ impl Tables {
         };
         self.entries.values().map(bytes).sum()
     }
+}
+
+/// How many entries the table of images may have in a process of this limit of descriptors.
+pub(crate) fn max_images(descriptors: u64) -> usize {
+    usize::try_from((descriptors / DESCRIPTORS_PER_IMAGE).clamp(MIN_IMAGES, MAX_IMAGES)).unwrap_or(usize::MAX)
 }
 
 /// The entries of an environment that belong to every image's key.

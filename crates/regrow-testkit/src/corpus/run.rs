@@ -4,6 +4,7 @@
 //! Both gather what the run says with [`gather`], which also ends a run that takes too long.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -116,10 +117,18 @@ impl Spawner for PlainExec {
 }
 
 /// A process that can be waited for without blocking, and killed.
-pub(crate) trait Running {
+pub trait Running {
     /// The status, if it is over.
+    ///
+    /// # Errors
+    ///
+    /// The system's reason if that cannot be told.
     fn poll_status(&mut self) -> io::Result<Option<ExitStatus>>;
     /// Ends it by `SIGKILL` and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The system's reason if it cannot be killed or waited for.
     fn kill_and_wait(&mut self) -> io::Result<()>;
 }
 
@@ -135,7 +144,7 @@ impl Running for std::process::Child {
 }
 
 /// The caller's ends of a run's pipes.
-pub(crate) struct Pipes {
+pub struct Pipes {
     stdin: Option<Box<dyn Write + Send>>,
     stdout: Option<Box<dyn Read + Send>>,
     stderr: Option<Box<dyn Read + Send>>,
@@ -143,11 +152,7 @@ pub(crate) struct Pipes {
 
 impl Pipes {
     /// Those that a run has, as `std::process` hands them out.
-    pub(crate) fn new(
-        stdin: Option<ChildStdin>,
-        stdout: Option<ChildStdout>,
-        stderr: Option<ChildStderr>,
-    ) -> Self {
+    pub fn new(stdin: Option<ChildStdin>, stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> Self {
         Self {
             stdin: stdin.map(|pipe| Box::new(pipe) as Box<dyn Write + Send>),
             stdout: stdout.map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
@@ -156,8 +161,15 @@ impl Pipes {
     }
 }
 
+impl fmt::Debug for Pipes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipes").finish_non_exhaustive()
+    }
+}
+
 /// The end of a run and what it said.
-pub(crate) struct Gathered {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gathered {
     /// How it ended.
     pub status: ExitStatus,
     /// All of its standard output.
@@ -169,11 +181,11 @@ pub(crate) struct Gathered {
 /// Feeds a run its input, reads both streams to their end, and waits; kills it when the limit has passed.
 ///
 /// A stream ends when the last process that holds it is gone, so descendants that write are waited for too.
-pub(crate) fn gather(
-    process: &mut dyn Running,
-    pipes: Pipes,
-    invocation: &Invocation,
-) -> io::Result<Gathered> {
+///
+/// # Errors
+///
+/// As [`Spawner::run`].
+pub fn gather(process: &mut dyn Running, pipes: Pipes, invocation: &Invocation) -> io::Result<Gathered> {
     let deadline = Instant::now() + invocation.limit;
     if let (Some(mut pipe), Input::Text(text)) = (pipes.stdin, invocation.stdin.clone()) {
         // A run that ends without reading all its input closes the pipe; that is its right.
