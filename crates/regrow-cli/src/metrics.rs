@@ -23,6 +23,9 @@ pub(crate) fn serve(address: SocketAddr) -> Result<(), CliError> {
     let cannot = |what: &'static str| CliError::system(what);
     let listener =
         TcpListener::bind(address).map_err(cannot("the address of --metrics cannot be listened at"))?;
+    // The port is not known where it was left to the kernel.
+    let address = listener.local_addr().unwrap_or(address);
+    tracing::info!(%address, "metrics are served");
     let server = tiny_http::Server::from_listener(listener, None)
         .map_err(|error| cannot("metrics cannot be served")(std::io::Error::other(error)))?;
     let serve = move || {
