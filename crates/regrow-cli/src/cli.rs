@@ -132,8 +132,9 @@ The report has one JSON line for each run, with the keys
   wall_us    microseconds from the call to its end seen, or null
 
 Exit status: that of the first run that failed, as env(1) gives it, and 0 when none did: the program's own; 128 and the \
-number of the signal that ended it; 127 when there is no such program; 126 when it cannot be executed; 125 when Regrow \
-itself failed, or --verify has found a difference.
+number of the signal that ended it, as a shell tells it (the command of a single run ends by that signal itself); 127 \
+when there is no such program; 126 when it cannot be executed; 125 when Regrow itself failed, or --verify has found a \
+difference.
 
 Examples:
   regrow run -- git --version

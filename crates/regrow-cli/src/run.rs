@@ -62,6 +62,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
         prepare(&pool, &command);
     }
     let mut first_failure = 0;
+    // Of a single run, which the command stands for.
+    let mut ended_by = None;
     for number in 1..=args.repeat {
         let line = run_once(&mut command, number);
         if let Some(report) = &mut report {
@@ -70,6 +72,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
         if first_failure == 0 {
             first_failure = line.status;
         }
+        ended_by = line.signal.filter(|_| args.repeat == 1);
         if line.error.is_some() {
             // The next would fail as well.
             break;
@@ -82,6 +85,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     tracing::info!(stats = ?pool.stats(), "all runs have ended");
     if args.verify && !all_bodies_equal(&pool) && first_failure == 0 {
         first_failure = REGROW_FAILED;
+    }
+    drop(command);
+    drop(pool);
+    if let Some(signal) = ended_by {
+        crate::detach::die_by(signal);
     }
     Ok(first_failure)
 }

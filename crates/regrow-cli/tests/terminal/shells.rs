@@ -145,3 +145,16 @@ fn session(pair: &mut Pair) {
     pair.send("exit 7\n");
     assert_eq!(pair.ends().code(), Some(7));
 }
+
+/// Runs of a pool in the command itself are in its session and group.
+#[test]
+fn recycled_commands_with_a_pool_of_their_own_are_jobs() {
+    let service = Service::empty();
+    let prefix = "R=regrow run --point main --report report.jsonl --";
+    let mut pair = start(&service, &["env", prefix, "sh", "-i"]);
+    session(&mut pair);
+    let report = std::fs::read_to_string(pair.folders()[1].join("report.jsonl")).unwrap();
+    let last: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!((&last["how"], &last["point"]), (&"recycled".into(), &"main".into()));
+    pair.tell("a shell with recycled commands by `regrow run --point main`");
+}
