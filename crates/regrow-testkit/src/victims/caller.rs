@@ -50,7 +50,7 @@ impl Caller {
             nofile_at_start: rustix::process::getrlimit(rustix::process::Resource::Nofile),
             cpus_at_start: rustix::thread::sched_getaffinity(None)
                 .map_err(caller_error("sched_getaffinity"))?,
-            group_at_start: rustix::process::getpgrp(),
+            group_at_start: own_group()?,
             ignored_at_start: u64::from_str_radix(&status_fields()["SigIgn"], 16).unwrap_or(0),
             touched: Vec::new(),
         })
@@ -138,10 +138,10 @@ impl Caller {
         tell("GID", groups[0].clone());
         tell("EGID", groups[1].clone());
         tell("GROUPS", ids("Groups").join(","));
-        let number = |pid: Pid| pid.as_raw_nonzero().to_string();
         tell("PPID", std::process::id().to_string());
-        tell("PGID", number(rustix::process::getpgrp()));
-        tell("SID", rustix::process::getsid(None).map(number).unwrap_or_default());
+        // Zero when the leader is in another PID namespace, as in a container.
+        tell("PGID", innermost(&status["NSpgid"]).to_owned());
+        tell("SID", innermost(&status["NSsid"]).to_owned());
         tell("ROOT", "/".to_owned());
         tell("NICE", rustix::process::getpriority_process(None).unwrap_or(0).to_string());
         tell("SCHED_POLICY", "0".to_owned());
@@ -208,6 +208,22 @@ fn block(signals: &[i32]) {
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
     }
+}
+
+/// The group of this process, or one that it leads from now on, when its group is one of another PID namespace and
+/// has no number here.
+fn own_group() -> Result<Pid, VictimsError> {
+    let group = innermost(&status_fields()["NSpgid"]).parse().ok();
+    if let Some(group) = group.and_then(Pid::from_raw) {
+        return Ok(group);
+    }
+    rustix::process::setpgid(None, None).map_err(caller_error("setpgid"))?;
+    Ok(rustix::process::getpid())
+}
+
+/// The last of the numbers that something has in a PID namespace and those around it.
+fn innermost(numbers: &str) -> &str {
+    numbers.split_whitespace().last().unwrap_or("0")
 }
 
 fn own_file(name: &str) -> String {
