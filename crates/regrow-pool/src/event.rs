@@ -168,7 +168,7 @@ pub enum Action {
         /// How many.
         bytes: u64,
     },
-    /// Give back all pages of the regions in a body.
+    /// Give back all pages of the regions in a body that waits, or that was just left.
     Trim(BodyId),
 }
 

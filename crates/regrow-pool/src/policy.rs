@@ -280,8 +280,7 @@ impl<'a> Turn<'a> {
     /// # Errors
     /// [`Illegal`].
     pub fn give_everything_back(&mut self) -> Result<(), Illegal> {
-        let bodies =
-            self.state.bodies().filter(|(_, body)| body.is_kept()).map(|(id, _)| Kept::Body(id));
+        let bodies = self.state.bodies().filter(|(_, body)| body.is_kept()).map(|(id, _)| Kept::Body(id));
         let shells = self.state.shells().map(|(id, _)| Kept::Shell(id));
         let regions = self.state.regions().map(|(id, _)| Kept::Region(id));
         let all: Vec<Kept> = bodies.chain(shells).chain(regions).collect();
@@ -303,8 +302,12 @@ impl<'a> Turn<'a> {
         let kept = self.state.bodies().filter(|(_, body)| body.is_kept());
         let mut bodies: Vec<_> = kept.map(|(id, body)| (body.used, Kept::Body(id))).collect();
         bodies.sort_unstable();
-        let order: Vec<Kept> =
-            regions.into_iter().map(|pair| pair.1).chain(shells).chain(bodies.into_iter().map(|pair| pair.1)).collect();
+        let order: Vec<Kept> = regions
+            .into_iter()
+            .map(|pair| pair.1)
+            .chain(shells)
+            .chain(bodies.into_iter().map(|pair| pair.1))
+            .collect();
         for kept in order {
             if self.state.kept_bytes() <= self.state.budget_bytes() {
                 break;

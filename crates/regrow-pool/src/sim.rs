@@ -142,7 +142,7 @@ pub fn run_with(
     run::Simulation::new(setup, policy, see).run()
 }
 
-/// `adaptive`, told what shells and regions save by these costs.
+/// `adaptive`, told what shells, regions and pages save by these costs.
 #[must_use]
 pub fn adaptive_for(costs: &Costs) -> Choice {
     let region_us_per_kib = costs.region_saves_us_per_kib + costs.region_saves_us / 64.0;
@@ -150,6 +150,7 @@ pub fn adaptive_for(costs: &Costs) -> Choice {
     Choice::AdaptiveWith(AdaptiveSettings {
         shell_saves: micros(costs.shell_saves_us),
         region_saves_ns_per_kib: u64::try_from(region_saves).unwrap_or(0),
+        fault_ns_per_kib: u64::try_from(micros(costs.fault_us_per_kib * 1000.0).as_micros()).unwrap_or(0),
         ..AdaptiveSettings::default()
     })
 }

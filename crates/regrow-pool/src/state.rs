@@ -564,12 +564,7 @@ impl State {
             }
             Action::AddBody(program) => self.add_body(program)?,
             Action::Prefault { place, bytes } => self.prefault(place, bytes)?,
-            Action::Trim(id) => {
-                let body = self.waiting(id)?;
-                let bytes = body.regions.drain(..).sum::<u64>();
-                self.kept_bytes -= bytes;
-                Vec::new()
-            }
+            Action::Trim(id) => self.trim(id)?,
         };
         Ok(Done { action, made })
     }
@@ -630,6 +625,18 @@ impl State {
         }
         self.set_status(id, Status::Adding, self.at);
         Ok(vec![Kept::Body(id)])
+    }
+
+    /// Of a body that waits, or that was left and is to be kept without its pages.
+    fn trim(&mut self, id: BodyId) -> Result<Vec<Kept>, Illegal> {
+        match self.bodies.get_mut(&id).filter(|body| body.status == Status::Left) {
+            Some(left) => left.regions.clear(),
+            None => {
+                let bytes = self.waiting(id)?.regions.drain(..).sum::<u64>();
+                self.kept_bytes -= bytes;
+            }
+        }
+        Ok(Vec::new())
     }
 
     fn prefault(&mut self, place: Place, bytes: u64) -> Result<Vec<Kept>, Illegal> {
@@ -783,9 +790,10 @@ impl State {
             }
         }
         let body_of = |process: &Process| process.body.map(|id| self.bodies.get(&id).map(|body| body.status));
-        let lost = self.processes.iter().find(|(id, process)| {
-            body_of(process).is_some_and(|status| status != Some(Status::InUse(**id)))
-        });
+        let lost = self
+            .processes
+            .iter()
+            .find(|(id, process)| body_of(process).is_some_and(|status| status != Some(Status::InUse(**id))));
         lost.map_or(Ok(()), |(id, _)| Err(format!("{id:?} is in a body that does not know")))
     }
 }

@@ -186,11 +186,8 @@ mod tests {
     #[test]
     fn the_hash_is_the_published_one() {
         // Test vectors of FNV-1a.
-        let vectors: [(&[u8], u64); 3] = [
-            (b"", 0xcbf2_9ce4_8422_2325),
-            (b"a", 0xaf63_dc4c_8601_ec8c),
-            (b"foobar", 0x8594_4171_f739_67e8),
-        ];
+        let vectors: [(&[u8], u64); 3] =
+            [(b"", 0xcbf2_9ce4_8422_2325), (b"a", 0xaf63_dc4c_8601_ec8c), (b"foobar", 0x8594_4171_f739_67e8)];
         vectors.into_iter().for_each(|(text, hash)| assert_eq!(argv_hash(text), hash));
     }
 

@@ -187,10 +187,10 @@ fn pool_fills_up_to_h1_and_h2() {
     assert_eq!(bench.kept(), (0, 2, 0), "no size was asked for yet");
     bench.ready(1);
     let (_, actions) = bench.create(1, A);
-    let small = [Action::Prefault { place: Place::Pool, bytes: 64 * KIB }, Action::Prefault {
-        place: Place::Pool,
-        bytes: 20 * KIB,
-    }];
+    let small = [
+        Action::Prefault { place: Place::Pool, bytes: 64 * KIB },
+        Action::Prefault { place: Place::Pool, bytes: 20 * KIB },
+    ];
     assert_eq!(actions[0], Action::AddShell, "the process took one");
     assert_eq!(actions.len(), 4);
     assert!(small.iter().all(|action| actions.contains(action)), "{actions:?}");

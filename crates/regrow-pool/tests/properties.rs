@@ -43,7 +43,8 @@ fn step() -> impl Strategy<Value = Step> {
 fn choice() -> impl Strategy<Value = Choice> {
     let frequency = (1..20_usize, 0..4_u32, 1..10_u32)
         .prop_map(|(window, at_least, review_every)| Frequency { window, at_least, review_every });
-    let times = (0..40_u64, 0..40_u64).prop_map(|(t1, t2)| (Duration::from_millis(t1), Duration::from_millis(t2)));
+    let times =
+        (0..40_u64, 0..40_u64).prop_map(|(t1, t2)| (Duration::from_millis(t1), Duration::from_millis(t2)));
     let pool = (times, 0..4_usize, 0..6_usize, frequency.clone(), 0..102_u8).prop_map(
         |((t1, t2), h1, h2, frequency, follows_percent)| PoolSettings {
             t1,
@@ -60,6 +61,7 @@ fn choice() -> impl Strategy<Value = Choice> {
         |(shell_us, region_saves_ns_per_kib, follows_percent, rest_ms, tight_percent)| AdaptiveSettings {
             shell_saves: Duration::from_micros(shell_us),
             region_saves_ns_per_kib,
+            fault_ns_per_kib: region_saves_ns_per_kib / 2,
             follows_percent,
             rest: Duration::from_millis(rest_ms),
             least: Duration::from_millis(rest_ms / 7),
@@ -154,7 +156,8 @@ impl Driver {
                 }
             }
             Step::End { which, offered } => {
-                let processes: Vec<_> = state.processes().map(|(id, process)| (id, process.program)).collect();
+                let processes: Vec<_> =
+                    state.processes().map(|(id, process)| (id, process.program)).collect();
                 if let Some(&(process, program)) = pick(&processes, *which) {
                     let offer = offered.then(|| state.facts(program).cloned().unwrap());
                     self.tell(&Event::Exited { process, offer });

@@ -46,6 +46,8 @@ struct Place {
     gaps: Gaps,
     own: Option<Window>,
     last: Duration,
+    /// When it was last needed by an arrival that could not have waited.
+    hard: Option<Duration>,
 }
 
 /// The need of one kind: bodies of a program, or shells.
@@ -57,10 +59,11 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// An arrival that finds `busy` others of its kind. `all` learns the gap of the first place as well. True when `all`
-    /// has learned.
-    pub fn arrive(&mut self, at: Duration, busy: usize, all: &mut Gaps) -> bool {
+    /// An arrival that finds `busy` others of its kind, or one more that it `waited` for. `all` learns the gap of the
+    /// first place as well. True when `all` has learned.
+    pub fn arrive(&mut self, at: Duration, busy: usize, waited: bool, all: &mut Gaps) -> bool {
         self.arrivals += 1;
+        let (needed, busy) = (busy, busy + usize::from(waited));
         let learns = !self.places.is_empty();
         for (index, place) in self.places.iter_mut().take(busy + 1).enumerate() {
             let gap = at.saturating_sub(place.last);
@@ -69,6 +72,9 @@ impl Demand {
                 place.own = place.gaps.window();
             }
             place.last = at;
+            if index <= needed {
+                place.hard = Some(at);
+            }
             if index == 0 {
                 all.add(gap);
             }
@@ -77,7 +83,8 @@ impl Demand {
             if !self.places.is_empty() {
                 self.grown = self.arrivals;
             }
-            self.places.push(Place { gaps: Gaps::default(), own: None, last: at });
+            let hard = (self.places.len() <= needed).then_some(at);
+            self.places.push(Place { gaps: Gaps::default(), own: None, last: at, hard });
         }
         learns
     }
@@ -107,12 +114,16 @@ impl Demand {
     }
 
     /// How many are worth having at this moment. A place whose next need is far off is not, until it comes near. While
-    /// more and more are needed at a time, one more is wanted than ever was.
+    /// more and more are needed at a time, one more is wanted than ever was. While memory is short, one whose need could
+    /// have waited is not.
     #[must_use]
     pub fn wanted(&self, at: Duration, frame: &Frame) -> usize {
-        let open = self.windows(frame.all).filter(|(last, window)| {
-            let since = at.saturating_sub(*last);
-            since < frame.keep_alive(*window) && (window.from < frame.rest || since >= window.from)
+        let open = self.windows(frame.all).zip(&self.places).filter(|((last, window), place)| {
+            let last = if frame.tight { place.hard } else { Some(*last) };
+            let since = last.map(|last| at.saturating_sub(last));
+            since.is_some_and(|since| {
+                since < frame.keep_alive(*window) && (window.from < frame.rest || since >= window.from)
+            })
         });
         let open = open.count();
         let grows = self.grown > 0 && self.arrivals - self.grown < GROWS;
@@ -155,7 +166,7 @@ mod tests {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
         // Every 10 ms one, every 100 ms two at a time.
         for step in 0..100 {
-            demand.arrive(MS(step * 10), usize::from(step % 10 == 9), &mut all);
+            demand.arrive(MS(step * 10), usize::from(step % 10 == 9), false, &mut all);
         }
         assert_eq!((demand.arrivals(), all.count()), (100, 99));
         let (last, first) = demand.window(0, None).unwrap();
@@ -180,7 +191,7 @@ mod tests {
     fn what_comes_every_minute_is_not_kept_in_between() {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
         (0..20).for_each(|minute| {
-            demand.arrive(Duration::from_secs(minute * 60), 0, &mut all);
+            demand.arrive(Duration::from_secs(minute * 60), 0, false, &mut all);
         });
         let at = |seconds: u64| Duration::from_secs(19 * 60 + seconds);
         assert_eq!(demand.wanted(at(5), &TIGHT), 0);
@@ -195,7 +206,7 @@ mod tests {
         let mut all = Gaps::default();
         (0..20).for_each(|_| all.add(MS(20)));
         let mut demand = Demand::default();
-        demand.arrive(MS(5), 0, &mut Gaps::default());
+        demand.arrive(MS(5), 0, false, &mut Gaps::default());
         let (_, window) = demand.window(0, all.window()).unwrap();
         assert_eq!((window.basis, window.from), (Basis::All, Duration::ZERO));
         let (_, window) = demand.window(0, None).unwrap();
@@ -203,15 +214,25 @@ mod tests {
     }
 
     #[test]
+    fn what_could_have_waited_is_not_wanted_while_memory_is_short() {
+        let (mut demand, mut all) = (Demand::default(), Gaps::default());
+        (0..20).for_each(|step| {
+            demand.arrive(MS(step), 0, true, &mut all);
+        });
+        let ample = Frame { tight: false, ..TIGHT };
+        assert_eq!((demand.wanted(MS(19), &ample), demand.wanted(MS(19), &TIGHT)), (2, 1));
+    }
+
+    #[test]
     fn while_it_grows_one_more_is_wanted() {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
         let ample = Frame { tight: false, ..TIGHT };
-        demand.arrive(MS(0), 0, &mut all);
+        demand.arrive(MS(0), 0, false, &mut all);
         assert_eq!(demand.wanted(MS(1), &ample), 1, "a first process is no growth");
-        demand.arrive(MS(2), 1, &mut all);
+        demand.arrive(MS(2), 1, false, &mut all);
         assert_eq!((demand.wanted(MS(3), &ample), demand.wanted(MS(3), &TIGHT)), (3, 2));
         (0..GROWS).for_each(|step| {
-            demand.arrive(MS(4 + step), 0, &mut all);
+            demand.arrive(MS(4 + step), 0, false, &mut all);
         });
         assert_eq!(demand.wanted(MS(13), &ample), 2);
     }

@@ -122,7 +122,12 @@ impl Gaps {
             let (from, until) = (self.mean_us / 100 * 85, self.mean_us / 100 * 115);
             let micros = Duration::from_micros;
             let longest = micros(until).saturating_mul(2);
-            return Some(Window { from: micros(from), until: micros(until), longest, basis: Basis::Forecast });
+            return Some(Window {
+                from: micros(from),
+                until: micros(until),
+                longest,
+                basis: Basis::Forecast,
+            });
         }
         let (head, tail) = (self.percentile(5).0, self.percentile(99).1);
         let longest = self.percentile(100).1;

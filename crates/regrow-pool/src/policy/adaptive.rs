@@ -39,6 +39,8 @@ pub struct AdaptiveSettings {
     pub shell_saves: Duration,
     /// Start-up time that a region in the pool saves, in nanoseconds for each KiB; zero: they are not kept.
     pub region_saves_ns_per_kib: u64,
+    /// Start-up time that a page saves which is mapped in a body, in nanoseconds for each KiB.
+    pub fault_ns_per_kib: u64,
     /// A program is expected after another when it came next in at least so many of a hundred cases.
     pub follows_percent: u8,
     /// What is not needed for this long is given back in between.
@@ -56,6 +58,7 @@ impl Default for AdaptiveSettings {
         Self {
             shell_saves: Duration::from_micros(50),
             region_saves_ns_per_kib: 0,
+            fault_ns_per_kib: 300,
             follows_percent: 40,
             rest: Duration::from_secs(60),
             least: Duration::from_secs(1),
@@ -150,10 +153,9 @@ impl Adaptive {
         let Event::Created { program, site, waited, from, .. } = event else { return Ok(()) };
         let (at, program) = (turn.state().at(), *program);
         let resetting = turn.state().bodies_of(program).filter(|(_, body)| body.status == Status::Resetting);
-        // One that it had to wait for was busy.
-        let busy = resetting.count() + usize::from(!waited.is_zero());
-        let busy = busy + turn.state().alive(program).saturating_sub(1);
-        let learned = self.demands.entry(program).or_default().arrive(at, busy, &mut self.all);
+        let busy = resetting.count() + turn.state().alive(program).saturating_sub(1);
+        let demand = self.demands.entry(program).or_default();
+        let learned = demand.arrive(at, busy, !waited.is_zero(), &mut self.all);
         if learned && (self.all.count() < 32 || self.all.count().is_multiple_of(8)) {
             self.all_window = self.all.window();
         }
@@ -204,10 +206,13 @@ impl Adaptive {
             }
         }
         if supply(turn.state(), program) < wanted {
-            let worth = Worth::of_next(self, turn.state(), program);
-            let need = turn.state().bytes_of_next(program, bytes);
-            if self.make_room(need, worth, turn)? {
+            let pages = body_pages(turn.state(), id);
+            if self.make_room_for(program, bytes, pages, turn)? {
                 // The room may have been made by what held the image.
+                return turn.keep_or_drop(id);
+            }
+            if pages > 0 && self.make_room_for(program, bytes - pages, 0, turn)? {
+                turn.act(Action::Trim(id))?;
                 return turn.keep_or_drop(id);
             }
         }
@@ -254,12 +259,13 @@ impl Adaptive {
         if facts.saves.is_zero() {
             return Ok(false);
         }
-        let need = turn.state().bytes_of_next(program, facts.body_bytes);
-        let worth = Worth::of_next(self, turn.state(), program);
-        if !self.make_room(need, worth, turn)? {
-            return Ok(false);
+        let bytes = facts.body_bytes;
+        // While memory is short, nothing that is there goes for what may be needed.
+        if self.frame(turn.state()).tight {
+            let room = turn.state().room() >= turn.state().bytes_of_next(program, bytes);
+            return Ok(room && turn.try_add_body(program)?.is_some());
         }
-        Ok(turn.try_add_body(program)?.is_some())
+        Ok(self.make_room_for(program, bytes, 0, turn)? && turn.try_add_body(program)?.is_some())
     }
 
     /// Looks at the programs whose time has come.
@@ -301,6 +307,11 @@ fn supply(state: &State, program: ProgramId) -> usize {
     state.alive(program) + state.kept_of(program)
 }
 
+/// Bytes of the pages in a body.
+fn body_pages(state: &State, id: BodyId) -> u64 {
+    state.body(id).map_or(0, |body| body.regions.iter().sum())
+}
+
 /// The body of a program that was not used for longest.
 fn longest_unused(state: &State, program: ProgramId) -> Option<(BodyId, &Body)> {
     let kept = state.bodies_of(program).filter(|(_, body)| body.is_kept());
@@ -334,21 +345,23 @@ impl Policy for Adaptive {
         let Some(body) = state.body(id) else { return Why::Part };
         let program = body.program;
         // The places are filled from the most recently used body on.
-        let before = state.bodies_of(program).filter(|(other, kept)| {
-            kept.is_kept() && (kept.used, *other) > (body.used, id)
-        });
+        let before = state
+            .bodies_of(program)
+            .filter(|(other, kept)| kept.is_kept() && (kept.used, *other) > (body.used, id));
         let place = state.alive(program) + before.count();
         let demand = self.demands.get(&program);
         let frame = self.frame(state);
         let window = demand.and_then(|demand| demand.window(place, self.all_window));
         match (window, self.expected.get(&program)) {
-            (Some((last, window)), _) if state.at().saturating_sub(last) < frame.keep_alive(window) => Why::Gap {
-                unused: state.at().saturating_sub(last),
-                keep_alive: frame.keep_alive(window),
-                at_a_time: place + 1,
-                saves_us_per_mib_hour: Worth::of_body(self, state, program, id, place).per_mib_hour(),
-                from: window.basis,
-            },
+            (Some((last, window)), _) if state.at().saturating_sub(last) < frame.keep_alive(window) => {
+                Why::Gap {
+                    unused: state.at().saturating_sub(last),
+                    keep_alive: frame.keep_alive(window),
+                    at_a_time: place + 1,
+                    saves_us_per_mib_hour: Worth::of_body(self, state, id, place).per_mib_hour(),
+                    from: window.basis,
+                }
+            }
             (_, Some(&Expected { cue, percent, .. })) => Why::Follows { cue, percent },
             _ => Why::Grows { at_a_time: place },
         }

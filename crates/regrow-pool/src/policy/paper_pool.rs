@@ -120,12 +120,12 @@ impl PaperPool {
 
     /// T2: bodies that were not used since the last time. One of a program that was named waits for its first process.
     fn reduce_bodies(&mut self, since: Duration, turn: &mut Turn<'_>) -> Result<(), Illegal> {
-        let waits = |id: &BodyId, body: &Body| {
-            body.runs == 0 && matches!(self.expected.get(id), Some(Why::Named))
-        };
-        let unused = turn.state().bodies().filter(|(id, body)| {
-            body.status == Status::Idle && body.used <= since && !waits(id, body)
-        });
+        let waits =
+            |id: &BodyId, body: &Body| body.runs == 0 && matches!(self.expected.get(id), Some(Why::Named));
+        let unused = turn
+            .state()
+            .bodies()
+            .filter(|(id, body)| body.status == Status::Idle && body.used <= since && !waits(id, body));
         let unused: Vec<BodyId> = unused.map(|(id, _)| id).collect();
         unused.into_iter().try_for_each(|id| turn.break_up_or_drop(id))
     }

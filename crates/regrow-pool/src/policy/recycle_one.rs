@@ -27,8 +27,12 @@ impl RecycleOne {
         let seldom = |status, program| {
             matches!(status, Status::Idle | Status::Resetting) && !self.counter.is_often(program)
         };
-        let bodies: Vec<BodyId> =
-            turn.state().bodies().filter(|(_, body)| seldom(body.status, body.program)).map(|(id, _)| id).collect();
+        let bodies: Vec<BodyId> = turn
+            .state()
+            .bodies()
+            .filter(|(_, body)| seldom(body.status, body.program))
+            .map(|(id, _)| id)
+            .collect();
         bodies.into_iter().try_for_each(|id| turn.break_up_or_drop(id))
     }
 

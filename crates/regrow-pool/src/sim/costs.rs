@@ -165,7 +165,12 @@ impl Costs {
     pub fn linux() -> Costs {
         Costs {
             each_us: 0.0,
-            whole: Linear { us: 480.0, us_per_copied_kib: 0.35, us_per_zeroed_kib: 0.275, ..Linear::default() },
+            whole: Linear {
+                us: 480.0,
+                us_per_copied_kib: 0.35,
+                us_per_zeroed_kib: 0.275,
+                ..Linear::default()
+            },
             ready: Linear { us: 21.0, ..Linear::default() },
             image_saves: Linear { us: 280.0, ..Linear::default() },
             shell_saves_us: 60.0,
@@ -173,7 +178,12 @@ impl Costs {
             region_saves_us_per_kib: 0.0,
             fault_us_per_kib: 0.3,
             patience_us: 400.0,
-            reset: Linear { us: 40.0, us_per_copied_kib: 0.025, us_per_zeroed_kib: 0.025, ..Linear::default() },
+            reset: Linear {
+                us: 40.0,
+                us_per_copied_kib: 0.025,
+                us_per_zeroed_kib: 0.025,
+                ..Linear::default()
+            },
             add_body_us: 250.0,
             make_image_us: 5000.0,
             add_shell_us: 150.0,

@@ -97,11 +97,11 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
                 self.end_oldest()?;
             }
             self.create(index)?;
-            if self.number % self.setup.every.max(1) == 0 {
+            if self.number.is_multiple_of(self.setup.every.max(1)) {
                 self.report();
             }
         }
-        if self.points.last().is_none_or(|last| last.creations != self.number) {
+        if self.points.last().map_or(0, |last| last.creations) != self.number {
             self.report();
         }
         Ok(Report {
@@ -255,7 +255,9 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         loop {
             let coming = self.coming.first_key_value().map(|(&(at, _), _)| at);
             let tick = self.pool.next_tick().map(|tick| tick.max(self.now + TICK));
-            let Some(next) = coming.into_iter().chain(tick).min().filter(|&next| next <= until) else { break };
+            let Some(next) = coming.into_iter().chain(tick).min().filter(|&next| next <= until) else {
+                break;
+            };
             self.pass(next);
             if coming == Some(next) {
                 let Some((_, kept)) = self.coming.pop_first() else { break };
@@ -280,9 +282,9 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
     fn is_awaited(&self, kept: Kept) -> bool {
         let state = self.pool.state();
         match kept {
-            Kept::Body(id) => state
-                .body(id)
-                .is_some_and(|body| matches!(body.status, Status::Adding | Status::Resetting)),
+            Kept::Body(id) => {
+                state.body(id).is_some_and(|body| matches!(body.status, Status::Adding | Status::Resetting))
+            }
             Kept::Shell(id) => state.shells().any(|(shell, found)| shell == id && !found.ready),
             Kept::Region(id) => state.regions().any(|(region, found)| region == id && !found.ready),
         }

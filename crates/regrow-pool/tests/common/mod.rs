@@ -78,7 +78,8 @@ pub(crate) fn make(length: usize, seed: u64) -> Vec<Creation> {
             5..=8 => {
                 let sh = recorder.create("/usr/bin/dash", 0, 5000, 1700);
                 recorder.now_us += 500;
-                let tool = ["/usr/bin/sed", "/usr/bin/grep", "/usr/bin/cat"][usize::try_from(numbers.below(3)).unwrap()];
+                let tool = ["/usr/bin/sed", "/usr/bin/grep", "/usr/bin/cat"]
+                    [usize::try_from(numbers.below(3)).unwrap()];
                 recorder.create(tool, sh, 1000, 1800);
                 recorder.now_us += 3000;
             }
