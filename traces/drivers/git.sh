@@ -27,7 +27,7 @@ look() {
     find src -type f | sort | xargs wc -l | tail -n 1
 }
 
-for round in $(seq 1 "${ROUNDS:-18}"); do
+for round in $(seq 1 "${ROUNDS:-21}"); do
     {
         git checkout -q -b "topic-$round"
         for file in a b; do
@@ -38,7 +38,7 @@ for round in $(seq 1 "${ROUNDS:-18}"); do
         git commit -qm "round $round: change a and b"
         date -u >"src/note-$round.txt"
         cp "src/c.txt" "src/copy-$round.txt"
-        tr a-z A-Z <src/d.txt | head -n 20 >"src/upper-$round.txt"
+        tr '[:lower:]' '[:upper:]' <src/d.txt | head -n 20 >"src/upper-$round.txt"
         git add .
         git commit -qm "round $round: notes"
         git checkout -q main
@@ -50,6 +50,6 @@ for round in $(seq 1 "${ROUNDS:-18}"); do
         git grep -n "round $round" | cut -d : -f 1 | sort -u
         git show --stat HEAD^ | tail -n 2
         git rev-parse --short HEAD
-        ls -l src | awk '{ bytes += $5 } END { print bytes }'
+        du -a src | awk '{ blocks += $1 } END { print blocks }'
     } >/dev/null
 done

@@ -54,7 +54,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
     };
     let mut recording = Recording::new(args.limit);
     let mut status = 0;
-    while let Some(happened) = follower.next()? {
+    while let Some(happened) = follower.next_event()? {
         recording.take(happened);
         if let Happened::Gone { pid, status: raw } = happened
             && pid == follower.root()

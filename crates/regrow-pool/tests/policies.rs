@@ -253,7 +253,11 @@ fn adaptive(settings: AdaptiveSettings) -> Choice {
 
 #[test]
 fn adaptive_keeps_as_many_bodies_as_are_needed_at_a_time() {
-    let settings = AdaptiveSettings { shell_saves: Duration::ZERO, ..AdaptiveSettings::default() };
+    let settings = AdaptiveSettings {
+        shell_saves: Duration::ZERO,
+        ample_least: ms(1000),
+        ..AdaptiveSettings::default()
+    };
     let mut bench = Bench::new(adaptive(settings), u64::MAX);
     for round in 0..20 {
         let processes: Vec<ProcessId> = (0..3).map(|_| bench.create(round * 10, A).0).collect();

@@ -65,6 +65,7 @@ fn choice() -> impl Strategy<Value = Choice> {
             follows_percent,
             rest: Duration::from_millis(rest_ms),
             least: Duration::from_millis(rest_ms / 7),
+            ample_least: Duration::from_millis(rest_ms / 3),
             pause: Duration::from_millis(rest_ms),
             tight_percent,
         },

@@ -7,7 +7,7 @@
 //!                                            Happened::Born, Executed, Leaving, Gone
 //! ```
 //!
-//! What a process that was reported has in `/proc` can be read until [`Follower::next`] is called again: it is stopped
+//! What a process that was reported has in `/proc` can be read until [`Follower::next_event`] is called again: it is stopped
 //! until then, but for one that is gone. Threads are followed, and told only when they leave. Signals and job control
 //! work as without a tracer. Processes that are still there when the follower is dropped run on untraced once it has
 //! ended.
@@ -146,7 +146,7 @@ impl Follower {
     ///
     /// # Errors
     /// [`FollowError::Call`].
-    pub fn next(&mut self) -> Result<Option<Happened>, FollowError> {
+    pub fn next_event(&mut self) -> Result<Option<Happened>, FollowError> {
         if let Some((task, onward)) = self.held.take() {
             go_on(task, onward);
         }

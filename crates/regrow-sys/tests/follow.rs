@@ -16,7 +16,7 @@ fn start(words: &[&str]) -> Result<Follower, FollowError> {
 fn follow(words: &[&str]) -> (i32, Vec<(Happened, Option<String>)>) {
     let mut follower = start(words).unwrap();
     let mut all = Vec::new();
-    while let Some(happened) = follower.next().unwrap() {
+    while let Some(happened) = follower.next_event().unwrap() {
         let name = match happened {
             Happened::Executed { pid } => {
                 let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
@@ -83,11 +83,11 @@ fn a_command_is_followed() {
         follow(&["/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8; do true & sleep 0 & done; wait; kill -TERM $$"]);
     check_order(root, &all);
     assert_eq!(names(&all).iter().filter(|name| **name == "sleep").count(), 8);
-    let gone = all.iter().filter_map(|(happened, _)| match happened {
+    let mut gone = all.iter().filter_map(|(happened, _)| match happened {
         Happened::Gone { pid, status } if *pid == root => Some(libc::WTERMSIG(*status)),
         _ => None,
     });
-    assert_eq!(gone.last(), Some(libc::SIGTERM));
+    assert_eq!(gone.next_back(), Some(libc::SIGTERM));
 
     match start(&["/nonexistent/program"]) {
         Err(FollowError::Exec(error)) => assert_eq!(error.raw_os_error(), Some(libc::ENOENT)),

@@ -46,7 +46,7 @@ impl<B: DrawingBackend> Lettered<B> {
             for column in (0..8).filter(|column| bits >> column & 1 == 1) {
                 for (right, down) in (0..size * size).map(|pixel| (pixel % size, pixel / size)) {
                     let at = (offset.0 + column * size + right, offset.1 + row * size + down);
-                    let (x, y) = turned(style.transform(), at);
+                    let (x, y) = turned(&style.transform(), at);
                     self.0.draw_pixel((anchor.0 + x, anchor.1 + y), style.color())?;
                 }
             }
@@ -64,7 +64,7 @@ fn plain(letter: char) -> char {
 }
 
 /// A point, turned about the anchor.
-fn turned(how: FontTransform, (x, y): (i32, i32)) -> (i32, i32) {
+fn turned(how: &FontTransform, (x, y): (i32, i32)) -> (i32, i32) {
     match how {
         FontTransform::None => (x, y),
         FontTransform::Rotate90 => (-y, x),

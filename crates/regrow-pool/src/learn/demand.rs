@@ -27,8 +27,10 @@ pub struct Frame {
     pub all: Option<Window>,
     /// A place that is needed only after this long is given back in between.
     pub rest: Duration,
-    /// A place is kept this long at least, whatever its gaps say.
+    /// A place is kept this long at least, whatever its gaps say, while memory is short.
     pub least: Duration,
+    /// The same while there is enough.
+    pub ample_least: Duration,
     /// Memory is short: a place is kept until its window ends. Else it is kept as long again as its longest gap.
     pub tight: bool,
 }
@@ -37,7 +39,7 @@ impl Frame {
     /// How long a place with this window is kept.
     #[must_use]
     pub fn keep_alive(&self, window: Window) -> Duration {
-        if self.tight { window.until.max(self.least) } else { window.longest.max(self.least) }
+        if self.tight { window.until.max(self.least) } else { window.longest.max(self.ample_least) }
     }
 }
 
@@ -158,8 +160,13 @@ mod tests {
     use super::*;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
-    const TIGHT: Frame =
-        Frame { all: None, rest: Duration::from_secs(1), least: Duration::ZERO, tight: true };
+    const TIGHT: Frame = Frame {
+        all: None,
+        rest: Duration::from_secs(1),
+        least: Duration::ZERO,
+        ample_least: Duration::ZERO,
+        tight: true,
+    };
 
     #[test]
     fn each_place_has_gaps_of_its_own() {

@@ -47,6 +47,8 @@ pub struct AdaptiveSettings {
     pub rest: Duration,
     /// A body is kept unused this long at least: making it again costs something too.
     pub least: Duration,
+    /// The same while memory is not short.
+    pub ample_least: Duration,
     /// From so many percent of the budget on memory counts as short, and what is hardly needed again is given back.
     pub tight_percent: u8,
     /// How long nothing is kept or added after memory was short.
@@ -62,6 +64,7 @@ impl Default for AdaptiveSettings {
             follows_percent: 40,
             rest: Duration::from_secs(60),
             least: Duration::from_secs(1),
+            ample_least: Duration::from_secs(20),
             tight_percent: 50,
             pause: Duration::from_secs(2),
         }
@@ -133,6 +136,7 @@ impl Adaptive {
             all: self.all_window,
             rest: self.settings.rest,
             least: self.settings.least,
+            ample_least: self.settings.ample_least,
             tight: state.kept_bytes() >= tight,
         }
     }
