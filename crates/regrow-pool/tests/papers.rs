@@ -33,6 +33,7 @@ fn pool(interval: Duration) -> Choice {
         h1: 0,
         h2: 0,
         named: (0..50).map(ProgramId).collect(),
+        again: u32::MAX,
         follows_percent: 101,
         ..PoolSettings::default()
     })

@@ -158,7 +158,7 @@ fn recycle_one_follows_how_often_a_program_runs() {
 }
 
 fn pool(settings: PoolSettings) -> Choice {
-    Choice::Pool(PoolSettings { follows_percent: 101, ..settings })
+    Choice::Pool(PoolSettings { follows_percent: 101, again: u32::MAX, ..settings })
 }
 
 #[test]
@@ -209,6 +209,7 @@ fn pool_adds_bodies_of_named_programs_and_of_those_that_come_next() {
         t1: ms(0),
         t2: ms(50),
         follows_percent: 50,
+        again: u32::MAX,
         ..PoolSettings::default()
     };
     let mut bench = Bench::new(Choice::Pool(settings), u64::MAX);

@@ -54,6 +54,7 @@ fn choice() -> impl Strategy<Value = Choice> {
             frequency,
             named: vec![ProgramId(1), ProgramId(4)],
             follows_percent,
+            again: u32::from(follows_percent) / 10,
             ..PoolSettings::default()
         },
     );

@@ -62,11 +62,17 @@ pub struct Demand {
 
 impl Demand {
     /// An arrival that finds `busy` others of its kind, or one more that it `waited` for. `all` learns the gap of the
-    /// first place as well. True when `all` has learned.
-    pub fn arrive(&mut self, at: Duration, busy: usize, waited: bool, all: &mut Gaps) -> bool {
+    /// first place as well. Gives that gap; `None` for the first arrival.
+    pub fn arrive(
+        &mut self,
+        at: Duration,
+        busy: usize,
+        waited: bool,
+        all: &mut Gaps,
+    ) -> Option<Duration> {
         self.arrivals += 1;
         let (needed, busy) = (busy, busy + usize::from(waited));
-        let learns = !self.places.is_empty();
+        let gap = self.places.first().map(|place| at.saturating_sub(place.last));
         for (index, place) in self.places.iter_mut().take(busy + 1).enumerate() {
             let gap = at.saturating_sub(place.last);
             place.gaps.add(gap);
@@ -88,7 +94,7 @@ impl Demand {
             let hard = (self.places.len() <= needed).then_some(at);
             self.places.push(Place { gaps: Gaps::default(), own: None, last: at, hard });
         }
-        learns
+        gap
     }
 
     /// How many arrivals there were.

@@ -32,6 +32,9 @@ use crate::state::{Body, Illegal, State, Status};
 use room::Worth;
 use shells::Shells;
 
+/// From so many processes on that were not the first of their program it is known after how long programs come back.
+const RETURNS: u64 = 64;
+
 /// How the policy works. None of it needs to be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdaptiveSettings {
@@ -47,7 +50,8 @@ pub struct AdaptiveSettings {
     pub rest: Duration,
     /// A body is kept unused this long at least: making it again costs something too.
     pub least: Duration,
-    /// The same while memory is not short.
+    /// The same while memory is not short and it is not known yet after how long programs come back. From then on it is
+    /// a quarter more than the longest time after which one has, this at most.
     pub ample_least: Duration,
     /// From so many percent of the budget on memory counts as short, and what is hardly needed again is given back.
     pub tight_percent: u8,
@@ -64,7 +68,7 @@ impl Default for AdaptiveSettings {
             follows_percent: 40,
             rest: Duration::from_secs(60),
             least: Duration::from_secs(1),
-            ample_least: Duration::from_secs(20),
+            ample_least: Duration::from_secs(600),
             tight_percent: 50,
             pause: Duration::from_secs(2),
         }
@@ -99,6 +103,9 @@ pub struct Adaptive {
     demands: BTreeMap<ProgramId, Demand>,
     all: Gaps,
     all_window: Option<Window>,
+    /// How many processes were not the first of their program, and the longest time since the one before.
+    returns: u64,
+    longest_return: Duration,
     follows: Follows,
     expected: BTreeMap<ProgramId, Expected>,
     shells: Shells,
@@ -117,6 +124,8 @@ impl Adaptive {
             demands: BTreeMap::new(),
             all: Gaps::default(),
             all_window: None,
+            returns: 0,
+            longest_return: Duration::ZERO,
             follows: Follows::default(),
             expected: BTreeMap::new(),
             shells: Shells::default(),
@@ -136,9 +145,16 @@ impl Adaptive {
             all: self.all_window,
             rest: self.settings.rest,
             least: self.settings.least,
-            ample_least: self.settings.ample_least,
+            ample_least: self.ample_least(),
             tight: state.kept_bytes() >= tight,
         }
+    }
+
+    /// How long a body is kept unused at least while memory is not short: no program has come back after longer.
+    fn ample_least(&self) -> Duration {
+        let known = self.returns >= RETURNS;
+        let longer = (self.longest_return + self.longest_return / 4).max(self.settings.least);
+        if known { longer.min(self.settings.ample_least) } else { self.settings.ample_least }
     }
 
     /// How many bodies of a program are worth having, those included that its processes run in.
@@ -159,8 +175,11 @@ impl Adaptive {
         let resetting = turn.state().bodies_of(program).filter(|(_, body)| body.status == Status::Resetting);
         let busy = resetting.count() + turn.state().alive(program).saturating_sub(1);
         let demand = self.demands.entry(program).or_default();
-        let learned = demand.arrive(at, busy, !waited.is_zero(), &mut self.all);
-        if learned && (self.all.count() < 32 || self.all.count().is_multiple_of(8)) {
+        if let Some(gap) = demand.arrive(at, busy, !waited.is_zero(), &mut self.all) {
+            self.returns += 1;
+            self.longest_return = self.longest_return.max(gap);
+        }
+        if self.returns > 0 && (self.all.count() < 32 || self.all.count().is_multiple_of(8)) {
             self.all_window = self.all.window();
         }
         if matches!(from, Source::Made { image: false, .. }) {

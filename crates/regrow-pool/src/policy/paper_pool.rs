@@ -35,22 +35,25 @@ pub struct PoolSettings {
     pub frequency: Frequency,
     /// Programs that are going to be started: a body of each is added as soon as it is known.
     pub named: Vec<ProgramId>,
+    /// A program is expected again when it was so many of the last creations.
+    pub again: u32,
     /// A program is expected after another when it came next in at least so many of a hundred cases; over 100: never.
     pub follows_percent: u8,
 }
 
 impl Default for PoolSettings {
-    /// The intervals of the paper's web server (4.4), its bound, a body for every program, and as much ready as a few
-    /// processes at a time need.
+    /// The paper's bound, a body for every program, as much ready as a few processes at a time need, and intervals for
+    /// programs that come every second or so. The paper's own intervals are 2 and 50 ms (4.3, 4.4).
     fn default() -> Self {
         Self {
-            t1: Duration::from_millis(50),
-            t2: Duration::from_millis(50),
+            t1: Duration::from_secs(1),
+            t2: Duration::from_secs(1),
             h1: 4,
             h2: 16,
             bound_bytes: 64 * 1024,
             frequency: Frequency::ANY,
             named: Vec::new(),
+            again: 3,
             follows_percent: 50,
         }
     }
@@ -94,6 +97,9 @@ impl PaperPool {
         self.recycle_one.created(*program, turn)?;
         let at = turn.state().at();
         self.follows.created(at, *program, *site);
+        if self.recycle_one.runs(*program) >= self.settings.again.max(1) {
+            self.expect(*program, self.recycle_one.why(*program), turn)?;
+        }
         let expected = self.follows.next(self.settings.follows_percent);
         for next in expected {
             self.expect(next.program, Why::Follows { cue: next.cue, percent: next.percent }, turn)?;
@@ -180,10 +186,17 @@ impl PaperPool {
             Event::Ready(Kept::Body(id)) if self.expected.contains_key(id) => turn.prefault_missing(*id)?,
             _ => {}
         }
-        match turn.left() {
-            Some(id) => self.recycle_one.left(id, turn),
-            None => Ok(()),
+        let Some(id) = turn.left() else { return Ok(()) };
+        // The one that is there is better than one that is being made.
+        let program = turn.state().body(id).map(|body| body.program);
+        let adding = program.and_then(|program| {
+            let mut bodies = turn.state().bodies_of(program);
+            bodies.find(|(_, body)| body.status == Status::Adding).map(|(id, _)| id)
+        });
+        if let Some(adding) = adding {
+            turn.act(Action::Drop(Kept::Body(adding)))?;
         }
+        self.recycle_one.left(id, turn)
     }
 }
 

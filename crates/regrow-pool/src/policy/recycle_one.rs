@@ -46,9 +46,17 @@ impl RecycleOne {
         }
     }
 
+    /// How many of the last creations were of a program.
+    pub(super) fn runs(&self, program: ProgramId) -> u32 {
+        self.counter.runs(program)
+    }
+
+    pub(super) fn why(&self, program: ProgramId) -> Why {
+        Why::RunsOften { runs: self.counter.runs(program), of: self.counter.of() }
+    }
+
     pub(super) fn why_body(&self, state: &State, id: BodyId) -> Why {
-        let runs = state.body(id).map_or(0, |body| self.counter.runs(body.program));
-        Why::RunsOften { runs, of: self.counter.of() }
+        state.body(id).map_or(Why::Part, |body| self.why(body.program))
     }
 }
 
