@@ -35,6 +35,7 @@ use self::client::MeasureError;
 use self::floors::Floors;
 use self::machine::Machine;
 use self::programs::Program;
+pub(crate) use self::programs::find_in;
 use crate::cli::BenchArgs;
 use crate::error::CliError;
 

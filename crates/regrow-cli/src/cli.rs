@@ -141,6 +141,35 @@ Examples:
   regrow run --no-tty -- make
   regrow run --repeat 100 --verify --report runs.jsonl -- sh -c 'echo hello'";
 
+/// What `regrow record --help` ends with.
+const RECORD_EXAMPLES: &str = "\
+The command is traced, which makes each of its creations some tens of microseconds slower. FILE is CSV; the lines above
+its header say what the columns are.
+
+Exit status: the command's own, as env(1) gives it; 127 when there is no such program; 126 when it cannot be executed.
+
+Examples:
+  regrow record --output make.csv -- make -j2
+  regrow record --output web.csv --limit 1000 -- ./requests.sh";
+
+/// What `regrow replay --help` ends with.
+const REPLAY_EXAMPLES: &str = "\
+The policies:
+  none          keep nothing
+  recycle       keep every body
+  recycle-one   keep one body of each program that runs often, break up the others
+  pool          as recycle-one, with what is unused given back and what is expected added
+  adaptive      what saves the most start-up time for its bytes, learned from the sequence
+
+Before a creation that would be one more, the oldest process ends, so that as many as --existing says stay alive;
+`recorded` lets each live as long as it did. Every 100 creations time and memory are noted, for --json and --plot.
+
+Exit status: 0; 2 when the trace or the costs cannot be read.
+
+Examples:
+  regrow replay traces/web-1000.csv --simulate
+  regrow replay traces/make-1000.csv --simulate --policy recycle-one,adaptive --existing 20,recorded --plot plots";
+
 /// What `regrow bench --help` ends with.
 const BENCH_EXAMPLES: &str = "\
 Every iteration starts the program once by posix_spawn and once by Regrow, each after a pause, and measures the floors of \
@@ -181,6 +210,10 @@ pub(crate) enum Action {
     Doctor(DoctorArgs),
     /// Run a program out of the daemon's pool, or out of one of its own
     Run(RunArgs),
+    /// Record which processes are created below a command
+    Record(RecordArgs),
+    /// Run a recorded sequence of creations through policies of keeping, and compare them
+    Replay(ReplayArgs),
     /// Start programs by posix_spawn and by Regrow in turn, and compare
     Bench(BenchArgs),
     /// Keep one pool for all programs of this user (regrow run starts it by itself)
@@ -373,6 +406,108 @@ impl RunArgs {
     pub(crate) fn wants_own_pool(&self) -> bool {
         let many = self.repeat > 1 || self.verify || self.report.is_some();
         self.embedded || many || self.point != PointArg::Auto
+    }
+}
+
+/// The arguments of `regrow record`.
+#[derive(Debug, Args)]
+#[command(after_help = RECORD_EXAMPLES)]
+pub(crate) struct RecordArgs {
+    /// The file that is written
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+
+    /// Most creations that are recorded; the command runs on
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+
+    /// The command: a path, or a name that is looked for in PATH
+    #[arg(value_name = "COMMAND")]
+    pub(crate) program: OsString,
+
+    /// Its arguments
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+/// The arguments of `regrow replay`.
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub(crate) struct ReplayArgs {
+    /// The trace: what regrow record has written
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: PathBuf,
+
+    /// The policies
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "none,recycle,recycle-one,pool,adaptive"
+    )]
+    pub(crate) policy: Vec<String>,
+
+    /// How many processes stay alive, or recorded
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,5,10,20")]
+    pub(crate) existing: Vec<ExistingArg>,
+
+    /// Simulate it, with a table of costs
+    #[arg(long, required = true)]
+    pub(crate) simulate: bool,
+
+    /// The table of costs, as JSON; without one, what can be is measured on this machine
+    #[arg(long, value_name = "FILE")]
+    pub(crate) costs: Option<PathBuf>,
+
+    /// How much memory may be kept, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(0..=1 << 30))]
+    pub(crate) budget_mib: u64,
+
+    /// Write all that was noted to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Draw plots into DIR, each as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// Which processes are alive in a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ExistingArg {
+    /// As it was recorded.
+    Recorded,
+    /// This many, at least one.
+    Exactly(usize),
+}
+
+impl std::str::FromStr for ExistingArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.parse()) {
+            ("recorded", _) => Ok(Self::Recorded),
+            (_, Ok(existing)) if existing > 0 => Ok(Self::Exactly(existing)),
+            _ => Err("a number of processes from 1, or `recorded`, is wanted".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for ExistingArg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Recorded => f.write_str("recorded"),
+            Self::Exactly(existing) => write!(f, "{existing}"),
+        }
+    }
+}
+
+impl serde::Serialize for ExistingArg {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Recorded => serializer.serialize_str("recorded"),
+            Self::Exactly(existing) => serializer.collect_str(existing),
+        }
     }
 }
 

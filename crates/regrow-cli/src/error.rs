@@ -43,6 +43,15 @@ pub(crate) enum CliError {
     /// A launcher could not be made or removed.
     #[error(transparent)]
     Link(#[from] crate::link::LinkError),
+    /// A command cannot be followed.
+    #[error("the command cannot be followed")]
+    Follow(#[from] regrow_sys::follow::FollowError),
+    /// A trace cannot be written.
+    #[error(transparent)]
+    Trace(#[from] regrow_pool::trace::TraceError),
+    /// A trace cannot be replayed.
+    #[error(transparent)]
+    Replay(#[from] crate::replay::ReplayError),
     /// A file could not be written.
     #[error("{}: cannot be written", path.display())]
     Write {

@@ -8,6 +8,7 @@
 //!     status, ls, show, top   what the daemon keeps
 //!     completions, man        what the definition of the command line says, for shells and for man
 //!     link    launchers, which run a program by its plain name; unlink removes them
+//!     record  which processes are created below a command; replay runs that through policies of keeping
 //!     bench   two ways to start a program, in turn: times, CPU, memory, throughput
 //! ```
 //!
@@ -28,6 +29,8 @@ mod launcher;
 mod link;
 mod manual;
 mod metrics;
+mod record;
+mod replay;
 mod run;
 mod status;
 mod table;
@@ -90,7 +93,7 @@ fn with_flags(args: &[OsString]) -> u8 {
         Err(error) => return usage(&error, args),
     };
     let failed = match cli.action {
-        Action::Run(_) => run::REGROW_FAILED,
+        Action::Run(_) | Action::Record(_) => run::REGROW_FAILED,
         _ => FAILED,
     };
     act(&cli).unwrap_or_else(|error| {
@@ -105,6 +108,8 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
     match &cli.action {
         Action::Doctor(args) => doctor::doctor(args, &disabled),
         Action::Run(args) => run::run(args),
+        Action::Record(args) => record::record(args),
+        Action::Replay(args) => replay::replay(args),
         Action::Bench(args) => bench::bench(args),
         Action::Daemon(args) => daemon::daemon(args),
         Action::Stop => daemon::stop(),

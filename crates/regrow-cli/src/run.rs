@@ -35,7 +35,7 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The exit status when there is no such program.
 pub(crate) const NOT_FOUND: u8 = 127;
 /// What is added to the number of the signal that ended a run.
-const SIGNALLED: i32 = 128;
+pub(crate) const SIGNALLED: i32 = 128;
 
 /// Carries out the command.
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {

@@ -2,6 +2,7 @@
 
 pub mod caller;
 pub mod disable;
+pub mod follow;
 pub mod helper;
 pub mod maps;
 pub mod probe;

@@ -133,7 +133,8 @@ impl Program {
     }
 }
 
-fn find_in(program: &OsStr, search: Option<&OsStr>) -> Option<PathBuf> {
+/// A program as exec would find it: a path, or the first in these folders that can be executed.
+pub(crate) fn find_in(program: &OsStr, search: Option<&OsStr>) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         let path = PathBuf::from(program);
         return is_executable(&path).then_some(path);

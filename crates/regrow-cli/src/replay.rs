@@ -1,0 +1,199 @@
+//! `regrow replay`: runs a recorded sequence of creations through policies, with a number of processes kept alive, and says
+//! what each spends and holds.
+//!
+//! ```text
+//!   TRACE ──> for each policy, each number of processes ──> simulator ──> table, --json, --plot
+//!                     costs: --costs, else measured here ─────┘
+//! ```
+
+mod costs;
+mod letters;
+mod plot;
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write as _};
+use std::path::Path;
+
+use regrow_pool::policy::UnknownPolicy;
+use regrow_pool::sim::{self, Costs, Existing, Report, Setup};
+use regrow_pool::trace::{self, Creation};
+use serde::Serialize;
+
+use crate::cli::{ExistingArg, ReplayArgs};
+use crate::error::CliError;
+use crate::table::{Kind, Table, output_width};
+
+pub(crate) use self::plot::PlotError;
+
+/// A trace cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReplayError {
+    /// A file cannot be read.
+    #[error("{path}: cannot be read")]
+    Open {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The trace is none.
+    #[error("{path}")]
+    Trace {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: trace::TraceError,
+    },
+    /// The table of costs is none.
+    #[error("{path}: no table of costs")]
+    Costs {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// There is no such policy.
+    #[error(transparent)]
+    Policy(#[from] UnknownPolicy),
+    /// The simulator met what cannot be.
+    #[error("policy {policy}")]
+    Simulation {
+        /// The policy.
+        policy: String,
+        /// What it was.
+        source: sim::SimError,
+    },
+    /// A plot cannot be drawn.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+}
+
+/// One policy with one number of processes.
+#[derive(Debug, Serialize)]
+struct Run {
+    existing: ExistingArg,
+    #[serde(flatten)]
+    report: Report,
+}
+
+/// All that was simulated.
+#[derive(Debug, Serialize)]
+struct Replay<'a> {
+    trace: &'a str,
+    mode: &'static str,
+    creations: usize,
+    programs: usize,
+    budget_bytes: u64,
+    costs: &'a Costs,
+    /// Which of the costs were measured on this machine.
+    measured: &'a [&'static str],
+    runs: Vec<Run>,
+}
+
+/// Carries out the command.
+pub(crate) fn replay(args: &ReplayArgs) -> Result<u8, CliError> {
+    let trace = read_trace(&args.trace)?;
+    let (costs, measured) = match &args.costs {
+        Some(path) => (read_costs(path)?, Vec::new()),
+        None => costs::measure()?,
+    };
+    let programs: std::collections::BTreeSet<&str> =
+        trace.iter().map(|creation| creation.program.as_str()).collect();
+    let name = args.trace.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let runs = simulate(args, &trace, &costs)?;
+    let replay = Replay {
+        trace: &name,
+        mode: "simulated",
+        creations: trace.len(),
+        programs: programs.len(),
+        budget_bytes: args.budget_mib << 20,
+        costs: &costs,
+        measured: &measured,
+        runs,
+    };
+    print(&replay)?;
+    if let Some(path) = &args.json {
+        let write = |source| CliError::Write { path: path.clone(), source };
+        let mut file = BufWriter::new(File::create(path).map_err(write)?);
+        serde_json::to_writer(&mut file, &replay).map_err(CliError::Json)?;
+        file.write_all(b"\n").and_then(|()| file.flush()).map_err(write)?;
+    }
+    if let Some(folder) = &args.plot {
+        plot::draw(folder, &replay).map_err(ReplayError::from)?;
+    }
+    Ok(0)
+}
+
+fn open(path: &Path) -> Result<BufReader<File>, ReplayError> {
+    let cannot = |source| ReplayError::Open { path: path.display().to_string(), source };
+    File::open(path).map(BufReader::new).map_err(cannot)
+}
+
+fn read_trace(path: &Path) -> Result<Vec<Creation>, ReplayError> {
+    let cannot = |source| ReplayError::Trace { path: path.display().to_string(), source };
+    trace::read(open(path)?).map_err(cannot)
+}
+
+fn read_costs(path: &Path) -> Result<Costs, ReplayError> {
+    let cannot = |source| ReplayError::Costs { path: path.display().to_string(), source };
+    serde_json::from_reader(open(path)?).map_err(cannot)
+}
+
+fn simulate(args: &ReplayArgs, trace: &[Creation], costs: &Costs) -> Result<Vec<Run>, ReplayError> {
+    let mut runs = Vec::new();
+    for policy in &args.policy {
+        for &existing in &args.existing {
+            let choice = sim::choice(policy, costs)?;
+            let setup = Setup {
+                existing: match existing {
+                    ExistingArg::Exactly(existing) => Existing::Exactly(existing),
+                    ExistingArg::Recorded => Existing::Recorded,
+                },
+                budget_bytes: args.budget_mib << 20,
+                ..Setup::new(trace, costs)
+            };
+            let cannot = |source| ReplayError::Simulation { policy: policy.clone(), source };
+            runs.push(Run { existing, report: sim::run(&setup, choice).map_err(cannot)? });
+        }
+    }
+    Ok(runs)
+}
+
+fn print(replay: &Replay<'_>) -> Result<(), CliError> {
+    let mut table = Table::new(&[
+        ("policy", Kind::Left),
+        ("existing", Kind::Right),
+        ("time\nms", Kind::Right),
+        ("kept\nMiB", Kind::Right),
+        ("mean\nMiB", Kind::Right),
+        ("in a ready\nbody", Kind::Right),
+        ("with the\nimage", Kind::Right),
+        ("in a\nshell", Kind::Right),
+        ("from\nnothing", Kind::Right),
+    ]);
+    for Run { existing, report } in &replay.runs {
+        let end = report.end();
+        table.row([
+            report.policy.clone(),
+            existing.to_string(),
+            format!("{:.1}", end.time_us / 1000.0),
+            format!("{:.2}", mib(end.kept_bytes)),
+            format!("{:.2}", mib(end.mean_kept_bytes)),
+            end.in_body.to_string(),
+            end.with_image.to_string(),
+            end.in_shell.to_string(),
+            end.from_nothing.to_string(),
+        ]);
+    }
+    let head = format!(
+        "{}: {} creations of {} programs, simulated; a start with nothing kept costs {:.0} µs, in a ready body {:.0} µs\n\n",
+        replay.trace, replay.creations, replay.programs, replay.costs.whole.us, replay.costs.ready.us,
+    );
+    let text = head + &table.render(output_width());
+    std::io::stdout().write_all(text.as_bytes()).map_err(CliError::Print)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

@@ -1,0 +1,147 @@
+//! `regrow record` and `regrow replay`: real commands recorded, and what was recorded run through the policies.
+
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+mod common;
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use common::{regrow, stderr, stdout};
+use regrow_pool::trace::{Creation, argv_hash, read};
+use serde_json::Value;
+
+/// Records a command and reads the trace.
+fn record(folder: &Path, words: &[&str]) -> (i32, Vec<Creation>) {
+    let file = folder.join("trace.csv");
+    let output = regrow().args(["record", "--output"]).arg(&file).arg("--").args(words).output().unwrap();
+    let status = common::shell_status(output.status);
+    assert!(stderr(&output).contains("creations of"), "{}", stderr(&output));
+    (status, read(File::open(&file).unwrap()).unwrap())
+}
+
+fn name(creation: &Creation) -> &str {
+    creation.program.rsplit('/').next().unwrap()
+}
+
+#[test]
+fn a_script_is_recorded_with_parents_times_and_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "env sleep 0.05 & wait; cat /dev/null; exit 3";
+    let (status, trace) = record(folder.path(), &["sh", "-c", script]);
+    assert_eq!(status, 3);
+    let names: Vec<&str> = trace.iter().map(name).collect();
+    assert_eq!(names[1..], ["env", "sleep", "cat"], "{trace:?}");
+    let parents: Vec<u32> = trace.iter().map(|creation| creation.parent).collect();
+    assert_eq!(parents, [0, 1, 2, 1], "env made sleep of itself");
+    assert_eq!(trace[2].argv_hash, argv_hash(b"sleep\x000.05\0"));
+    assert!(trace[2].end_us - trace[2].start_us >= 50_000, "{:?}", trace[2]);
+    assert!(trace[1].end_us <= trace[2].start_us && trace[2].end_us <= trace[3].start_us, "{trace:?}");
+    assert!(trace[0].end_us >= trace[3].end_us);
+    assert!(trace[1].peak_kib.is_none(), "it was replaced");
+    for ended in [&trace[0], &trace[2], &trace[3]] {
+        assert!(ended.peak_kib.is_some_and(|kib| kib > 100), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_build_with_two_jobs_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let makefile = "all: a b c d\na b c d:\n\t@sed -n p /dev/null && cat /dev/null; sleep 0.01\n";
+    fs::write(folder.path().join("Makefile"), makefile).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let (status, trace) = record(folder.path(), &["make", "-j2", "-s", "-C", path]);
+    assert_eq!(status, 0);
+    let count = |wanted: &str| trace.iter().filter(|creation| name(creation) == wanted).count();
+    assert_eq!((count("make"), count("sed"), count("cat"), count("sleep")), (1, 4, 4, 4), "{trace:?}");
+    let at_a_time = |creation: &&Creation| {
+        let others = trace.iter().filter(|other| name(other) == name(creation));
+        others.filter(|other| other.start_us < creation.end_us && creation.start_us < other.end_us).count()
+    };
+    assert!(trace.iter().all(|creation| creation.parent <= 1 || name(creation) != "make"));
+    assert!(
+        trace.iter().filter(|creation| name(creation) == "sleep").map(|each| at_a_time(&each)).max()
+            <= Some(2)
+    );
+}
+
+#[test]
+fn a_limit_leaves_the_rest_out_and_signals_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("few.csv");
+    let mut command = regrow();
+    command.args(["record", "--limit", "2", "--output"]).arg(&file);
+    let output =
+        command.args(["--", "sh", "-c", "cat </dev/null; cat </dev/null; kill -TERM $$"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    assert!(stderr(&output).contains("; 1 more were left out"), "{}", stderr(&output));
+    assert_eq!(read(File::open(&file).unwrap()).unwrap().len(), 2);
+
+    let output = regrow().args(["record", "-o"]).arg(&file).args(["--", "no-such-program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    let output = regrow().args(["record", "-o", "/nonexistent/x.csv", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("/nonexistent/x.csv: cannot be written"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_trace_is_replayed_through_every_policy() {
+    let folder = tempfile::tempdir().unwrap();
+    let loop_of = "i=0; while [ $i -lt 60 ]; do cat /dev/null; env true; i=$((i + 1)); done";
+    let (_, trace) = record(folder.path(), &["sh", "-c", loop_of]);
+    assert_eq!(trace.len(), 181);
+    let (json, plots) = (folder.path().join("replay.json"), folder.path().join("plots"));
+    let mut command = regrow();
+    command.arg("replay").arg(folder.path().join("trace.csv")).args([
+        "--simulate",
+        "--existing",
+        "1,4,recorded",
+    ]);
+    let output = command.arg("--json").arg(&json).arg("--plot").arg(&plots).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    let text = stdout(&output);
+    for policy in ["none", "recycle", "recycle-one", "pool", "adaptive"] {
+        assert_eq!(text.lines().filter(|line| line.starts_with(&format!("{policy} "))).count(), 3, "{text}");
+    }
+    let replay: Value = serde_json::from_reader(File::open(&json).unwrap()).unwrap();
+    assert_eq!((&replay["mode"], &replay["creations"]), (&Value::from("simulated"), &Value::from(181)));
+    assert!(replay["costs"]["whole"]["us"].as_f64() > Some(0.0) && replay["measured"][0] == "whole");
+    let runs = replay["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 15);
+    for run in runs {
+        let points = run["points"].as_array().unwrap();
+        assert_eq!((points.len(), &points[1]["creations"]), (2, &Value::from(181)));
+        let ready = points[1]["in_body"].as_u64().unwrap();
+        match run["policy"].as_str() {
+            Some("none") => assert_eq!(ready, 0),
+            Some("recycle" | "adaptive") => assert!(ready > 150, "{run}"),
+            _ => {}
+        }
+    }
+    let drawn = plots.read_dir().unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut drawn: Vec<String> = drawn.collect();
+    drawn.sort();
+    assert_eq!(drawn.len(), 10, "{drawn:?}");
+    assert!(drawn.contains(&"trace-front.png".to_owned()) && drawn.contains(&"trace-front.svg".to_owned()));
+}
+
+#[test]
+fn what_cannot_be_replayed_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |words: &[&str]| {
+        let output = regrow().arg("replay").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        stderr(&output)
+    };
+    assert!(told(&["/nonexistent.csv", "--simulate"]).contains("/nonexistent.csv: cannot be read"));
+    let bad = folder.path().join("bad.csv");
+    fs::write(&bad, "program,argv_hash,parent,start_us,end_us,peak_kib\na,0,0,5,1,\n").unwrap();
+    let bad = bad.to_str().unwrap();
+    assert!(told(&[bad, "--simulate"]).contains("`end_us` is before `start_us`"));
+    assert!(told(&[bad]).contains("--simulate"), "there is no other mode");
+    assert!(told(&[bad, "--simulate", "--existing", "0"]).contains("a number of processes from 1"));
+    let good = folder.path().join("good.csv");
+    fs::write(&good, "program,argv_hash,parent,start_us,end_us,peak_kib\na,0,0,1,5,\n").unwrap();
+    let good = good.to_str().unwrap();
+    assert!(told(&[good, "--simulate", "--policy", "lru"]).contains("there is no policy `lru`"));
+    assert!(told(&[good, "--simulate", "--costs", bad]).contains("no table of costs"));
+}

@@ -1,0 +1,259 @@
+//! `pool`: the resource pool of Taniguchi, Yamauchi and Tamura (2020), 3.2.2.
+//!
+//! | resource | given back | added |
+//! |---|---|---|
+//! | fits always: shells | never | below H1 |
+//! | fits its size: regions | every T1 those over 64 KiB | below H2, up to 64 KiB |
+//! | fits its program: bodies | a second one at once, an unused one every T2 | when its program is expected |
+//!
+//! The rule for compound resources: of a body that is given back each part is judged by the rule of its own kind. So it is
+//! broken up: the shell stays, and regions over the bound stay until the next T1.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::frequency::Frequency;
+use super::{Policy, RecycleOne, Turn, Why};
+use crate::event::{Action, BodyId, Event, Kept, Place, ProgramId};
+use crate::learn::Follows;
+use crate::state::{Body, Illegal, State, Status};
+
+/// The thresholds, which the paper sets for each service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// How often regions over the bound are given back; zero: never. It depends on how often large programs start.
+    pub t1: Duration,
+    /// How often bodies that were not used since are given back; zero: never. It depends on how often one program starts.
+    pub t2: Duration,
+    /// How many shells are kept at least: as many as processes run at a time.
+    pub h1: usize,
+    /// How many regions up to the bound are kept at least.
+    pub h2: usize,
+    /// Up to here a region is likely to be used again.
+    pub bound_bytes: u64,
+    /// Who runs often enough for a body of its own.
+    pub frequency: Frequency,
+    /// Programs that are going to be started: a body of each is added as soon as it is known.
+    pub named: Vec<ProgramId>,
+    /// A program is expected again when it was so many of the last creations.
+    pub again: u32,
+    /// A program is expected after another when it came next in at least so many of a hundred cases; over 100: never.
+    pub follows_percent: u8,
+}
+
+impl Default for PoolSettings {
+    /// The paper's bound, a body for every program, as much ready as a few processes at a time need, and intervals for
+    /// programs that come every second or so. The paper's own intervals are 2 and 50 ms (4.3, 4.4).
+    fn default() -> Self {
+        Self {
+            t1: Duration::from_secs(1),
+            t2: Duration::from_secs(1),
+            h1: 4,
+            h2: 16,
+            bound_bytes: 64 * 1024,
+            frequency: Frequency::ANY,
+            named: Vec::new(),
+            again: 3,
+            follows_percent: 50,
+        }
+    }
+}
+
+/// The papers' pool.
+#[derive(Debug, Clone)]
+pub struct PaperPool {
+    settings: PoolSettings,
+    recycle_one: RecycleOne,
+    follows: Follows,
+    named: BTreeSet<ProgramId>,
+    expected: BTreeMap<BodyId, Why>,
+    asked: BTreeMap<u64, u64>,
+    last_t1: Duration,
+    last_t2: Duration,
+}
+
+impl PaperPool {
+    /// A pool that has seen nothing yet.
+    #[must_use]
+    pub fn new(settings: PoolSettings) -> PaperPool {
+        PaperPool {
+            recycle_one: RecycleOne::new(settings.frequency),
+            follows: Follows::default(),
+            named: settings.named.iter().copied().collect(),
+            expected: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            last_t1: Duration::ZERO,
+            last_t2: Duration::ZERO,
+            settings,
+        }
+    }
+
+    fn created(&mut self, event: &Event, turn: &mut Turn<'_>) -> Result<(), Illegal> {
+        let Event::Created { program, site, .. } = event else { return Ok(()) };
+        let regions = turn.state().facts(*program).map(|facts| facts.regions.clone()).unwrap_or_default();
+        for bytes in regions.into_iter().filter(|&bytes| bytes <= self.settings.bound_bytes) {
+            *self.asked.entry(bytes).or_default() += 1;
+        }
+        self.recycle_one.created(*program, turn)?;
+        let at = turn.state().at();
+        self.follows.created(at, *program, *site);
+        if self.recycle_one.runs(*program) >= self.settings.again.max(1) {
+            self.expect(*program, self.recycle_one.why(*program), turn)?;
+        }
+        let expected = self.follows.next(self.settings.follows_percent);
+        for next in expected {
+            self.expect(next.program, Why::Follows { cue: next.cue, percent: next.percent }, turn)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a body of a program that is expected, if none is kept.
+    fn expect(&mut self, program: ProgramId, why: Why, turn: &mut Turn<'_>) -> Result<(), Illegal> {
+        if turn.state().kept_of(program) == 0
+            && let Some(id) = turn.try_add_body(program)?
+        {
+            self.expected.insert(id, why);
+        }
+        Ok(())
+    }
+
+    /// T1: regions over the bound.
+    fn reduce_regions(&self, turn: &mut Turn<'_>) -> Result<(), Illegal> {
+        let large = turn.state().regions().filter(|(_, region)| region.bytes > self.settings.bound_bytes);
+        let large: Vec<Kept> = large.map(|(id, _)| Kept::Region(id)).collect();
+        large.into_iter().try_for_each(|kept| turn.act(Action::Drop(kept)).map(drop))
+    }
+
+    /// T2: bodies that were not used since the last time. One of a program that was named waits for its first process.
+    fn reduce_bodies(&mut self, since: Duration, turn: &mut Turn<'_>) -> Result<(), Illegal> {
+        let waits =
+            |id: &BodyId, body: &Body| body.runs == 0 && matches!(self.expected.get(id), Some(Why::Named));
+        let unused = turn
+            .state()
+            .bodies()
+            .filter(|(id, body)| body.status == Status::Idle && body.used <= since && !waits(id, body));
+        let unused: Vec<BodyId> = unused.map(|(id, _)| id).collect();
+        unused.into_iter().try_for_each(|id| turn.break_up_or_drop(id))
+    }
+
+    fn reduce(&mut self, turn: &mut Turn<'_>) -> Result<(), Illegal> {
+        let at = turn.state().at();
+        if is_due(self.settings.t2, self.last_t2, at) {
+            self.reduce_bodies(self.last_t2, turn)?;
+            self.last_t2 = at;
+        }
+        if is_due(self.settings.t1, self.last_t1, at) {
+            self.reduce_regions(turn)?;
+            self.last_t1 = at;
+        }
+        Ok(())
+    }
+
+    /// H1 and H2.
+    fn fill_up(&mut self, turn: &mut Turn<'_>) -> Result<(), Illegal> {
+        let shell_bytes = turn.state().shell_bytes();
+        while turn.state().shells().len() < self.settings.h1 && turn.state().room() >= shell_bytes {
+            turn.act(Action::AddShell)?;
+        }
+        if !turn.state().keeps_regions() {
+            return Ok(());
+        }
+        let bound = self.settings.bound_bytes;
+        let mut held: BTreeMap<u64, u64> = BTreeMap::new();
+        for (_, region) in turn.state().regions().filter(|(_, region)| region.bytes <= bound) {
+            *held.entry(region.bytes).or_default() += 1;
+        }
+        let count = usize::try_from(held.values().sum::<u64>()).unwrap_or(usize::MAX);
+        for _ in count..self.settings.h2 {
+            // The size that is asked for most often for each that is held.
+            let held_of = |bytes: &u64| held.get(bytes).copied().unwrap_or(0) + 1;
+            let room = turn.state().room();
+            let sizes = self.asked.iter().filter(|(bytes, _)| **bytes <= room);
+            let most = sizes.max_by_key(|(bytes, asked)| (*asked * 1024 / held_of(bytes), **bytes));
+            let Some((&bytes, _)) = most else { break };
+            turn.act(Action::Prefault { place: Place::Pool, bytes })?;
+            *held.entry(bytes).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event, turn: &mut Turn<'_>) -> Result<(), Illegal> {
+        match event {
+            Event::Created { .. } => self.created(event, turn)?,
+            Event::Known { program, .. } if self.named.remove(program) => {
+                self.expect(*program, Why::Named, turn)?;
+            }
+            Event::Ready(Kept::Body(id)) if self.expected.contains_key(id) => turn.prefault_missing(*id)?,
+            _ => {}
+        }
+        let Some(id) = turn.left() else { return Ok(()) };
+        // The one that is there is better than one that is being made.
+        let program = turn.state().body(id).map(|body| body.program);
+        let adding = program.and_then(|program| {
+            let mut bodies = turn.state().bodies_of(program);
+            bodies.find(|(_, body)| body.status == Status::Adding).map(|(id, _)| id)
+        });
+        if let Some(adding) = adding {
+            turn.act(Action::Drop(Kept::Body(adding)))?;
+        }
+        self.recycle_one.left(id, turn)
+    }
+}
+
+/// Whether an interval has passed; zero is no interval.
+fn is_due(interval: Duration, last: Duration, at: Duration) -> bool {
+    !interval.is_zero() && at >= last + interval
+}
+
+impl Policy for PaperPool {
+    fn name(&self) -> &'static str {
+        "pool"
+    }
+
+    fn turn(&mut self, event: &Event, turn: &mut Turn<'_>) -> Result<(), Illegal> {
+        if *event == Event::Pressure {
+            return turn.give_everything_back();
+        }
+        self.event(event, turn)?;
+        self.reduce(turn)?;
+        turn.come_within_budget()?;
+        // What was given back because of a smaller budget is not to be added in the same breath.
+        if !matches!(event, Event::Budget { .. }) {
+            self.fill_up(turn)?;
+        }
+        self.expected.retain(|id, _| turn.state().body(*id).is_some_and(|body| body.runs == 0));
+        Ok(())
+    }
+
+    fn next_tick(&self, state: &State) -> Option<Duration> {
+        let due = |interval: Duration, last: Duration| (!interval.is_zero()).then_some(last + interval);
+        let bodies = state.bodies().any(|(_, body)| body.is_kept());
+        let regions = state.regions().any(|(_, region)| region.bytes > self.settings.bound_bytes);
+        let t2 = due(self.settings.t2, self.last_t2).filter(|_| bodies);
+        let t1 = due(self.settings.t1, self.last_t1).filter(|_| regions);
+        t1.into_iter().chain(t2).min()
+    }
+
+    fn why(&self, state: &State, kept: Kept) -> Why {
+        match kept {
+            Kept::Body(id) => {
+                self.expected.get(&id).copied().unwrap_or_else(|| self.recycle_one.why_body(state, id))
+            }
+            Kept::Shell(_) if state.shells().len() <= self.settings.h1 => {
+                Why::Minimum { least: self.settings.h1 }
+            }
+            Kept::Region(id) => {
+                let is_small = |bytes| bytes <= self.settings.bound_bytes;
+                let small = state.regions().filter(|(_, region)| is_small(region.bytes)).count();
+                let this = state.regions().find(|(region, _)| *region == id);
+                match this {
+                    Some((_, region)) if is_small(region.bytes) && small <= self.settings.h2 => {
+                        Why::Minimum { least: self.settings.h2 }
+                    }
+                    _ => Why::Part,
+                }
+            }
+            Kept::Shell(_) => Why::Part,
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! One simulation.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::{Background, Existing, Point, Report, Setup, Sharing, SimError, Sizes, micros};
+use crate::event::{Action, BodyId, Done, Event, Facts, Kept, Place, ProcessId, ProgramId, Source};
+use crate::policy::{Choice, missing_regions};
+use crate::pool::Pool;
+use crate::state::{State, Status};
+
+/// Ticks come at least so far apart.
+const TICK: Duration = Duration::from_micros(1);
+
+#[derive(Debug)]
+struct Known {
+    name: String,
+    sizes: Sizes,
+    facts: Facts,
+    told: bool,
+}
+
+pub(super) struct Simulation<'a, S> {
+    setup: &'a Setup<'a>,
+    pool: Pool,
+    see: S,
+    programs: Vec<Known>,
+    by_name: BTreeMap<&'a str, ProgramId>,
+    now: Duration,
+    began: Duration,
+    number: usize,
+    /// What becomes ready when, in the order of the times.
+    coming: BTreeMap<(Duration, u64), Kept>,
+    next_coming: u64,
+    worker_free: Duration,
+    /// Processes that are alive, oldest first, with the time at which they end.
+    alive: VecDeque<(ProcessId, Duration)>,
+    point: Point,
+    points: Vec<Point>,
+    /// Bytes times microseconds.
+    kept_integral: f64,
+    most_kept_bytes: u64,
+    actions: usize,
+}
+
+impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
+    pub(super) fn new(setup: &'a Setup<'a>, policy: Choice, see: S) -> Self {
+        let costs = setup.costs;
+        let sizes = costs.sizes(setup.trace);
+        let mut programs = Vec::new();
+        let mut by_name = BTreeMap::new();
+        for creation in setup.trace {
+            let name = creation.program.as_str();
+            by_name.entry(name).or_insert_with(|| {
+                let id = ProgramId(u32::try_from(programs.len()).unwrap_or(u32::MAX));
+                let sizes = sizes.get(name).copied().unwrap_or_default();
+                let facts = costs.facts(name, &sizes);
+                programs.push(Known { name: name.to_owned(), sizes, facts, told: false });
+                id
+            });
+        }
+        let state = State::new(setup.budget_bytes, costs.shell_kib * 1024);
+        let state = if costs.keeps_regions { state } else { state.without_regions() };
+        Simulation {
+            setup,
+            pool: Pool::new(state, policy.build()),
+            see,
+            programs,
+            by_name,
+            now: Duration::ZERO,
+            began: Duration::ZERO,
+            number: 0,
+            coming: BTreeMap::new(),
+            next_coming: 0,
+            worker_free: Duration::ZERO,
+            alive: VecDeque::new(),
+            point: Point::default(),
+            points: Vec::new(),
+            kept_integral: 0.0,
+            most_kept_bytes: 0,
+            actions: 0,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Report, SimError> {
+        if self.setup.announced {
+            self.announce()?;
+        }
+        for (index, creation) in self.setup.trace.iter().enumerate() {
+            self.number = index + 1;
+            if self.setup.existing == Existing::Recorded {
+                self.end_until(Duration::from_micros(creation.start_us))?;
+            }
+            if let Existing::Exactly(existing) = self.setup.existing
+                && self.alive.len() >= existing.max(1)
+            {
+                self.end_oldest()?;
+            }
+            self.create(index)?;
+            if self.number.is_multiple_of(self.setup.every.max(1)) {
+                self.report();
+            }
+        }
+        if self.points.last().map_or(0, |last| last.creations) != self.number {
+            self.report();
+        }
+        Ok(Report {
+            policy: self.pool.policy().to_owned(),
+            points: self.points,
+            most_kept_bytes: self.most_kept_bytes,
+            actions: self.actions,
+        })
+    }
+
+    /// Tells of all programs, and lets what is added become ready. No time counts before the first creation.
+    fn announce(&mut self) -> Result<(), SimError> {
+        for index in 0..self.programs.len() {
+            self.tell(index)?;
+        }
+        while let Some((&(at, _), _)) = self.coming.first_key_value() {
+            self.advance(at)?;
+        }
+        self.began = self.now;
+        self.point.time_us = 0.0;
+        self.kept_integral = 0.0;
+        Ok(())
+    }
+
+    fn tell(&mut self, index: usize) -> Result<(), SimError> {
+        let known = &mut self.programs[index];
+        if std::mem::replace(&mut known.told, true) {
+            return Ok(());
+        }
+        let facts = known.facts.clone();
+        let program = ProgramId(u32::try_from(index).unwrap_or(u32::MAX));
+        self.handle(&Event::Known { program, facts })
+    }
+
+    /// Ends the processes that were recorded to end by then, and lets the time pass.
+    fn end_until(&mut self, until: Duration) -> Result<(), SimError> {
+        while let Some((index, &(_, end))) = self.alive.iter().enumerate().min_by_key(|(_, (_, end))| *end)
+            && end <= until
+        {
+            let Some((process, _)) = self.alive.remove(index) else { break };
+            self.advance(end)?;
+            self.end(process)?;
+        }
+        self.advance(until)
+    }
+
+    fn end_oldest(&mut self) -> Result<(), SimError> {
+        match self.alive.pop_front() {
+            Some((process, _)) => self.end(process),
+            None => Ok(()),
+        }
+    }
+
+    fn end(&mut self, process: ProcessId) -> Result<(), SimError> {
+        let program = self.pool.state().process(process).map(|process| process.program);
+        let known = program.and_then(|program| self.programs.get(program.0 as usize));
+        let offer = known.map(|known| known.facts.clone());
+        self.handle(&Event::Exited { process, offer })
+    }
+
+    fn create(&mut self, index: usize) -> Result<(), SimError> {
+        let creation = &self.setup.trace[index];
+        let Some(&program) = self.by_name.get(creation.program.as_str()) else { return Ok(()) };
+        self.tell(program.0 as usize)?;
+        let waited = self.wait_for_reset(program)?;
+        let from = self.source(program);
+        let us = self.cost(program, &from);
+        match &from {
+            Source::Body(_) => self.point.in_body += 1,
+            Source::Made { image: true, .. } => self.point.with_image += 1,
+            Source::Made { shell: Some(_), .. } => self.point.in_shell += 1,
+            Source::Made { .. } => self.point.from_nothing += 1,
+        }
+        let process = ProcessId(index as u64 + 1);
+        let parent = (creation.parent > 0).then_some(ProcessId(u64::from(creation.parent)));
+        self.handle(&Event::Created { process, program, parent, site: None, waited: micros(waited), from })?;
+        self.point.creations += 1;
+        self.point.time_us += us + waited;
+        let began = self.now;
+        self.advance(began + micros(us))?;
+        let lives = Duration::from_micros(creation.end_us.saturating_sub(creation.start_us));
+        self.alive.push_back((process, began + lives));
+        Ok(())
+    }
+
+    /// Waits for a body that is being put back, where none is ready and that is what the engine does. Gives the time.
+    fn wait_for_reset(&mut self, program: ProgramId) -> Result<f64, SimError> {
+        let state = self.pool.state();
+        if state.ready_body(program).is_some() {
+            return Ok(0.0);
+        }
+        let resets = |kept: &Kept| match kept {
+            Kept::Body(id) => state
+                .body(*id)
+                .is_some_and(|body| body.program == program && body.status == Status::Resetting),
+            _ => false,
+        };
+        let first = self.coming.iter().find(|(_, kept)| resets(kept)).map(|(&(at, _), _)| at);
+        match first {
+            Some(at) if at <= self.now + micros(self.setup.costs.patience_us) => {
+                let waited = at.saturating_sub(self.now).as_secs_f64() * 1e6;
+                self.advance(at)?;
+                Ok(waited)
+            }
+            _ => Ok(0.0),
+        }
+    }
+
+    /// What a process of a program is made from.
+    fn source(&self, program: ProgramId) -> Source {
+        let (state, costs) = (self.pool.state(), self.setup.costs);
+        if let Some(body) = state.ready_body(program) {
+            return Source::Body(body);
+        }
+        let image = match costs.sharing {
+            Sharing::Fork => state.has_image(program),
+            Sharing::Text => state.alive(program) > 0 || state.has_image(program),
+        };
+        if image && costs.sharing == Sharing::Fork {
+            return Source::Made { image, shell: None, regions: Vec::new() };
+        }
+        let sizes = state.facts(program).map(|facts| facts.regions.clone()).unwrap_or_default();
+        Source::Made { image, shell: state.ready_shell(), regions: state.ready_regions(&sizes) }
+    }
+
+    /// The time of a creation, in microseconds.
+    fn cost(&self, program: ProgramId, from: &Source) -> f64 {
+        let Some(known) = self.programs.get(program.0 as usize) else { return 0.0 };
+        let (costs, state) = (self.setup.costs, self.pool.state());
+        let ready = costs.ready_us(&known.name, &known.sizes);
+        match from {
+            Source::Body(id) => {
+                let missing: u64 = missing_regions(state, *id).iter().sum();
+                ready + costs.fault_us_per_kib * in_kib(missing)
+            }
+            Source::Made { image, shell, regions } => {
+                let whole = costs.whole_us(&known.name, &known.sizes);
+                let made = if *image { costs.image_us(&known.name, &known.sizes) } else { whole };
+                let shell = if shell.is_some() { costs.shell_saves_us } else { 0.0 };
+                let sizes = state.regions().filter(|(id, _)| regions.contains(id));
+                let regions = sizes.map(|(_, region)| {
+                    costs.region_saves_us + costs.region_saves_us_per_kib * in_kib(region.bytes)
+                });
+                (made - shell - regions.sum::<f64>()).max(ready)
+            }
+        }
+    }
+
+    /// Lets the time pass: what becomes ready does, and the policy has its ticks.
+    fn advance(&mut self, until: Duration) -> Result<(), SimError> {
+        loop {
+            let coming = self.coming.first_key_value().map(|(&(at, _), _)| at);
+            let tick = self.pool.next_tick().map(|tick| tick.max(self.now + TICK));
+            let Some(next) = coming.into_iter().chain(tick).min().filter(|&next| next <= until) else {
+                break;
+            };
+            self.pass(next);
+            if coming == Some(next) {
+                let Some((_, kept)) = self.coming.pop_first() else { break };
+                if self.is_awaited(kept) {
+                    self.handle(&Event::Ready(kept))?;
+                }
+            } else {
+                self.handle(&Event::Tick)?;
+            }
+        }
+        self.pass(until);
+        Ok(())
+    }
+
+    fn pass(&mut self, until: Duration) {
+        let until = until.max(self.now);
+        let passed_us = (until - self.now).as_secs_f64() * 1e6;
+        self.kept_integral += passed_us * in_kib(self.pool.state().kept_bytes());
+        self.now = until;
+    }
+
+    fn is_awaited(&self, kept: Kept) -> bool {
+        let state = self.pool.state();
+        match kept {
+            Kept::Body(id) => {
+                state.body(id).is_some_and(|body| matches!(body.status, Status::Adding | Status::Resetting))
+            }
+            Kept::Shell(id) => state.shells().any(|(shell, found)| shell == id && !found.ready),
+            Kept::Region(id) => state.regions().any(|(region, found)| region == id && !found.ready),
+        }
+    }
+
+    fn handle(&mut self, event: &Event) -> Result<(), SimError> {
+        let fault = |illegal| SimError { number: self.number, at: self.now, illegal };
+        let done = self.pool.handle(self.now, event).map_err(fault)?;
+        (self.see)(self.now, event, &self.pool, &done);
+        self.most_kept_bytes = self.most_kept_bytes.max(self.pool.state().kept_bytes());
+        self.actions += done.len();
+        done.iter().for_each(|done| self.work(done));
+        Ok(())
+    }
+
+    /// The background work of an action.
+    fn work(&mut self, done: &Done) {
+        let costs = self.setup.costs;
+        let us = match done.action {
+            Action::Keep(id) => return self.reset(id),
+            Action::BreakUp(_) => costs.break_up_us,
+            Action::Drop(_) | Action::Trim(_) => costs.drop_us,
+            Action::AddShell => costs.add_shell_us,
+            Action::AddBody(program) => {
+                let others = self.pool.state().bodies_of(program).count() > 1;
+                costs.add_body_us + if others { 0.0 } else { costs.make_image_us }
+            }
+            Action::Prefault { place: Place::Pool | Place::Body(_), bytes } => {
+                costs.fault_us_per_kib * in_kib(bytes)
+            }
+        };
+        let at = self.spend(us);
+        if matches!(done.action, Action::AddShell | Action::AddBody(_) | Action::Prefault { .. }) {
+            done.made.iter().for_each(|&kept| self.comes(at, kept));
+        }
+    }
+
+    /// A body is put back by its own keeper, beside other work.
+    fn reset(&mut self, id: BodyId) {
+        let sizes = self.pool.state().body(id).and_then(|body| self.programs.get(body.program.0 as usize));
+        let us = sizes.map_or(0.0, |known| self.setup.costs.reset.of(&known.sizes));
+        let at = match self.setup.costs.background {
+            Background::Beside => self.now + micros(us),
+            Background::Shared => self.spend(us),
+        };
+        self.comes(at, Kept::Body(id));
+    }
+
+    /// When work is done that is begun at this moment.
+    fn spend(&mut self, us: f64) -> Duration {
+        if self.setup.costs.background == Background::Shared {
+            self.point.time_us += us;
+            self.now += micros(us);
+            return self.now;
+        }
+        self.worker_free = self.worker_free.max(self.now) + micros(us);
+        self.worker_free
+    }
+
+    fn comes(&mut self, at: Duration, kept: Kept) {
+        self.next_coming += 1;
+        self.coming.insert((at, self.next_coming), kept);
+    }
+
+    fn report(&mut self) {
+        let us = (self.now - self.began).as_secs_f64() * 1e6;
+        let mean_kib = if us > 0.0 { self.kept_integral / us } else { 0.0 };
+        self.point.kept_bytes = self.pool.state().kept_bytes();
+        self.point.mean_kept_bytes = whole(mean_kib * 1024.0);
+        self.points.push(self.point);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+fn in_kib(bytes: u64) -> f64 {
+    bytes as f64 / 1024.0
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of sizes")]
+fn whole(value: f64) -> u64 {
+    value as u64
+}
