@@ -13,6 +13,7 @@ use regrow_abi::{
 
 use crate::arch::{self, nr};
 use crate::reset::bounds;
+use crate::shell;
 use crate::state::Agent;
 use crate::sys::{self, FdRoom, Res};
 
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     if control.fault.load(Relaxed) == FAULT_DIES {
         sys::exit(137);
     }
-    let pid = register_task(agent);
+    let pid = if shell::is_one(agent) { sys::getpid() } else { register_task(agent) };
     agent.set_state(State::Armed);
     let mut room = FdRoom::new();
     let message = sys::receive(KEEPER_SOCKET_FD, &mut room);
@@ -49,6 +50,9 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     }
     if let Err((step, error)) = carry_out(agent, order, &room, message.fds) {
         refuse(control, step, error);
+    }
+    if shell::is_one(agent) {
+        refuse(control, Refused::Exec, shell::execute(agent, order));
     }
     place_memory(agent, order);
     if order.flags & order_flags::TIMES != 0 {
@@ -224,7 +228,7 @@ fn forget(agent: &Agent, order: &Order) {
 }
 
 /// Drops what was sent to this process before it became the run, and takes the caller's ignored signals.
-fn drop_signals(agent: &Agent, order: &Order) {
+pub fn drop_signals(agent: &Agent, order: &Order) {
     let mut pending = 0u64;
     // SAFETY: a signal set is 8 bytes.
     unsafe { sys::raw(nr::RT_SIGPENDING, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };

@@ -2,11 +2,11 @@
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use regrow_abi::{Broken, State, order_flags};
+use regrow_abi::{Broken, State, command, order_flags};
 
 use crate::arch::{self, nr};
 use crate::state::Agent;
-use crate::{armed, reset, sys};
+use crate::{armed, reset, shell, sys};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_FS: u64 = 0x200;
@@ -16,6 +16,7 @@ const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 
 const ARMING: u32 = State::Arming as u32;
 const ARMED: u32 = State::Armed as u32;
+const TAKEN: u32 = State::Taken as u32;
 
 /// Number of the fault point that keeps the next process from being made (tests).
 const FAULT_ARMING: u32 = 3;
@@ -68,6 +69,13 @@ pub fn run(agent: &Agent) -> ! {
         if !alone {
             agent.give_up(Broken::Shared, 0);
         }
+        if control.command.load(SeqCst) == command::BREAK_UP {
+            shell::become_one(agent);
+            control.command.store(command::NONE, SeqCst);
+        }
+        if shell::is_one(agent) {
+            continue;
+        }
         let timed = control.order.flags & order_flags::TIMES != 0;
         if timed {
             control.left_ns.store(sys::now_ns(), Relaxed);
@@ -113,10 +121,26 @@ fn wait_until_alone(agent: &Agent, pid: i32, mut bell: u32) -> bool {
         if sys::unshare(CLONE_VM as u32) == 0 {
             return true;
         }
+        obey(agent);
         if !is_idle() && wait_gone(pid, 0) {
             return settle();
         }
     }
+}
+
+/// Carries out a command while the armed process waits for its order.
+fn obey(agent: &Agent) {
+    let control = agent.control();
+    if control.state.load(SeqCst) != TAKEN {
+        return;
+    }
+    match control.command.load(SeqCst) {
+        command::TRIM => reset::trim(agent),
+        command::PREFAULT => reset::prefault(agent),
+        _ => return,
+    }
+    control.command.store(command::NONE, SeqCst);
+    agent.set_state(State::Armed);
 }
 
 /// After the process is gone with all its threads, whoever shares the memory is a stranger; its last moments are

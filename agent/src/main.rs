@@ -24,6 +24,7 @@ mod keeper;
 mod memory;
 mod reset;
 mod seed;
+mod shell;
 mod state;
 mod sys;
 

@@ -31,6 +31,7 @@ pub mod nr {
     pub const SETPGID: usize = 109;
     pub const SETSID: usize = 112;
     pub const RT_SIGPENDING: usize = 127;
+    pub const EXECVE: usize = 59;
     pub const SETPRIORITY: usize = 141;
     pub const MUNLOCKALL: usize = 152;
     pub const MODIFY_LDT: usize = 154;

@@ -54,6 +54,7 @@ pub fn open_proc(agent: &Agent) -> bool {
         (*private).coredump_filter = filter;
         (*private).bounds = agent.image().bounds;
         (*private).engine_gone = 0;
+        (*private).is_shell = 0;
         (*private).ignored = sys::ignored_signals();
     }
     pagemap >= 0 && maps >= 0
@@ -79,12 +80,39 @@ pub fn run(agent: &Agent) {
     }
 }
 
+/// Gives all pages back that the image does not have.
+pub fn trim(agent: &Agent) {
+    if let Err((why, errno)) = pages::put_back(agent, 0) {
+        agent.give_up(why, errno);
+    }
+}
+
+/// Maps the pages of the ranges that the engine has written, as far as they are the program's and the kernel can.
+pub fn prefault(agent: &Agent) {
+    const MADV_POPULATE_WRITE: u32 = 23;
+    let mut range = agent.args().cast::<[u64; 2]>();
+    let end = agent.args() as usize + regrow_abi::ARG_AREA_BYTES;
+    while (range as usize) < end {
+        // SAFETY: inside the arg area, checked above; populating changes no content, and the ranges are the program's.
+        unsafe {
+            let [start, bytes] = *range;
+            if bytes == 0 {
+                return;
+            }
+            if agent.spans().any(|(first, last)| first <= start && start + bytes <= last) {
+                sys::madvise(start, bytes, MADV_POPULATE_WRITE);
+            }
+            range = range.add(1);
+        }
+    }
+}
+
 /// Result of a step.
 pub type Step = Result<(), (Broken, i32)>;
 
 fn everything(agent: &Agent) -> Step {
     sticky::check(agent)?;
     mappings::put_back(agent)?;
-    pages::put_back(agent)?;
+    pages::put_back(agent, agent.image().hot_zero_pages)?;
     sticky::put_back(agent)
 }

@@ -29,14 +29,16 @@ struct Cursor<'a> {
     page: usize,
     /// Range of pages that are dropped together.
     drop: (u64, u64),
+    /// Most pages that are zeroed in place.
+    hot: u32,
     zeroed: u32,
     compared: u32,
     copied: u32,
     dropped: u32,
 }
 
-/// Gives every page the image's content.
-pub fn put_back(agent: &Agent) -> Step {
+/// Gives every page the image's content. At most `hot` pages that the image does not have stay mapped.
+pub fn put_back(agent: &Agent, hot: u32) -> Step {
     let vmas = agent.vmas();
     let mut cursor = Cursor {
         agent,
@@ -45,6 +47,7 @@ pub fn put_back(agent: &Agent) -> Step {
         vma: 0,
         page: 0,
         drop: (0, 0),
+        hot,
         zeroed: 0,
         compared: 0,
         copied: 0,
@@ -130,7 +133,7 @@ impl Cursor<'_> {
     fn unsaved(&mut self, address: u64) -> Step {
         let Some(vma) = self.vma_at(address) else { return Err((Broken::Pages, 1)) };
         let zero_in_place = vma.flags & (vma_flags::FILE | vma_flags::WRITE) == vma_flags::WRITE;
-        if zero_in_place && self.zeroed < self.agent.image().hot_zero_pages {
+        if zero_in_place && self.zeroed < self.hot {
             self.zeroed += 1;
             // SAFETY: a writable page of an anonymous mapping of the image.
             unsafe { memory::zero_page(address) };

@@ -26,7 +26,7 @@
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Raised by every change of a type in this crate; the agent refuses to keep an image of another version.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -166,6 +166,8 @@ pub enum Refused {
     Bounds = 8,
     /// Scheduling policy or affinity.
     Scheduling = 9,
+    /// Executing the program in a shell.
+    Exec = 10,
 }
 
 impl Refused {
@@ -182,9 +184,25 @@ impl Refused {
             7 => Refused::Filesystem,
             8 => Refused::Bounds,
             9 => Refused::Scheduling,
+            10 => Refused::Exec,
             _ => return None,
         })
     }
+}
+
+/// What a keeper is to do while its armed process waits. The value of [`Control::command`].
+///
+/// The engine takes the armed process ([`State::Taken`]), writes the command and rings; the keeper clears the command when
+/// it is done, and a process is armed again. For [`command::BREAK_UP`] the engine ends the armed process before it rings.
+pub mod command {
+    /// Nothing.
+    pub const NONE: u32 = 0;
+    /// Give all pages back that the image does not have.
+    pub const TRIM: u32 = 1;
+    /// Map the pages of the ranges at the start of the arg area: pairs of first address and bytes, ended by two zeros.
+    pub const PREFAULT: u32 = 2;
+    /// Unmap the program: the body becomes a shell, whose processes can execute any program, and no other order.
+    pub const BREAK_UP: u32 = 3;
 }
 
 /// Bits of [`Order::flags`].
@@ -213,6 +231,8 @@ pub mod order_flags {
     pub const COMM: u32 = 1 << 10;
     /// Set the processors that the run may use to `affinity`.
     pub const AFFINITY: u32 = 1 << 11;
+    /// Of a shell: execute the program whose path is at `block_address`, with the arrays at `argv` and `envp`.
+    pub const EXEC: u32 = 1 << 12;
 }
 
 /// One pointer that a run gets anew: `*(u64 *)address = value`.
@@ -273,8 +293,8 @@ pub struct Order {
     pub limit_mask: u32,
     /// The process that the order is for.
     pub pid: i32,
-    /// Unused.
-    pub reserved: u32,
+    /// With [`order_flags::EXEC`]: the descriptor that is closed by the execution, so that the engine sees it.
+    pub exec_fd: i32,
     /// Soft and hard limits.
     pub limits: [[u64; 2]; LIMITS],
     /// The number that each descriptor of the message gets.
@@ -323,6 +343,8 @@ pub struct Control {
     pub verify: AtomicU32,
     /// Number of the fault point that the agent is to fail at, or zero (tests).
     pub fault: AtomicU32,
+    /// [`command`].
+    pub command: AtomicU32,
     /// A futex word that the keeper sleeps on: raised by the engine when it has waited for the run, and at the end.
     pub bell: AtomicU32,
     /// Times on the monotonic clock in nanoseconds: jump to the program, run seen gone, body armed again.

@@ -95,7 +95,7 @@ pub struct Body {
     keeper_pidfd: OwnedFd,
     /// The process that it was made by.
     parent: u32,
-    control: ControlArea,
+    pub(crate) control: ControlArea,
     socket: Option<OwnedFd>,
     /// The last run's process, or zero.
     last_run: i32,
@@ -270,12 +270,7 @@ impl Body {
         if !self.control.take() {
             return Err(StartError::NotArmed);
         }
-        let pid = self.control.pid();
-        if !is_living_child(pid) {
-            // Somebody killed it. Another one takes its place in the control area, so that nobody else waits for it.
-            let _ = raw::wait_pid(pid, true);
-            return Err(StartError::Broken(io::ErrorKind::BrokenPipe.into()));
-        }
+        let pid = self.living_armed().map_err(StartError::Broken)?;
         let block = &self.laid.block;
         self.control.write_args(0, &self.laid.bytes);
         if let Some(directory) = run.directory {
@@ -307,6 +302,17 @@ impl Body {
         Ok(pid)
     }
 
+    /// The armed process, if it lives.
+    pub(crate) fn living_armed(&self) -> io::Result<i32> {
+        let pid = self.control.pid();
+        if is_living_child(pid) {
+            return Ok(pid);
+        }
+        // Somebody killed it. Another one takes its place in the control area, so that nobody else waits for it.
+        let _ = raw::wait_pid(pid, true);
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
     /// Waits until the keeper has seen that its armed process is gone, and ended.
     fn keeper_ends(&self) -> bool {
         let started = Instant::now();
@@ -322,7 +328,7 @@ impl Body {
         false
     }
 
-    fn send(&self, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {
+    pub(crate) fn send(&self, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {
         use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
         let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "shared memory that the other side writes")]
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -47,6 +48,18 @@ pub(crate) struct Extra {
     pub(crate) bounds_differ: bool,
     /// Where the working directory's path stands in the arg area.
     pub(crate) cwd_offset: u32,
+}
+
+/// Where the parts of an execution stand: addresses in the arg area, as the shell sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExecPlace {
+    pub(crate) path: u64,
+    pub(crate) argv: u64,
+    pub(crate) envp: u64,
+    /// Where the working directory's path stands in the arg area.
+    pub(crate) cwd_offset: u32,
+    /// The number of the descriptor that the execution closes.
+    pub(crate) fd: i32,
 }
 
 /// The mapped control area. All that is read from it is a hint: the program that ran in the body can have written it.
@@ -180,6 +193,10 @@ impl ControlArea {
         Some((why, control.errno.load(Relaxed)))
     }
 
+    pub(crate) fn set_command(&self, command: u32) {
+        self.control().command.store(command, SeqCst);
+    }
+
     pub(crate) fn set_verify(&self, verify: bool) {
         self.control().verify.store(u32::from(verify), SeqCst);
     }
@@ -227,9 +244,6 @@ impl ControlArea {
         if more.bounds_differ {
             flags |= order_flags::BOUNDS;
         }
-        if run.affinity_differs {
-            flags |= order_flags::AFFINITY;
-        }
         // SAFETY: the order lies in the mapping; by the state protocol only this side touches it while the state is
         // `Taken`. The fields are written one by one, because most of the order is not used by most runs.
         let order = unsafe { &mut *self.order() };
@@ -247,24 +261,33 @@ impl ControlArea {
         order.ignore_mask = run.ignored_signals.unwrap_or(0);
         order.signal_mask = run.signal_mask;
         order.comm = run.exec_path.map(comm).unwrap_or_default();
-        order.affinity = run.affinity;
         order.cwd_offset = more.cwd_offset;
-        order.pgroup = run.process_group.unwrap_or(0);
-        order.umask = run.umask.unwrap_or(0);
-        order.nice = run.nice.unwrap_or(0);
-        order.fd_count = u32::try_from(run.fds.len()).unwrap_or(u32::MAX);
-        order.limit_mask = 0;
-        let limits = &mut order.limits;
-        for &(number, soft, hard) in run.limits {
-            if let Some(pair) = limits.get_mut(number as usize).filter(|_| (number as usize) < LIMITS) {
-                *pair = [soft, hard];
-                order.limit_mask |= 1 << number;
-            }
-        }
-        let targets = &mut order.fd_targets;
-        for (to, from) in targets.iter_mut().zip(run.fds) {
-            *to = from.1;
-        }
+        write_task(order, run, run.fds);
+    }
+
+    /// Writes the order of an execution in a shell, as [`ControlArea::write_order`] does.
+    pub(crate) fn write_exec_order(
+        &self,
+        pid: i32,
+        run: &Run<'_>,
+        fds: &[(BorrowedFd<'_>, i32)],
+        place: ExecPlace,
+    ) {
+        // The program is executed, so that it has the name and the bounds that the kernel gives it.
+        let memory = order_flags::COMM | order_flags::BOUNDS | order_flags::TIMES;
+        let flags = run_flags(run) & !memory | order_flags::PLACE_FDS | order_flags::EXEC;
+        // SAFETY: as in `write_order`.
+        let order = unsafe { &mut *self.order() };
+        order.flags = flags;
+        order.pid = pid;
+        order.block_address = place.path;
+        order.argv = place.argv;
+        order.envp = place.envp;
+        order.exec_fd = place.fd;
+        order.ignore_mask = run.ignored_signals.unwrap_or(0);
+        order.signal_mask = run.signal_mask;
+        order.cwd_offset = place.cwd_offset;
+        write_task(order, run, fds);
     }
 
     /// Writes the pointers that the run gets.
@@ -282,6 +305,26 @@ impl ControlArea {
     fn order(&self) -> *mut Order {
         // SAFETY: takes the address of a field of the mapped area.
         unsafe { &raw mut (*self.shared.as_ptr().cast::<Control>()).order }
+    }
+}
+
+/// Writes what belongs to the task.
+fn write_task(order: &mut Order, run: &Run<'_>, fds: &[(BorrowedFd<'_>, i32)]) {
+    order.affinity = run.affinity;
+    order.pgroup = run.process_group.unwrap_or(0);
+    order.umask = run.umask.unwrap_or(0);
+    order.nice = run.nice.unwrap_or(0);
+    order.fd_count = u32::try_from(fds.len()).unwrap_or(u32::MAX);
+    order.limit_mask = 0;
+    let limits = &mut order.limits;
+    for &(number, soft, hard) in run.limits {
+        if let Some(pair) = limits.get_mut(number as usize).filter(|_| (number as usize) < LIMITS) {
+            *pair = [soft, hard];
+            order.limit_mask |= 1 << number;
+        }
+    }
+    for (to, from) in order.fd_targets.iter_mut().zip(fds) {
+        *to = from.1;
     }
 }
 
@@ -307,6 +350,7 @@ fn run_flags(run: &Run<'_>) -> u32 {
         (run.ignored_signals.is_some(), order_flags::IGNORES),
         (run.timed, order_flags::TIMES),
         (run.exec_path.is_some(), order_flags::COMM),
+        (run.affinity_differs, order_flags::AFFINITY),
     ];
     table.iter().filter(|row| row.0).fold(0, |flags, row| flags | row.1)
 }

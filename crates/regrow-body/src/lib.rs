@@ -7,7 +7,9 @@ pub mod body;
 mod control;
 mod laid;
 pub mod run;
+pub mod shell;
 pub mod verify;
 
 pub use body::{Bell, Body, BodyError, ResetWork, StartError, Times};
 pub use run::Run;
+pub use shell::Shell;

@@ -490,16 +490,18 @@ impl Server {
             Some(Change::Ended(status)) => self.ended(pid, status),
             None => ToClient::Failed { text: b"the end of the run cannot be seen".to_vec() },
         };
-        if !matches!(change, Some(Change::Stopped(_) | Change::Continued)) {
-            if let Some(run) = self.runs.remove(&pid) {
-                self.controller.ended(&run.started);
-            }
-            if let Some(client) = client.and_then(|name| self.clients.get_mut(&name)) {
-                client.run = None;
-            }
+        let over = !matches!(change, Some(Change::Stopped(_) | Change::Continued));
+        let run = if over { self.runs.remove(&pid) } else { None };
+        if let Some(client) = client.and_then(|name| self.clients.get_mut(&name)).filter(|_| over) {
+            client.run = None;
         }
+        // The client first: it waits.
         if let Some(name) = client {
             self.send(name, &message);
+        }
+        if let Some(run) = run {
+            run.started.give_back();
+            self.controller.ended(&run.started);
         }
     }
 

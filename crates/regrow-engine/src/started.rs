@@ -121,14 +121,15 @@ impl Started {
         self.bell.as_ref().map(Bell::main_ns).filter(|&ns| ns != 0)
     }
 
-    /// What has happened to the process since the last time: it was stopped, goes on, or has ended.
+    /// What has happened to the process since the last time: it was stopped, goes on, or has ended. After the end the
+    /// caller is to call [`Started::give_back`]: whoever waits for the news may be told first.
     ///
     /// # Errors
     /// As [`Started::wait`].
     pub fn try_change(&self) -> io::Result<Option<Change>> {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
         let Some(status) = self.wait_for(options)? else { return Ok(None) };
-        Ok(Some(match (self.take_end(&status), status.stopping_signal()) {
+        Ok(Some(match (self.note_end(&status), status.stopping_signal()) {
             (Some(ended), _) => Change::Ended(ended),
             (None, Some(signal)) => Change::Stopped(signal),
             (None, None) => Change::Continued,
@@ -146,15 +147,26 @@ impl Started {
         Ok(rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), options))?)
     }
 
+    /// Lets the body of a process that has ended be put back.
+    pub fn give_back(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+
     /// The end that a status tells of, if it does: the body is given back then.
     fn take_end(&self, status: &WaitIdStatus) -> Option<ExitStatus> {
+        let ended = self.note_end(status)?;
+        self.give_back();
+        Some(ended)
+    }
+
+    /// The end that a status tells of, if it does.
+    fn note_end(&self, status: &WaitIdStatus) -> Option<ExitStatus> {
         let ended = exit_status(status)?;
-        if let Some(bell) = &self.bell {
-            // Asked before the body is given back: the next order clears it.
-            if bell.was_refused(self.pid) {
-                self.refused.store(true, Ordering::Relaxed);
-            }
-            bell.ring();
+        // Asked before the body is given back: the next order clears it.
+        if self.bell.as_ref().is_some_and(|bell| bell.was_refused(self.pid)) {
+            self.refused.store(true, Ordering::Relaxed);
         }
         Some(ended)
     }
