@@ -96,6 +96,8 @@ pub struct Body {
     /// The process that it was made by.
     parent: u32,
     pub(crate) control: ControlArea,
+    /// Where it lies in the body.
+    pub(crate) control_address: u64,
     socket: Option<OwnedFd>,
     /// The last run's process, or zero.
     last_run: i32,
@@ -138,6 +140,7 @@ impl Body {
             keeper_pidfd,
             parent: std::process::id(),
             control,
+            control_address: image.header.control_address,
             socket: ours,
             last_run: 0,
             bounds: [0; 4],

@@ -26,10 +26,10 @@ impl Body {
         self.control.take() && self.command(command::TRIM)
     }
 
-    /// Maps the pages of a waiting body that runs of `like`, another body of the same image, have touched. False as
-    /// for [`Body::trim`].
-    pub fn prefault_like(&self, image: &Image, like: &Body) -> bool {
-        let ranges = own_pages(image, like.keeper()).unwrap_or_default();
+    /// Maps the pages of a waiting body that runs in another body of the same image, that of the keeper `like`, have
+    /// touched. False as for [`Body::trim`].
+    pub fn prefault_like(&self, image: &Image, like: i32) -> bool {
+        let ranges = own_pages(image, like).unwrap_or_default();
         if ranges.is_empty() {
             return true;
         }
@@ -51,7 +51,7 @@ impl Body {
     ///
     /// # Errors
     /// When it does not wait, or its keeper does not answer: it is dropped.
-    pub fn break_up(self, image: &Image) -> io::Result<Shell> {
+    pub fn break_up(self) -> io::Result<Shell> {
         if self.wait_ready(COMMAND_TIMEOUT) != Some(State::Armed) || !self.control.take() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
@@ -60,7 +60,7 @@ impl Body {
         if !self.command(command::BREAK_UP) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        Ok(Shell { control_address: image.header.control_address, body: self })
+        Ok(Shell { body: self })
     }
 }
 
@@ -98,7 +98,6 @@ fn own_pages(image: &Image, keeper: i32) -> io::Result<Vec<(u64, u64)>> {
 #[derive(Debug)]
 pub struct Shell {
     body: Body,
-    control_address: u64,
 }
 
 impl Shell {
@@ -156,7 +155,7 @@ impl Shell {
 
     /// The path, the directory, the strings and the arrays that point to them, as they stand in the arg area.
     fn lay_out(&self, path: &CStr, run: &Run<'_>) -> Option<(Vec<u8>, ExecPlace)> {
-        let base = self.control_address + ARG_AREA_OFFSET as u64;
+        let base = self.body.control_address + ARG_AREA_OFFSET as u64;
         let mut bytes = Vec::with_capacity(run.args.bytes.len() + run.env.bytes.len() + 1024);
         bytes.extend_from_slice(path.to_bytes_with_nul());
         let cwd_offset = u32::try_from(bytes.len()).ok()?;

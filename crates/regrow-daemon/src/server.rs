@@ -229,6 +229,9 @@ impl Server {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(system("epoll")(error)),
             }
+            if events.is_empty() && self.controller.next_work().is_some_and(|next| next <= Instant::now()) {
+                self.controller.work();
+            }
             for event in &events {
                 match event.data.u64() {
                     LISTENER => self.accept(),
@@ -258,7 +261,8 @@ impl Server {
         let idle = self.options.idle.filter(|_| self.clients.is_empty() && self.runs.is_empty());
         let idle = idle.map(|idle| idle.saturating_sub(self.last_busy.elapsed()));
         let rest = self.rests_until.map(|until| until.saturating_duration_since(Instant::now()));
-        let time = [idle, rest].into_iter().flatten().min()?;
+        let work = self.controller.next_work().map(|next| next.saturating_duration_since(Instant::now()));
+        let time = [idle, rest, work].into_iter().flatten().min()?;
         // Not before the time has come: the kernel rounds up.
         rustix::event::Timespec::try_from(time).ok()
     }

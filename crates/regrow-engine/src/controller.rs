@@ -130,6 +130,25 @@ impl Controller {
         });
     }
 
+    /// Does a piece of what there is to do for what is kept, if there is one. Takes up to some milliseconds.
+    pub fn work(&mut self) -> bool {
+        let Some(work) = self.shard.take_work() else { return false };
+        self.shard.finish(work.carry_out());
+        true
+    }
+
+    /// When there is something to do again, if nothing else happens.
+    #[must_use]
+    pub fn next_work(&self) -> Option<Instant> {
+        self.shard.next_work()
+    }
+
+    /// Gives everything back that is in no use: memory is short.
+    pub fn give_everything_back(&mut self) {
+        self.shard.pressure();
+        while self.work() {}
+    }
+
     /// Drops the image that was used longest ago, where descriptors or memory are short. False when there is none.
     pub fn give_back(&mut self) -> bool {
         self.shard.give_back()
@@ -186,11 +205,10 @@ impl Controller {
         if resource != tree::Resource::Host {
             return Err(not_writable());
         }
-        let settings = self.shard.settings_mut();
         match field {
-            "budget_bytes" => settings.budget_bytes = value,
+            "budget_bytes" => self.shard.set_budget(value),
             "max_bodies_per_program" => {
-                settings.max_bodies_per_program = usize::try_from(value).map_err(|_| not_writable())?;
+                self.shard.settings_mut().max_bodies_per_program = usize::try_from(value).map_err(|_| not_writable())?;
             }
             _ => return Err(not_writable()),
         }

@@ -142,6 +142,8 @@ pub enum Fallback {
     FirstRun,
     /// The image of the program is being made.
     ImageInProgress,
+    /// The policy keeps nothing of the program.
+    NotKept,
     /// Recycling is turned off.
     RecyclingOff,
     /// The file has the set-user-ID bit.
@@ -204,6 +206,7 @@ impl Fallback {
         match self {
             Self::FirstRun => "first_run",
             Self::ImageInProgress => "image_in_progress",
+            Self::NotKept => "not_kept",
             Self::RecyclingOff => "recycling_off",
             Self::SetUid => "set_uid",
             Self::SetGid => "set_gid",
@@ -235,6 +238,7 @@ impl fmt::Display for Fallback {
         f.write_str(match self {
             Self::FirstRun => "there is no image of the program yet",
             Self::ImageInProgress => "the image of the program is being made",
+            Self::NotKept => "the policy keeps nothing of the program",
             Self::RecyclingOff => "recycling is turned off",
             Self::SetUid => "the file has the set-user-ID bit",
             Self::SetGid => "the file has the set-group-ID bit",

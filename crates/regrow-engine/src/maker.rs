@@ -20,10 +20,6 @@ use crate::fault;
 use crate::program::{Key, refusal};
 use crate::settings::{PointChoice, Settings};
 
-/// Bodies that an image starts with: a hot program wants two in turn, because putting one back takes longer than a short
-/// run is away.
-const FIRST_BODIES: usize = 2;
-
 /// Most zero pages that stay mapped in a body after a reset: 1 MiB.
 const HOT_ZERO_PAGES: u32 = 256;
 
@@ -42,7 +38,7 @@ pub(crate) struct Job {
     pub(crate) can_main: bool,
 }
 
-/// An image with its first bodies.
+/// An image with its first body.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) image: Image,
@@ -71,7 +67,7 @@ pub(crate) fn start(job: Job) -> Receiver<Result<Built, Fallback>> {
     receiver
 }
 
-/// Makes an image and its first bodies.
+/// Makes an image and its first body.
 pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
     let started = SystemTime::now();
     if job.settings.fault == fault::NO_MEMORY {
@@ -86,10 +82,9 @@ pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
     let image = make_image(job, &env, only_entry)?;
     let names = KeyNames::with_learned(&image.learned);
     let key_env = names.select(env.iter().copied()).into_iter().map(CStr::to_owned).collect();
-    let count = FIRST_BODIES.min(job.settings.max_bodies_per_program);
-    let bodies: Result<Vec<Body>, BodyError> = (0..count).map(|_| fork(&image, &job.settings)).collect();
-    let bodies = bodies.map_err(|error| Fallback::ImageFailed { detail: error.to_string() })?;
-    Ok(Built { image, bodies, names, key_env, then: job.then.clone(), started })
+    let body = fork(&image, &job.settings);
+    let body = body.map_err(|error| Fallback::ImageFailed { detail: error.to_string() })?;
+    Ok(Built { image, bodies: vec![body], names, key_env, then: job.then.clone(), started })
 }
 
 /// Forks a body with the settings' fault point in it.

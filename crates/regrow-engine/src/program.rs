@@ -164,7 +164,7 @@ pub(crate) fn refusal(refusal: &resolve::Refusal) -> Fallback {
 }
 
 /// What an image is of, beside the files: two requests with equal keys may share it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key<'a> {
     pub(crate) file: Cow<'a, CStr>,
     pub(crate) argv0: Cow<'a, CStr>,

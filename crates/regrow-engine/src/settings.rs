@@ -1,5 +1,6 @@
 //! What a shard is told about how it is to work.
 
+use regrow_pool::policy::Choice;
 use regrow_sys::disable::FeatureSet;
 
 use crate::creation::Point;
@@ -25,7 +26,9 @@ pub struct Settings {
     pub point: PointChoice,
     /// How many bodies of one program there may be. A run that would need one more is started by exec.
     pub max_bodies_per_program: usize,
-    /// How much memory images and bodies may take.
+    /// What decides which bodies and shells are kept.
+    pub policy: Choice,
+    /// How much memory may be held by what is kept and in no use.
     pub budget_bytes: u64,
     /// Whether the times of each run are noted (see `Shard::times`).
     pub timed: bool,
@@ -42,10 +45,21 @@ impl Default for Settings {
             verify: false,
             point: PointChoice::Auto,
             max_bodies_per_program: 8,
-            budget_bytes: 1 << 30,
+            policy: Choice::default(),
+            budget_bytes: default_budget(),
             timed: false,
             disabled: FeatureSet::from_env().unwrap_or_default(),
             fault: 0,
         }
     }
+}
+
+/// Five percent of the machine's memory, or of what this process may take where that is less.
+#[must_use]
+pub fn default_budget() -> u64 {
+    const PERCENT: u64 = 5;
+    let info = rustix::system::sysinfo();
+    let machine = u64::try_from(info.totalram).unwrap_or(u64::MAX).saturating_mul(info.mem_unit.into());
+    let limit = regrow_sys::pressure::memory_limit().unwrap_or(u64::MAX);
+    machine.min(limit) / 100 * PERCENT
 }

@@ -23,20 +23,23 @@ use regrow_body::run::StringBlock;
 use regrow_body::{Body, Run, StartError, Times};
 use regrow_image::make::{self, AgentCode};
 use regrow_image::resolve::FileIdentity;
+use regrow_pool::{BodyId, Event, Kept as KeptId, ProgramId, ShellId};
 use regrow_sys::caller::{self, Domain, RandomWords, Settable};
 use regrow_sys::probe::{Feature, Kernel};
 
 use crate::creation::{Creation, Fallback, Point, PrepareError, Stats};
 use crate::fault;
 use crate::inherit::Inheritance;
+use crate::keep::Keeping;
 use crate::maker::{self, Built, Job};
 use crate::program::{self, Key, Name, Resolved};
-use crate::request::{Request, Resource};
+use crate::request::{Request, Resource, Strings};
 use crate::settings::Settings;
 use crate::started::Started;
 pub use crate::table::Reports;
 use crate::table::{Choice, Entry, Kept, Slot, Tables, max_images, table_key};
 use crate::watch::{Owner, Watch};
+use crate::work::{Discarded, ShellSlot, Todo};
 
 /// Times of one run and of the reset after it, on the monotonic clock in nanoseconds, and what the reset did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,17 +70,18 @@ const MAX_ATTEMPTS: usize = 100;
 /// The tables of programs, images and bodies, and all that uses them.
 #[derive(Debug)]
 pub struct Shard {
-    settings: Settings,
+    pub(crate) settings: Settings,
     kernel: Kernel,
     inheritance: Inheritance,
     agent: Option<Arc<AgentCode>>,
     watch: Option<Watch>,
-    tables: Tables,
+    pub(crate) tables: Tables,
     stats: Stats,
     reports: Reports,
     random: RandomWords,
     clock: u64,
     last: Option<(Owner, i32)>,
+    pub(crate) keeping: Keeping,
 }
 
 impl Shard {
@@ -92,6 +96,7 @@ impl Shard {
         let watches = kernel.works(Feature::Inotify) && settings.fault != fault::WATCH_FAILS;
         Shard {
             inheritance: Inheritance::new(),
+            keeping: Keeping::new(&settings),
             watch: if watches { Watch::new().ok() } else { None },
             settings,
             kernel,
@@ -129,7 +134,11 @@ impl Shard {
     fn start_as(&mut self, request: &Request, bequest: &Bequest) -> Result<Started, Fallback> {
         let resolved = self.resolve(request)?;
         let owner = self.entry(&resolved, request, &bequest.settable)?;
-        self.start_in(owner, &resolved, request, bequest)
+        let started = self.start_in(owner, &resolved, request, bequest);
+        if let Err(Fallback::AllBusy) = &started {
+            self.crowded_out(owner);
+        }
+        started
     }
 
     /// Takes in the images that were made since the last start.
@@ -261,10 +270,23 @@ impl Shard {
         self.tables.names.values().map(|(owner, _)| *owner).collect()
     }
 
-    fn forget(&mut self, owners: &HashSet<Owner>) {
+    /// Drops what belongs to these owners, and tells the pool of it.
+    pub(crate) fn forget(&mut self, owners: &HashSet<Owner>) {
         if owners.is_empty() {
             return;
         }
+        let awaited: Vec<_> = owners.iter().filter_map(|owner| self.tables.entries.get(owner)?.awaited).collect();
+        self.remove(owners);
+        self.lost(owners);
+        awaited.into_iter().for_each(|body| self.image_failed(Some(body)));
+    }
+
+    /// Drops an image that the pool wants no more.
+    pub(crate) fn discard(&mut self, owner: Owner) {
+        self.remove(&HashSet::from([owner]));
+    }
+
+    fn remove(&mut self, owners: &HashSet<Owner>) {
         if let Some(watch) = &mut self.watch {
             watch.remove_all(owners);
         }
@@ -337,7 +359,7 @@ impl Shard {
             stack_limit: stack_limit(request, settable),
         };
         let Some(owner) = self.tables.find(&key, &request.env) else {
-            return Err(self.begin(key.into_owned(), request, 0));
+            return Err(self.first(key.into_owned(), request, 0));
         };
         self.clock += 1;
         let clock = self.clock;
@@ -349,7 +371,7 @@ impl Shard {
                 let failures = entry.failures;
                 let key = key.into_owned();
                 self.forget(&HashSet::from([owner]));
-                Err(self.begin(key, request, failures))
+                Err(self.first(key, request, failures))
             }
             Slot::Refused(why) => Err(why.clone()),
             Slot::Kept(kept) if self.watch.is_none() && !is_unchanged(kept) => {
@@ -360,8 +382,34 @@ impl Shard {
         }
     }
 
-    /// Begins to make an image, which could not be made so often in a row before. Returns the reason for this run's exec.
-    fn begin(&mut self, key: Key<'static>, request: &Request, failures: u32) -> Fallback {
+    /// A run of a program that has no image: the policy says whether one is made. It could not be made so often in a row
+    /// before. Returns the reason for this run's exec.
+    fn first(&mut self, key: Key<'static>, request: &Request, failures: u32) -> Fallback {
+        match self.first_run(&key, &request.env) {
+            (program, Some(body)) => self.begin(key, &request.env, failures, program, body),
+            (_, None) => Fallback::NotKept,
+        }
+    }
+
+    /// Begins to make an image, for this body of the pool. Returns the reason for this run's exec.
+    pub(crate) fn begin(
+        &mut self,
+        key: Key<'static>,
+        env: &Strings,
+        failures: u32,
+        program: ProgramId,
+        body: BodyId,
+    ) -> Fallback {
+        let owner = self.tables.new_owner();
+        let why = self.try_begin(owner, key, env, failures);
+        if let (Fallback::FirstRun, Some(entry)) = (&why, self.tables.entries.get_mut(&owner)) {
+            (entry.program, entry.awaited) = (Some(program), Some(body));
+        }
+        self.making(program, owner, body, why == Fallback::FirstRun);
+        why
+    }
+
+    fn try_begin(&mut self, owner: Owner, key: Key<'static>, env: &Strings, failures: u32) -> Fallback {
         let Some(agent) = self.agent.clone() else { return Fallback::NoMemory };
         if !self.tables.may_make() {
             return Fallback::ImageInProgress;
@@ -381,14 +429,13 @@ impl Shard {
         let works = |name: &str| Feature::from_name(name).is_some_and(|feature| kernel.works(feature));
         let job = Job {
             key: key.clone(),
-            env: program::env_strings(&request.env).into_iter().map(ToOwned::to_owned).collect(),
+            env: program::env_strings(env).into_iter().map(ToOwned::to_owned).collect(),
             settings: self.settings.clone(),
             agent,
             then,
             features: make::agent_features(&works),
             can_main: kernel.works(Feature::HwBreakpoints) && kernel.works(Feature::PtraceRseq),
         };
-        let owner = self.tables.new_owner();
         if let Some(watch) = &mut self.watch {
             use std::os::unix::ffi::OsStrExt;
             let path = std::path::Path::new(std::ffi::OsStr::from_bytes(key.file.to_bytes()));
@@ -398,8 +445,8 @@ impl Shard {
         }
         self.clock += 1;
         let slot = Slot::Making { receiver: maker::start(job) };
-        let (key_env, used) = (table_key(&request.env), self.clock);
-        let entry = Entry { key, key_env, slot, used, failures, again: None };
+        let (key_env, used) = (table_key(env), self.clock);
+        let entry = Entry { key, key_env, slot, used, failures, again: None, program: None, awaited: None };
         self.tables.entries.insert(owner, entry);
         Fallback::FirstRun
     }
@@ -433,12 +480,21 @@ impl Shard {
         let Some(entry) = entries.get_mut(&owner) else { return };
         match result {
             Ok(built) => {
-                entry.slot = Slot::Kept(Box::new(Kept::new(built, ids)));
-                self.keep_to_budget(owner);
+                let kept = Kept::new(built, ids);
+                let body = kept.bodies.first().map_or(0, Body::id);
+                entry.slot = Slot::Kept(Box::new(kept));
+                let awaited = entry.awaited.take();
+                if !self.image_is_ready(owner, awaited, body) {
+                    self.forget(&HashSet::from([owner]));
+                }
             }
             // It was written while it was read: the next run tries again.
             Err(Fallback::ProgramChanged) => self.forget(&HashSet::from([owner])),
-            Err(why) => entry.refuse(why),
+            Err(why) => {
+                let awaited = entry.awaited.take();
+                entry.refuse(why);
+                self.image_failed(awaited);
+            }
         }
     }
 
@@ -460,14 +516,29 @@ impl Shard {
         }
     }
 
-    /// Drops what was used longest ago while more is kept than the budget allows, but never `newest`.
-    fn keep_to_budget(&mut self, newest: Owner) {
-        while self.tables.bytes() > self.settings.budget_bytes {
-            match self.tables.least_used() {
-                Some(owner) if owner != newest => self.forget(&HashSet::from([owner])),
-                _ => return,
+    /// A body for a run. Where none is ready at once, the pool is told first of what has happened.
+    fn choose(&mut self, owner: Owner) -> Result<Choice, Fallback> {
+        let ready = match self.tables.entries.get(&owner).map(|entry| &entry.slot) {
+            Some(Slot::Kept(kept)) => kept.is_ready(),
+            _ => false,
+        };
+        if !ready {
+            self.flush();
+            self.settle(owner);
+        }
+        let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get_mut(&owner) else {
+            return Err(Fallback::NotKept);
+        };
+        let choice = kept.choose(&self.settings, &mut self.reports, &mut self.tables.ids);
+        if let Err(why) = &choice {
+            if !kept.image.seed().lives() {
+                // No body can be made any more: the next run has the image made anew.
+                self.forget(&HashSet::from([owner]));
+            } else if *why == Fallback::NoDescriptors {
+                self.give_back();
             }
         }
+        choice
     }
 
     fn start_in(
@@ -478,20 +549,9 @@ impl Shard {
         bequest: &Bequest,
     ) -> Result<Started, Fallback> {
         let settable = &bequest.settable;
+        let choice = self.choose(owner)?;
         let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get_mut(&owner) else {
             return Err(Fallback::BodyBroken);
-        };
-        let choice = match kept.choose(&self.settings, &mut self.reports, &mut self.tables.ids) {
-            Ok(choice) => choice,
-            Err(why) => {
-                if !kept.image.seed().lives() {
-                    // No body can be made any more: the next run has the image made anew.
-                    self.forget(&HashSet::from([owner]));
-                } else if why == Fallback::NoDescriptors {
-                    self.give_back();
-                }
-                return Err(why);
-            }
         };
         let arguments = resolved.arguments(request);
         let given = request.descriptors().map_err(|_| Fallback::UnsupportedRequest)?;
@@ -518,8 +578,79 @@ impl Shard {
         inherit(&mut run, settable, kept.then());
         let started = launch(kept, choice, &run, &self.settings)?;
         kept.remember(&request.env);
-        self.last = kept.bodies.get(choice.body).map(|body| (owner, body.keeper()));
+        let body = kept.bodies.get(choice.body).map(|body| (body.keeper(), body.id()));
+        self.last = body.map(|(keeper, _)| (owner, keeper));
+        if let Some((_, id)) = body {
+            self.entered(owner, id, choice, started.over());
+        }
         Ok(started)
+    }
+}
+
+impl Shard {
+    /// Executes a run in a shell that is ready; gives the reason back where there is none, or it is not to be used.
+    fn start_in_shell(&mut self, request: &Request, why: Fallback) -> Result<Started, Fallback> {
+        let may = matches!(
+            why,
+            Fallback::FirstRun
+                | Fallback::ImageInProgress
+                | Fallback::NotKept
+                | Fallback::AllBusy
+                | Fallback::RefusedState { .. }
+                | Fallback::ImageFailed { .. }
+        );
+        let ready = |(id, _): &(&ShellId, &ShellSlot)| {
+            self.keeping.pool().state().shells().any(|(shell, kept)| shell == **id && kept.ready)
+        };
+        let Some((&id, _)) = self.keeping.shells.iter().find(ready).filter(|_| may) else { return Err(why) };
+        let (Ok(mut settable), Some(mut slot)) = (self.caller(), self.keeping.shells.remove(&id)) else {
+            return Err(why);
+        };
+        settable.ignored &= !SIGPIPE;
+        self.tell(&Event::Lost(KeptId::Shell(id)));
+        let started = self.execute_in(&mut slot, request, &settable, why);
+        match &started {
+            Ok(_) => self.keeping.spare.push(slot),
+            Err(_) => self.keeping.todo.push_back(Todo::Discard(Discarded::Shell(Box::new(slot.shell)))),
+        }
+        started
+    }
+
+    fn execute_in(
+        &mut self,
+        slot: &mut ShellSlot,
+        request: &Request,
+        settable: &Settable,
+        why: Fallback,
+    ) -> Result<Started, Fallback> {
+        let Ok(resolved) = self.resolve(request) else { return Err(why) };
+        let Ok(given) = request.descriptors() else { return Err(why) };
+        let fds: Vec<_> = given.iter().map(|fd| (fd.source, fd.target)).collect();
+        let limits = limits(request, settable, &slot.then);
+        let mut args = Strings::with_capacity(request.args.as_bytes().len() + 64);
+        args.push_c_str(request.argv0());
+        args.append(&request.args);
+        let mut run = Run {
+            args: StringBlock { bytes: args.as_bytes(), count: args.len() },
+            env: StringBlock { bytes: request.env.as_bytes(), count: request.env.len() },
+            fds: &fds,
+            setsid: request.setsid,
+            process_group: request.process_group.filter(|&group| !(request.setsid && group == 0)),
+            umask: request.umask,
+            nice: request.nice,
+            limits: &limits,
+            directory: request.current_dir.as_deref().map(std::ffi::CStr::to_bytes),
+            signal_mask: caller::signal_mask(),
+            ..Run::default()
+        };
+        inherit(&mut run, settable, &slot.then);
+        match slot.shell.start(&resolved.exec_path, &run) {
+            Ok(pid) => Ok(Started::new(pid, Creation::Exec { why })),
+            Err(error) => {
+                tracing::debug!(%error, "a shell was not used");
+                Err(why)
+            }
+        }
     }
 }
 
@@ -637,14 +768,16 @@ fn changed_before(file: &std::path::Path, time: std::time::SystemTime) -> bool {
 ///
 /// # Errors
 /// What exec of the request would say.
-pub fn spawn(shard: &std::sync::Mutex<Shard>, request: &Request) -> io::Result<Started> {
+pub fn spawn(shard: &Arc<std::sync::Mutex<Shard>>, request: &Request) -> io::Result<Started> {
     let lock = || shard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let attempt = lock().start(request);
+    let attempt = attempt.or_else(|why| lock().start_in_shell(request, why));
     // Exec takes long: others may use the shard meanwhile.
     let started = match attempt {
         Ok(started) => started,
         Err(why) => crate::exec::spawn_exec(request, why)?,
     };
     lock().count(&started.creation);
+    crate::work::tend(shard);
     Ok(started)
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use regrow_body::Bell;
@@ -41,6 +41,8 @@ pub struct Started {
     pidfd: OnceLock<OwnedFd>,
     /// To be rung when the process has been waited for: its body can be put back.
     bell: Option<Bell>,
+    /// Set when the process has been waited for.
+    over: Arc<AtomicBool>,
     refused: AtomicBool,
 }
 
@@ -48,19 +50,31 @@ impl Started {
     /// A process of which the number is known.
     #[must_use]
     pub fn new(pid: i32, creation: Creation) -> Self {
-        Self { pid, creation, pidfd: OnceLock::new(), bell: None, refused: AtomicBool::new(false) }
+        Self {
+            pid,
+            creation,
+            pidfd: OnceLock::new(),
+            bell: None,
+            over: Arc::default(),
+            refused: AtomicBool::new(false),
+        }
     }
 
     /// A process of which the pidfd is known too.
     #[must_use]
     pub fn with_pidfd(pid: i32, pidfd: OwnedFd, creation: Creation) -> Self {
-        Self { pid, creation, pidfd: OnceLock::from(pidfd), bell: None, refused: AtomicBool::new(false) }
+        Self { pidfd: OnceLock::from(pidfd), ..Self::new(pid, creation) }
     }
 
     /// A process that runs in a kept body.
     #[must_use]
     pub fn in_body(pid: i32, bell: Bell, creation: Creation) -> Self {
-        Self { pid, creation, pidfd: OnceLock::new(), bell: Some(bell), refused: AtomicBool::new(false) }
+        Self { bell: Some(bell), ..Self::new(pid, creation) }
+    }
+
+    /// What becomes true when the process has been waited for.
+    pub(crate) fn over(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.over)
     }
 
     /// After the wait: whether the process ended before the program's first instruction, because a step of its start
@@ -164,6 +178,7 @@ impl Started {
     /// The end that a status tells of, if it does.
     fn note_end(&self, status: &WaitIdStatus) -> Option<ExitStatus> {
         let ended = exit_status(status)?;
+        self.over.store(true, Ordering::Release);
         // Asked before the body is given back: the next order clears it.
         if self.bell.as_ref().is_some_and(|bell| bell.was_refused(self.pid)) {
             self.refused.store(true, Ordering::Relaxed);

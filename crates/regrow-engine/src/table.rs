@@ -11,6 +11,7 @@ use regrow_abi::State;
 use regrow_body::{Body, verify};
 use regrow_image::envkey::KeyNames;
 use regrow_image::image::Image;
+use regrow_pool::{BodyId, ProgramId};
 use regrow_image::resolve::FileIdentity;
 use regrow_sys::caller::Settable;
 
@@ -64,6 +65,10 @@ pub(crate) struct Entry {
     pub(crate) failures: u32,
     /// When that may be tried again.
     pub(crate) again: Option<Instant>,
+    /// What the pool calls the program.
+    pub(crate) program: Option<ProgramId>,
+    /// The body that the pool waits for while the image is made.
+    pub(crate) awaited: Option<BodyId>,
 }
 
 impl Entry {
@@ -100,7 +105,7 @@ impl Entry {
 /// A program that is kept: its image and its bodies.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    pub(crate) image: Image,
+    pub(crate) image: Arc<Image>,
     pub(crate) bodies: Vec<Body>,
     names: KeyNames,
     key_env: Vec<CString>,
@@ -117,6 +122,8 @@ pub(crate) struct Choice {
     pub(crate) body: usize,
     /// It was made for this run.
     pub(crate) forked: bool,
+    /// How long the run has waited for it to be put back.
+    pub(crate) waited: Duration,
 }
 
 impl Kept {
@@ -125,7 +132,7 @@ impl Kept {
         bodies.iter_mut().for_each(|body| body.set_id(ids.next()));
         let identity = |file: &PathBuf| Some((file.clone(), FileIdentity::of_path(file).ok()?));
         let identities = image.dependencies.files.iter().filter_map(identity).collect();
-        Kept { image, bodies, names, key_env, then, identities, fitting_env: Vec::new() }
+        Kept { image: Arc::new(image), bodies, names, key_env, then, identities, fitting_env: Vec::new() }
     }
 
     /// What the keepers have from the caller.
@@ -158,10 +165,20 @@ impl Kept {
         }
     }
 
-    /// Bytes that the image and its bodies are reckoned to hold: saved pages once, and once more for each body.
+    /// Bytes that the image and its bodies are reckoned to hold.
     pub(crate) fn bytes(&self) -> u64 {
+        self.image_bytes() + self.body_bytes() * self.bodies.len() as u64
+    }
+
+    /// Bytes of the image: its saved pages, once in the store and once in the seed.
+    pub(crate) fn image_bytes(&self) -> u64 {
+        self.body_bytes() * 2
+    }
+
+    /// Bytes of a body: a copy of the saved pages.
+    pub(crate) fn body_bytes(&self) -> u64 {
         const TABLES_BYTES: u64 = 128 * 1024;
-        (self.image.saved_bytes() + TABLES_BYTES) * (2 + self.bodies.len() as u64)
+        self.image.saved_bytes() + TABLES_BYTES
     }
 
     /// Finds an armed body, or makes one. In verify mode a body is compared before it is used again; one that differs is
@@ -173,7 +190,7 @@ impl Kept {
         ids: &mut Ids,
     ) -> Result<Choice, Fallback> {
         if let Some(body) = self.armed(reports) {
-            return Ok(Choice { body, forked: false });
+            return Ok(Choice { body, forked: false, waited: Duration::ZERO });
         }
         // A run that nobody has waited for may have ended.
         self.bodies
@@ -188,7 +205,7 @@ impl Kept {
                 body.wait_ready(RESET_WAIT / 4);
             }
             if let Some(body) = self.armed(reports) {
-                return Ok(Choice { body, forked: false });
+                return Ok(Choice { body, forked: false, waited: started.elapsed() });
             }
         }
         if self.bodies.len() >= settings.max_bodies_per_program {
@@ -205,7 +222,11 @@ impl Kept {
         body.set_id(ids.next());
         self.bodies.push(body);
         match self.armed(reports) {
-            Some(body) => Ok(Choice { body, forked: true }),
+            // Another one may have become ready meanwhile.
+            Some(body) => {
+                let forked = body + 1 == self.bodies.len();
+                Ok(Choice { body, forked, waited: started.elapsed() })
+            }
             None => Err(Fallback::BodyBroken),
         }
     }
@@ -221,6 +242,11 @@ impl Kept {
         }
     }
 
+    /// Whether a body waits for a run.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.bodies.iter().any(|body| body.state() == Some(State::Armed))
+    }
+
     /// An armed body. Where there is none at once, bodies are looked at: those in doubt are dropped.
     fn armed(&mut self, reports: &mut Reports) -> Option<usize> {
         let is_armed = |body: &Body| body.state() == Some(State::Armed);
@@ -233,7 +259,7 @@ impl Kept {
 
     /// Compares every body that waits to be compared; drops those that differ or are broken.
     pub(crate) fn settle(&mut self, reports: &mut Reports) {
-        let image = &self.image;
+        let image = &*self.image;
         self.bodies.retain(|body| settle(image, body, reports));
     }
 

@@ -4,8 +4,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use regrow_abi::{Control, ImageHeader, PageEntry, SEED_FORK, State, VmaEntry};
@@ -105,6 +105,8 @@ pub struct Seed {
     pidfd: OwnedFd,
     /// `None` only while it is dropped.
     socket: Option<OwnedFd>,
+    /// Held from a question to its answer.
+    asked: Mutex<()>,
     /// The process that it is a child of: a forked copy of the caller has the value, but not the child.
     parent: u32,
 }
@@ -113,7 +115,7 @@ impl Seed {
     /// Takes over a process that has just been let go in the agent, and waits until it has come to its loop.
     pub(crate) fn adopt(pid: i32, socket: OwnedFd, control: &SharedMapping) -> Result<Seed, MakeError> {
         let pidfd = raw::pidfd_open(pid).map_err(MakeError::tracing("opening the seed's pidfd"))?;
-        let seed = Seed { pid, pidfd, socket: Some(socket), parent: std::process::id() };
+        let seed = Seed { pid, pidfd, socket: Some(socket), asked: Mutex::new(()), parent: std::process::id() };
         // SAFETY: the mapping has `CONTROL_BYTES` zeroed bytes at first, and the agent writes only atomics there; it
         // lives to the end of this function.
         let state = unsafe { &(*control.as_ptr().cast::<Control>()).state };
@@ -157,6 +159,7 @@ impl Seed {
     pub fn fork(&self, control: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> io::Result<i32> {
         use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
         let channel = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let _one_at_a_time = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let fds = [control, socket];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);

@@ -57,7 +57,7 @@ pub trait Policy: fmt::Debug + Send {
 }
 
 /// A policy by its name, with its settings.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Choice {
     /// Keep nothing.
     None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::{Done, Event, Kept};
+use crate::event::{BodyId, Done, Event, Kept};
 use crate::policy::{Learned, Policy, Turn, Why};
 use crate::state::{Illegal, State};
 
@@ -11,13 +11,14 @@ use crate::state::{Illegal, State};
 pub struct Pool {
     state: State,
     policy: Box<dyn Policy>,
+    left: Option<BodyId>,
 }
 
 impl Pool {
     /// A pool that keeps nothing yet.
     #[must_use]
     pub fn new(state: State, policy: Box<dyn Policy>) -> Pool {
-        Pool { state, policy }
+        Pool { state, policy, left: None }
     }
 
     /// What is kept and in use.
@@ -40,7 +41,12 @@ impl Pool {
     /// an illegal one stay taken in.
     pub fn handle(&mut self, at: Duration, event: &Event) -> Result<Vec<Done>, Illegal> {
         let left = self.state.take_in(at, event)?;
+        self.left = left;
         let mut turn = Turn::new(&mut self.state, left);
+        if matches!(event, Event::Known { .. }) {
+            // What is kept may be more than it was thought to be.
+            turn.come_within_budget()?;
+        }
         self.policy.turn(event, &mut turn)?;
         let done = turn.finish();
         if let Some(id) = left
@@ -53,6 +59,12 @@ impl Pool {
             return Err(Illegal::OverBudget { kept_bytes, budget_bytes });
         }
         Ok(done)
+    }
+
+    /// The body that the process of the last event left.
+    #[must_use]
+    pub fn last_left(&self) -> Option<BodyId> {
+        self.left
     }
 
     /// When the policy wants a tick, at the latest.

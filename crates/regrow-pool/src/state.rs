@@ -387,8 +387,21 @@ impl State {
         Ok(left)
     }
 
+    /// What is kept of the program, and not ready yet, is reckoned by the new facts from now on.
     fn know(&mut self, program: ProgramId, facts: &Facts) -> Option<BodyId> {
-        self.programs.entry(program).or_default().facts = facts.clone();
+        let known = self.programs.entry(program).or_default();
+        known.facts = facts.clone();
+        if known.kept > 0 {
+            self.kept_bytes = self.kept_bytes - known.image_bytes + facts.image_bytes;
+            known.image_bytes = facts.image_bytes;
+        }
+        for id in &known.bodies {
+            let waits = |body: &&mut Body| matches!(body.status, Status::Adding | Status::Resetting);
+            if let Some(body) = self.bodies.get_mut(id).filter(waits) {
+                self.kept_bytes = self.kept_bytes - body.body_bytes + facts.body_bytes;
+                body.body_bytes = facts.body_bytes;
+            }
+        }
         None
     }
 

@@ -5,6 +5,7 @@ pub mod disable;
 pub mod follow;
 pub mod helper;
 pub mod maps;
+pub mod pressure;
 pub mod probe;
 pub mod ptrace;
 pub mod raw;

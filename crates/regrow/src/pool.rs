@@ -13,6 +13,7 @@ use regrow_engine::settings::{PointChoice, Settings};
 use regrow_engine::shard::{self, Reports, RunTimes, Shard};
 use regrow_engine::started::Started;
 
+use regrow_pool::policy::Choice;
 use regrow_sys::disable::FeatureSet;
 
 use crate::command::Command;
@@ -189,7 +190,14 @@ impl PoolBuilder {
         self
     }
 
-    /// How much memory images and bodies may take, in bytes.
+    /// What decides which bodies and shells are kept (see [`regrow_pool`]).
+    #[must_use]
+    pub fn policy(mut self, policy: Choice) -> Self {
+        self.settings.policy = policy;
+        self
+    }
+
+    /// How much memory may be held by what is kept and in no use, in bytes: by default 5 % of the machine's.
     #[must_use]
     pub fn budget_bytes(mut self, bytes: u64) -> Self {
         self.settings.budget_bytes = bytes;

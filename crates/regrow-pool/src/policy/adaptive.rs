@@ -188,7 +188,8 @@ impl Adaptive {
         self.expected.remove(&program);
         self.follows.created(at, program, *site);
         let (next, rest) = (self.follows.next(self.settings.follows_percent), self.settings.rest);
-        for next in next.into_iter().filter(|next| next.gap < rest) {
+        // How many of one program are needed at a time its own demand says.
+        for next in next.into_iter().filter(|next| next.gap < rest && next.program != program) {
             // What usually comes within a time has not come when four times that has passed.
             let until = at + (next.gap * 4).max(Duration::from_millis(1));
             self.expected.insert(next.program, Expected { until, cue: next.cue, percent: next.percent });
