@@ -28,7 +28,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench bench-daemon build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
+.PHONY: help demo bench bench-daemon bench-pool build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
 	test-workspace test-unprivileged clean
 
 help: ## print this list
@@ -49,6 +49,10 @@ build: ## build the regrow command: target/release/regrow
 bench-daemon: build ## what the daemon costs its clients; the figures go to target/bench/daemon.json
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --daemon --json $(TARGET)/bench/daemon.json $(ARGS)
+
+bench-pool: build ## the pool's policies on the recorded traces; the figures go to target/bench/pool.json
+	@mkdir -p $(TARGET)/bench
+	@$(TARGET)/release/regrow bench --pool traces --json $(TARGET)/bench/pool.json $(ARGS)
 
 test: deps lint fuzz-smoke victims test-workspace test-unprivileged ## everything that CI runs
 	$(call say,all passed)

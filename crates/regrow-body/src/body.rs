@@ -274,6 +274,9 @@ impl Body {
             return Err(StartError::NotArmed);
         }
         let pid = self.living_armed().map_err(StartError::Broken)?;
+        if run.traced {
+            regrow_sys::ptrace::seize_to_exit(pid).map_err(StartError::Broken)?;
+        }
         let block = &self.laid.block;
         self.control.write_args(0, &self.laid.bytes);
         if let Some(directory) = run.directory {

@@ -139,6 +139,9 @@ impl Shell {
             return Err(StartError::NotArmed);
         }
         let pid = self.body.living_armed().map_err(StartError::Broken)?;
+        if run.traced {
+            regrow_sys::ptrace::seize_to_exit(pid).map_err(StartError::Broken)?;
+        }
         self.body.control.write_args(0, &bytes);
         self.body.control.write_exec_order(pid, run, &fds, place);
         self.body.send(&fds).map_err(StartError::Broken)?;

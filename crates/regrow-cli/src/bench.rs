@@ -14,14 +14,17 @@
 
 mod client;
 mod daemon;
+mod figure;
 mod floors;
 mod machine;
 mod measure;
 mod native;
 mod output;
+mod pool;
 mod processes;
 mod programs;
 mod report;
+mod resources;
 mod samples;
 mod throughput;
 mod timing;
@@ -50,6 +53,17 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<u8, CliError> {
     let mut json = args.json.as_deref().map(create).transpose()?;
     if args.daemon {
         return bench_daemon(args, json.as_mut());
+    }
+    if args.resources {
+        return bench_resources(args, json.as_mut());
+    }
+    if let Some(folder) = &args.pool {
+        let figures = pool::measure(folder)?;
+        print(&figure::describe(&figures))?;
+        if let (Some(file), Some(path)) = (&mut json, &args.json) {
+            write_json(file, path, &figures)?;
+        }
+        return Ok(0);
     }
     let programs = programs::choose(args)?;
 
@@ -92,6 +106,16 @@ fn bench_daemon(args: &BenchArgs, json: Option<&mut File>) -> Result<u8, CliErro
     print(&text)?;
     if let (Some(file), Some(path)) = (json, &args.json) {
         write_json(file, path, &figures)?;
+    }
+    Ok(0)
+}
+
+/// Measures what each resource costs, made anew and from the pool.
+fn bench_resources(args: &BenchArgs, json: Option<&mut File>) -> Result<u8, CliError> {
+    let rows = resources::measure()?;
+    print(&resources::describe(&rows))?;
+    if let (Some(file), Some(path)) = (json, &args.json) {
+        write_json(file, path, &rows)?;
     }
     Ok(0)
 }

@@ -36,11 +36,12 @@ Exit status: 0; 2 when there is no daemon.
 
 Examples:
   regrow status
+  regrow status --why
   regrow status --json | jq '.pool.creations'";
 
 /// What `regrow ls --help` and `regrow show --help` end with.
 const PATH_EXAMPLES: &str = "\
-The tables are image, body, process and creation.
+The tables are image, body, shell, process and creation.
 
 Examples:
   regrow ls /
@@ -73,6 +74,16 @@ Exit status: 0 when the daemon has left; 2 when there is none.
 
 Examples:
   regrow stop";
+
+/// What `regrow budget --help` ends with.
+const BUDGET_EXAMPLES: &str = "\
+What is more than that is given back before the command ends; runs that are under way go on.
+
+Exit status: 0; 2 when there is no daemon.
+
+Examples:
+  regrow budget 256
+  regrow budget 0";
 
 /// What `regrow link --help` ends with.
 const LINK_EXAMPLES: &str = "\
@@ -221,6 +232,9 @@ pub(crate) enum Action {
     /// Have the daemon leave when the runs that are under way have ended
     #[command(after_help = STOP_EXAMPLES)]
     Stop,
+
+    /// Set how much memory the daemon may hold by what it keeps
+    Budget(BudgetArgs),
     /// Show what the daemon keeps and how it created processes
     Status(StatusArgs),
     /// List what stands below a path of the resource tree
@@ -246,6 +260,19 @@ pub(crate) struct StatusArgs {
     /// Print all that is known as JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Say for each body and shell why it is kept, and what the policy has learned
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) why: bool,
+}
+
+/// The arguments of `regrow budget`.
+#[derive(Debug, Args)]
+#[command(after_help = BUDGET_EXAMPLES)]
+pub(crate) struct BudgetArgs {
+    /// How much memory may be held by what is kept and in no use, in MiB
+    #[arg(value_name = "MIB", value_parser = clap::value_parser!(u64).range(0..=1 << 30))]
+    pub(crate) mib: u64,
 }
 
 /// The arguments of `regrow ls` and `regrow show`.
@@ -338,9 +365,13 @@ pub(crate) struct DaemonArgs {
     #[arg(long, value_name = "N", default_value_t = 48)]
     pub(crate) max_bodies: u16,
 
-    /// How much memory images and bodies may take, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    pub(crate) budget_mib: u64,
+    /// What decides which bodies and shells are kept: none, recycle, recycle-one, pool or adaptive
+    #[arg(long, value_name = "NAME", default_value = "adaptive")]
+    pub(crate) policy: regrow_pool::policy::Choice,
+
+    /// How much memory may be held by what is kept and in no use, in MiB; else 5 % of the machine's
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(0..=1 << 30))]
+    pub(crate) budget_mib: Option<u64>,
 
     /// Append a line of JSON to FILE for each process that is created
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -451,9 +482,13 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,5,10,20")]
     pub(crate) existing: Vec<ExistingArg>,
 
-    /// Simulate it, with a table of costs
-    #[arg(long, required = true)]
+    /// Simulate it, with a table of costs (without --real: that alone)
+    #[arg(long)]
     pub(crate) simulate: bool,
+
+    /// Run it with real processes, each held alive before its end, and real memory
+    #[arg(long)]
+    pub(crate) real: bool,
 
     /// The table of costs, as JSON; without one, what can be is measured on this machine
     #[arg(long, value_name = "FILE")]
@@ -534,6 +569,14 @@ pub(crate) struct BenchArgs {
     /// Measure the daemon instead: a connected client, 32 of them, and commands by regrow run
     #[arg(long, conflicts_with_all = ["parallel", "program", "static_program"])]
     pub(crate) daemon: bool,
+
+    /// Measure the pool's policies instead, on the traces in FOLDER and with real processes
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["daemon", "resources", "parallel", "program", "static_program"])]
+    pub(crate) pool: Option<PathBuf>,
+
+    /// Measure instead what getting each resource costs, made anew and from the pool
+    #[arg(long, conflicts_with_all = ["daemon", "parallel", "program", "static_program"])]
+    pub(crate) resources: bool,
 
     /// Write the results to FILE as a JSON array with an object for each program
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -11,7 +11,7 @@ use regrow_daemon::server::{Listener, Options, ServeError, Server};
 use regrow_engine::log::CreationLog;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::cli::DaemonArgs;
+use crate::cli::{BudgetArgs, DaemonArgs};
 use crate::error::CliError;
 
 /// Descriptors that the daemon asks for.
@@ -23,7 +23,10 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
     options.idle = Some(args.idle).filter(|&idle| idle != 0).map(Duration::from_secs);
     options.max_clients = args.max_clients.into();
     options.max_runs = args.max_runs.into();
-    options.pool.budget_bytes = args.budget_mib << 20;
+    options.pool.policy = args.policy.clone();
+    if let Some(mib) = args.budget_mib {
+        options.pool.budget_bytes = mib << 20;
+    }
     options.pool.timed = true;
     options.pool.max_bodies_per_program = args.max_bodies.into();
     // What it makes is its user's alone, whatever the command that has started it was told to make.
@@ -66,6 +69,12 @@ fn raise_descriptors() {
 fn append_to(path: &Path) -> Result<File, CliError> {
     let file = File::options().append(true).create(true).open(path);
     file.map_err(|source| CliError::Write { path: path.to_owned(), source })
+}
+
+/// Sets how much memory the daemon may hold by what it keeps.
+pub(crate) fn budget(args: &BudgetArgs) -> Result<u8, CliError> {
+    Client::connect(&Place::of_user()?)?.set_budget(args.mib << 20)?;
+    Ok(0)
 }
 
 /// Has the daemon leave, and waits until it has.

@@ -113,6 +113,7 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
         Action::Bench(args) => bench::bench(args),
         Action::Daemon(args) => daemon::daemon(args),
         Action::Stop => daemon::stop(),
+        Action::Budget(args) => daemon::budget(args),
         Action::Status(args) => status::status(args),
         Action::Ls(args) => status::ls(args),
         Action::Show(args) => status::show(args),

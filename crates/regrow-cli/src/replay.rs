@@ -9,11 +9,13 @@
 mod costs;
 mod letters;
 mod plot;
+mod real;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
 
+use regrow::Pool;
 use regrow_pool::policy::UnknownPolicy;
 use regrow_pool::sim::{self, Costs, Existing, Report, Setup};
 use regrow_pool::trace::{self, Creation};
@@ -63,6 +65,17 @@ pub(crate) enum ReplayError {
         /// What it was.
         source: sim::SimError,
     },
+    /// A program cannot be started, or held.
+    #[error("{program}: cannot be replayed")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Recorded gaps are for the simulator.
+    #[error("--existing recorded: real processes are replayed one after the other")]
+    RecordedAreSimulated,
     /// A plot cannot be drawn.
     #[error(transparent)]
     Plot(#[from] PlotError),
@@ -72,6 +85,8 @@ pub(crate) enum ReplayError {
 #[derive(Debug, Serialize)]
 struct Run {
     existing: ExistingArg,
+    /// `simulated` or `real`.
+    mode: &'static str,
     #[serde(flatten)]
     report: Report,
 }
@@ -80,7 +95,8 @@ struct Run {
 #[derive(Debug, Serialize)]
 struct Replay<'a> {
     trace: &'a str,
-    mode: &'static str,
+    /// Creations of programs that are not on this machine, which are left out.
+    absent: usize,
     creations: usize,
     programs: usize,
     budget_bytes: u64,
@@ -92,18 +108,28 @@ struct Replay<'a> {
 
 /// Carries out the command.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<u8, CliError> {
-    let trace = read_trace(&args.trace)?;
-    let (costs, measured) = match &args.costs {
+    let recorded = read_trace(&args.trace)?;
+    let (mut costs, mut measured) = match &args.costs {
         Some(path) => (read_costs(path)?, Vec::new()),
         None => costs::measure()?,
     };
+    let (mut trace, mut absent) = (recorded.clone(), 0);
+    if args.real {
+        let programs = real::Programs::of(&recorded);
+        (trace, absent) = (programs.there(&recorded), programs.absent);
+        programs.measure(&mut costs)?;
+        measured.push("programs");
+    }
     let programs: std::collections::BTreeSet<&str> =
         trace.iter().map(|creation| creation.program.as_str()).collect();
     let name = args.trace.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let runs = simulate(args, &trace, &costs)?;
+    let mut runs = if args.real { replay_really(args, &trace)? } else { Vec::new() };
+    if args.simulate || !args.real {
+        runs.extend(simulate(args, &trace, &costs)?);
+    }
     let replay = Replay {
         trace: &name,
-        mode: "simulated",
+        absent,
         creations: trace.len(),
         programs: programs.len(),
         budget_bytes: args.budget_mib << 20,
@@ -153,7 +179,63 @@ fn simulate(args: &ReplayArgs, trace: &[Creation], costs: &Costs) -> Result<Vec<
                 ..Setup::new(trace, costs)
             };
             let cannot = |source| ReplayError::Simulation { policy: policy.clone(), source };
-            runs.push(Run { existing, report: sim::run(&setup, choice).map_err(cannot)? });
+            runs.push(Run { existing, mode: "simulated", report: sim::run(&setup, choice).map_err(cannot)? });
+        }
+    }
+    Ok(runs)
+}
+
+/// A trace replayed by every policy, really and in the simulator, with the number of processes of each report.
+pub(crate) struct Replayed {
+    /// With real processes.
+    pub(crate) real: Vec<(usize, Report)>,
+    /// In the simulator.
+    pub(crate) simulated: Vec<(usize, Report)>,
+}
+
+/// Replays a trace by every policy in both ways, with the same programs and with costs measured in between.
+pub(crate) fn replay_both(trace: &Path, existing: &[usize], budget_bytes: u64) -> Result<Replayed, CliError> {
+    let args = ReplayArgs {
+        trace: trace.to_owned(),
+        policy: regrow_pool::policy::Choice::NAMES.map(str::to_owned).to_vec(),
+        existing: existing.iter().copied().map(ExistingArg::Exactly).collect(),
+        simulate: true,
+        real: true,
+        costs: None,
+        budget_mib: budget_bytes >> 20,
+        json: None,
+        plot: None,
+    };
+    let recorded = read_trace(trace)?;
+    let programs = real::Programs::of(&recorded);
+    let trace = programs.there(&recorded);
+    let (mut costs, _) = costs::measure()?;
+    programs.measure(&mut costs)?;
+    let numbered = |runs: Vec<Run>| {
+        let number = |existing| match existing {
+            ExistingArg::Exactly(number) => number,
+            ExistingArg::Recorded => 0,
+        };
+        runs.into_iter().map(|run| (number(run.existing), run.report)).collect()
+    };
+    Ok(Replayed {
+        real: numbered(replay_really(&args, &trace)?),
+        simulated: numbered(simulate(&args, &trace, &costs)?),
+    })
+}
+
+/// Every policy with every number of processes, each in a pool of its own.
+fn replay_really(args: &ReplayArgs, trace: &[Creation]) -> Result<Vec<Run>, ReplayError> {
+    let mut runs = Vec::new();
+    for &existing in &args.existing {
+        let ExistingArg::Exactly(number) = existing else { return Err(ReplayError::RecordedAreSimulated) };
+        for policy in &args.policy {
+            let pool = Pool::builder()
+                .policy(policy.parse()?)
+                .budget_bytes(args.budget_mib << 20)
+                .max_bodies_per_program(number + 8)
+                .build();
+            runs.push(Run { existing, mode: "real", report: real::run(&pool, policy, trace, number)? });
         }
     }
     Ok(runs)
@@ -162,6 +244,7 @@ fn simulate(args: &ReplayArgs, trace: &[Creation], costs: &Costs) -> Result<Vec<
 fn print(replay: &Replay<'_>) -> Result<(), CliError> {
     let mut table = Table::new(&[
         ("policy", Kind::Left),
+        ("mode", Kind::Left),
         ("existing", Kind::Right),
         ("time\nms", Kind::Right),
         ("kept\nMiB", Kind::Right),
@@ -171,10 +254,11 @@ fn print(replay: &Replay<'_>) -> Result<(), CliError> {
         ("in a\nshell", Kind::Right),
         ("from\nnothing", Kind::Right),
     ]);
-    for Run { existing, report } in &replay.runs {
+    for Run { existing, mode, report } in &replay.runs {
         let end = report.end();
         table.row([
             report.policy.clone(),
+            (*mode).to_owned(),
             existing.to_string(),
             format!("{:.1}", end.time_us / 1000.0),
             format!("{:.2}", mib(end.kept_bytes)),
@@ -186,8 +270,17 @@ fn print(replay: &Replay<'_>) -> Result<(), CliError> {
         ]);
     }
     let head = format!(
-        "{}: {} creations of {} programs, simulated; a start with nothing kept costs {:.0} µs, in a ready body {:.0} µs\n\n",
-        replay.trace, replay.creations, replay.programs, replay.costs.whole.us, replay.costs.ready.us,
+        "{}: {} creations of {} programs{}; a start with nothing kept costs {:.0} µs, in a ready body {:.0} µs\n\n",
+        replay.trace,
+        replay.creations,
+        replay.programs,
+        if replay.absent > 0 {
+            format!(" ({} more of programs that are not here)", replay.absent)
+        } else {
+            String::new()
+        },
+        replay.costs.whole.us,
+        replay.costs.ready.us,
     );
     let text = head + &table.render(output_width());
     std::io::stdout().write_all(text.as_bytes()).map_err(CliError::Print)

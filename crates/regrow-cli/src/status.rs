@@ -31,8 +31,72 @@ pub(crate) fn ask(question: Question) -> Result<Value, CliError> {
 
 /// Prints the state of the pool.
 pub(crate) fn status(args: &StatusArgs) -> Result<u8, CliError> {
+    if args.why {
+        return why();
+    }
     let status = ask(Question::Status)?;
     if args.json { print(&pretty(&status)) } else { print(&describe(&status, crate::table::output_width())) }
+}
+
+/// Says for each body and shell why it is kept, and what the policy has learned.
+fn why() -> Result<u8, CliError> {
+    let status = ask(Question::Status)?;
+    let mut resources = Vec::new();
+    for table in ["body", "shell"] {
+        let names = ask(Question::List(format!("/./{table}").into_bytes()))?;
+        for name in names.as_array().into_iter().flatten().filter_map(Value::as_str) {
+            // One that is gone meanwhile is left out.
+            if let Ok(fields) = ask(Question::Show(format!("/./{table}/{name}").into_bytes())) {
+                resources.push((format!("{table} {name}"), fields));
+            }
+        }
+    }
+    print(&reasons(&status, &resources, crate::table::output_width()))
+}
+
+/// What is kept, with its reasons, and the thresholds.
+fn reasons(status: &Value, resources: &[(String, Value)], width: usize) -> String {
+    let pool = &status["pool"];
+    let images = status["images"].as_array();
+    let program = |image: &Value| {
+        let found = images.and_then(|images| images.iter().find(|known| known["number"] == *image));
+        found.map_or_else(|| "-".to_owned(), |image| plain(&image["file"]))
+    };
+    let mut table = Table::new(&[("kept", Kind::Left), ("program", Kind::Text), ("why", Kind::Text)]);
+    for (name, fields) in resources {
+        let why = if fields["why"].is_null() { plain(&fields["state"]) } else { plain(&fields["why"]) };
+        table.row([name.clone(), program(&fields["image"]), why]);
+    }
+    let mut text = format!(
+        "policy     {}; {} of {} MiB held by what is in no use\n",
+        plain(&pool["policy"]),
+        mib(&pool["idle_bytes"]),
+        mib(&pool["budget_bytes"]),
+    );
+    let learned = &pool["learned"];
+    if learned.is_object() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "learned    a shell that nobody takes is kept {} s (T1); {} shells (H1), {} regions (H2) are wanted",
+            plain(&learned["t1_s"]),
+            learned["h1"],
+            learned["h2"],
+        );
+        for (image, fields) in learned["t2"].as_object().into_iter().flatten() {
+            let image = image.parse::<u64>().map_or(Value::Null, Value::from);
+            let _ = writeln!(
+                text,
+                "           {}: kept {} s unused (T2, {}), {} wanted",
+                program(&image),
+                plain(&fields["keep_s"]),
+                plain(&fields["from"]),
+                fields["wanted"],
+            );
+        }
+    }
+    text.push('\n');
+    text + &table.render(width)
 }
 
 /// Prints the names below a path, one in a line.

@@ -245,6 +245,14 @@ impl Client {
         self.tell(&ToDaemon::Clear)
     }
 
+    /// Has the daemon keep at most so many bytes that are in no use. What is more is given back before this returns.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn set_budget(&mut self, bytes: u64) -> Result<(), ClientError> {
+        self.tell(&ToDaemon::Budget(bytes))
+    }
+
     /// Has the daemon take no further runs, and leave when those that are there have ended.
     ///
     /// # Errors

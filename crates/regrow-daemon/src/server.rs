@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-use regrow_engine::controller::{Control, Controller};
+use regrow_engine::controller::{Control, Controller, Handle, TreeError};
 use regrow_engine::creation::Fallback;
 use regrow_engine::log::CreationLog;
 use regrow_engine::settings::Settings;
@@ -354,25 +354,36 @@ impl Server {
             ToDaemon::Run(order) => self.run(name, *order, received),
             ToDaemon::Ask(question) => self.answer(name, &question),
             ToDaemon::Clear => {
-                let done = self.controller.open("/.").and_then(|pool| {
-                    let done = self.controller.control(pool, Control::Drop);
-                    self.controller.close(pool);
-                    done
-                });
-                raw::trim_heap();
-                self.send(
-                    name,
-                    &match done {
-                        Ok(()) => ToClient::Done,
-                        Err(error) => ToClient::Failed { text: error.to_string().into_bytes() },
-                    },
-                );
+                self.change_pool(name, |controller, pool| controller.control(pool, Control::Drop))
+            }
+            ToDaemon::Budget(bytes) => {
+                self.change_pool(name, |controller, pool| controller.write(pool, "budget_bytes", bytes));
             }
             ToDaemon::Stop => {
                 self.stopping = true;
                 self.send(name, &ToClient::Done);
             }
         }
+    }
+
+    /// Changes something of the pool, has that carried out, and tells the client.
+    fn change_pool(
+        &mut self,
+        name: u64,
+        change: impl FnOnce(&mut Controller, Handle) -> Result<(), TreeError>,
+    ) {
+        let done = self.controller.open("/.").and_then(|pool| {
+            let done = change(&mut self.controller, pool);
+            self.controller.close(pool);
+            done
+        });
+        while self.controller.work() {}
+        raw::trim_heap();
+        let answer = match done {
+            Ok(()) => ToClient::Done,
+            Err(error) => ToClient::Failed { text: error.to_string().into_bytes() },
+        };
+        self.send(name, &answer);
     }
 
     fn answer(&mut self, name: u64, question: &Question) {

@@ -130,6 +130,8 @@ pub enum ToDaemon {
     Clear,
     /// Take no further runs, and leave when those that are there have ended.
     Stop,
+    /// Keep at most so many bytes that are in no use.
+    Budget(u64),
 }
 
 /// A message from the daemon.
@@ -184,6 +186,7 @@ mod kind {
     pub(super) const SHOW: u16 = 4;
     pub(super) const CLEAR: u16 = 5;
     pub(super) const STOP: u16 = 6;
+    pub(super) const BUDGET: u16 = 7;
     pub(super) const STARTED: u16 = 65;
     pub(super) const DECLINED: u16 = 66;
     pub(super) const STOPPED: u16 = 67;
@@ -389,6 +392,11 @@ impl ToDaemon {
             Self::Ask(Question::Show(at)) => path(kind::SHOW, at),
             Self::Clear => Writer::new(kind::CLEAR),
             Self::Stop => Writer::new(kind::STOP),
+            Self::Budget(bytes) => {
+                let mut to = Writer::new(kind::BUDGET);
+                to.u64(*bytes);
+                to
+            }
         };
         writer.0
     }
@@ -406,6 +414,7 @@ impl ToDaemon {
             kind::SHOW => Self::Ask(Question::Show(from.string("path")?)),
             kind::CLEAR => Self::Clear,
             kind::STOP => Self::Stop,
+            kind::BUDGET => Self::Budget(from.u64("bytes")?),
             kind => return Err(WireError::Kind { kind }),
         };
         from.end(message)
@@ -505,6 +514,7 @@ mod tests {
             ToDaemon::Ask(Question::Show(b"/host/body/7".to_vec())),
             ToDaemon::Clear,
             ToDaemon::Stop,
+            ToDaemon::Budget(u64::MAX - 7),
         ];
         for message in to_daemon {
             assert_eq!(ToDaemon::from_bytes(&message.to_bytes()), Ok(message));

@@ -4,6 +4,7 @@
 //!   /<host>                        the pool: what it may take, what it takes
 //!   /<host>/image/3                a program's image, or why there is none
 //!   /<host>/body/7                 a body: its image, its keeper, what it is doing
+//!   /<host>/shell/9                a task without a program: its keeper
 //!   /<host>/process/4711           a run that has not been waited for: its body's image, since when
 //!   /<host>/creation/12            a line of the log of creations
 //! ```
@@ -208,7 +209,8 @@ impl Controller {
         match field {
             "budget_bytes" => self.shard.set_budget(value),
             "max_bodies_per_program" => {
-                self.shard.settings_mut().max_bodies_per_program = usize::try_from(value).map_err(|_| not_writable())?;
+                self.shard.settings_mut().max_bodies_per_program =
+                    usize::try_from(value).map_err(|_| not_writable())?;
             }
             _ => return Err(not_writable()),
         }

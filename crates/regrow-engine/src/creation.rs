@@ -323,6 +323,8 @@ pub struct Stats {
     pub forked_body: PointCounts,
     /// Runs started by exec.
     pub exec: u64,
+    /// Those of them that were executed in a shell.
+    pub in_shell: u64,
     /// The runs started by exec, by [`Fallback::name`].
     pub fallbacks: BTreeMap<&'static str, u64>,
 }

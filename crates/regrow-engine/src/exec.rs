@@ -64,6 +64,7 @@ pub fn spawn_exec(request: &Request, why: Fallback) -> io::Result<Started> {
     let (pid, pidfd) = plan.clone_child()?;
     let started = Started::with_pidfd(pid, pidfd, Creation::Exec { why });
     match plan.error.load(Ordering::Acquire) {
+        0 if request.traced => regrow_sys::ptrace::seize_to_exit(pid).map(|()| started),
         0 => Ok(started),
         errno => {
             started.wait()?;

@@ -111,7 +111,10 @@ pub(crate) struct Keeping {
     telling_of: Option<Duration>,
     /// When it was last looked whether memory is short.
     looked: Instant,
-    /// The thread that carries out what there is to do, where there is one.
+    /// Raised when everything is dropped: what was begun before is not taken in any more.
+    pub(crate) epoch: u64,
+    /// Whether there is a thread that carries out what there is to do, and how it is woken.
+    pub(crate) has_tender: bool,
     pub(crate) tender: Option<Thread>,
 }
 
@@ -130,6 +133,8 @@ impl Keeping {
             notes: VecDeque::new(),
             telling_of: None,
             looked: Instant::now(),
+            epoch: 0,
+            has_tender: false,
             tender: None,
         }
     }
@@ -151,6 +156,10 @@ impl Keeping {
         tick.into_iter().chain(look).min()
     }
 
+    /// The image of a program.
+    pub(crate) fn image_of(&self, program: ProgramId) -> Option<Owner> {
+        self.known.get(program.0 as usize)?.owner
+    }
 
     fn tracked_mut(&mut self, owner: Owner, id: u64) -> Option<&mut Tracked> {
         self.tracked.get_mut(&owner)?.iter_mut().find(|tracked| tracked.id == id)
@@ -221,13 +230,17 @@ impl Shard {
         }
     }
 
-    /// Forgets everything that is kept, and what the policy has learned.
-    fn begin_anew(&mut self) {
+    /// Drops everything that is kept, and forgets what the policy has learned.
+    pub(crate) fn begin_anew(&mut self) {
         let mut old = std::mem::replace(&mut self.keeping, Keeping::new(&self.settings));
         self.keeping.tender = old.tender.take();
-        self.keeping.todo = std::mem::take(&mut old.todo).into_iter().filter(Todo::is_a_drop).collect();
-        let owners: HashSet<Owner> = self.tables.entries.keys().copied().collect();
-        self.forget(&owners);
+        self.keeping.has_tender = old.has_tender;
+        self.keeping.epoch = old.epoch + 1;
+        let drops = std::mem::take(&mut old.todo).into_iter().filter(|todo| matches!(todo, Todo::Discard(_)));
+        self.keeping.todo = drops.collect();
+        let names = self.tables.names.values().map(|(owner, _)| owner);
+        let owners: HashSet<Owner> = self.tables.entries.keys().chain(names).copied().collect();
+        self.remove(&owners);
     }
 
     /// The pool's number of a program.
@@ -366,7 +379,9 @@ impl Shard {
                 tracked.process.as_ref().is_some_and(|(_, over)| over.load(Ordering::Acquire))
             }
             State::Armed => {
-                let idle = |body| self.keeping.pool.state().body(body).is_some_and(|body| body.status == Status::Idle);
+                let idle = |body| {
+                    self.keeping.pool.state().body(body).is_some_and(|body| body.status == Status::Idle)
+                };
                 tracked.process.is_some() || !tracked.body.is_some_and(idle)
             }
             _ => tracked.process.is_some(),
@@ -435,9 +450,11 @@ impl Shard {
     /// What a body of a program takes and saves.
     fn facts(&self, owner: Owner, id: Option<u64>) -> Option<Facts> {
         let Slot::Kept(kept) = &self.tables.entries.get(&owner)?.slot else { return None };
-        let hot = id.and_then(|id| kept.bodies.iter().find(|body| body.id() == id)).map(|body| body.reset_work());
+        let hot =
+            id.and_then(|id| kept.bodies.iter().find(|body| body.id() == id)).map(|body| body.reset_work());
         // One region of about this size: runs differ by a page or two, which is no reason to add or give back any.
-        let hot_bytes = hot.map_or(0, |work| u64::from(work.zeroed.next_power_of_two()) * regrow_abi::PAGE_BYTES);
+        let hot_bytes =
+            hot.map_or(0, |work| u64::from(work.zeroed.next_power_of_two()) * regrow_abi::PAGE_BYTES);
         let files = u32::try_from(kept.image.dependencies.files.len()).unwrap_or(u32::MAX).min(64);
         Some(Facts {
             image_bytes: kept.image_bytes(),
@@ -450,7 +467,9 @@ impl Shard {
 
     /// An image is ready, with its first body: false when the policy does not want it any more.
     pub(crate) fn image_is_ready(&mut self, owner: Owner, awaited: Option<BodyId>, id: u64) -> bool {
-        let Some(program) = self.tables.entries.get(&owner).and_then(|entry| entry.program) else { return false };
+        let Some(program) = self.tables.entries.get(&owner).and_then(|entry| entry.program) else {
+            return false;
+        };
         let Some(facts) = self.facts(owner, None) else { return false };
         self.tell(&Event::Known { program, facts });
         let Some(body) = awaited.filter(|&body| self.keeping.is_kept(body)) else { return false };
@@ -574,13 +593,23 @@ impl Shard {
     }
 
     /// The image that a body is to be added to; begins to make it where there is none.
-    pub(crate) fn image_for(&mut self, program: ProgramId, body: BodyId) -> Option<(Owner, Arc<regrow_image::image::Image>)> {
+    pub(crate) fn image_for(
+        &mut self,
+        program: ProgramId,
+        body: BodyId,
+    ) -> Option<(Owner, Arc<regrow_image::image::Image>)> {
         let known = self.keeping.known.get(program.0 as usize)?;
         if let Some(owner) = known.owner
             && let Some(entry) = self.tables.entries.get(&owner)
         {
             return match &entry.slot {
-                Slot::Kept(kept) => Some((owner, Arc::clone(&kept.image))),
+                Slot::Kept(kept) if kept.bodies.len() < self.settings.max_bodies_per_program => {
+                    Some((owner, Arc::clone(&kept.image)))
+                }
+                Slot::Kept(_) => {
+                    self.tell(&Event::Lost(KeptId::Body(body)));
+                    None
+                }
                 _ => None,
             };
         }
@@ -597,7 +626,9 @@ impl Shard {
         let entry = self.tables.entries.get_mut(&owner);
         let slot = entry.map(|entry| &mut entry.slot);
         match (made, slot) {
-            (Some(mut made), Some(Slot::Kept(kept))) if self.keeping.is_kept(body) => {
+            (Some(mut made), Some(Slot::Kept(kept)))
+                if self.keeping.is_kept(body) && kept.bodies.len() < self.settings.max_bodies_per_program =>
+            {
                 let id = self.tables.ids.next();
                 made.set_id(id);
                 kept.bodies.push(made);
@@ -614,10 +645,8 @@ impl Shard {
     pub(crate) fn lend(&mut self, body: BodyId) -> Option<crate::work::Lent> {
         let (owner, id) = self.keeping.owner_of(body)?;
         let Slot::Kept(kept) = &mut self.tables.entries.get_mut(&owner)?.slot else { return None };
-        let index = kept
-            .bodies
-            .iter()
-            .position(|body| body.id() == id && body.state() == Some(State::Armed))?;
+        let index =
+            kept.bodies.iter().position(|body| body.id() == id && body.state() == Some(State::Armed))?;
         let lent = kept.bodies.swap_remove(index);
         let sibling = kept.bodies.iter().max_by_key(|body| body.runs()).map(regrow_body::Body::keeper);
         let image = Arc::clone(&kept.image);
@@ -657,7 +686,7 @@ impl Shard {
     }
 
     /// Sets what may be kept. What is too much is given back at once, or as soon as it is in no use.
-    pub(crate) fn set_budget(&mut self, bytes: u64) {
+    pub fn set_budget(&mut self, bytes: u64) {
         self.settings.budget_bytes = bytes;
         self.tick();
         self.tell(&Event::Budget { bytes });

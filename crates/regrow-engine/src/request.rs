@@ -299,6 +299,9 @@ pub struct Request {
     /// The caller does nothing but wait for the end, so that the start need not be waited for: a run takes over its
     /// caller's directory, root and umask when it starts.
     pub waits_for_end: bool,
+    /// The calling thread traces the process from its start on, and it stops when it is about to end
+    /// (`regrow_sys::ptrace::await_exit`).
+    pub traced: bool,
 }
 
 impl Request {
@@ -319,6 +322,7 @@ impl Request {
             limits: Vec::new(),
             nice: None,
             waits_for_end: false,
+            traced: false,
         }
     }
 

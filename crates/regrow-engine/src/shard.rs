@@ -39,6 +39,7 @@ use crate::started::Started;
 pub use crate::table::Reports;
 use crate::table::{Choice, Entry, Kept, Slot, Tables, max_images, table_key};
 use crate::watch::{Owner, Watch};
+pub use crate::work::tend;
 use crate::work::{Discarded, ShellSlot, Todo};
 
 /// Times of one run and of the reset after it, on the monotonic clock in nanoseconds, and what the reset did.
@@ -152,6 +153,28 @@ impl Shard {
         self.inheritance.domain()
     }
 
+    /// What is kept, in the eyes of the policy.
+    #[must_use]
+    pub fn pool(&self) -> &regrow_pool::Pool {
+        self.keeping.pool()
+    }
+
+    pub(crate) fn pool_body(&self, image: Owner, id: u64) -> Option<BodyId> {
+        self.keeping.body_of(image, id)
+    }
+
+    pub(crate) fn shell_ids(&self) -> Vec<u64> {
+        self.keeping.pool().state().shells().map(|(id, _)| id.0).collect()
+    }
+
+    pub(crate) fn shell_keeper(&self, shell: ShellId) -> Option<i32> {
+        self.keeping.shells.get(&shell).map(|slot| slot.shell.keeper())
+    }
+
+    pub(crate) fn image_of(&self, program: ProgramId) -> Option<Owner> {
+        self.keeping.image_of(program)
+    }
+
     pub(crate) fn tables(&self) -> &Tables {
         &self.tables
     }
@@ -240,9 +263,7 @@ impl Shard {
 
     /// Drops everything that is kept.
     pub fn clear(&mut self) {
-        let owners: HashSet<Owner> =
-            self.tables.entries.keys().chain(self.names_owners().iter()).copied().collect();
-        self.forget(&owners);
+        self.begin_anew();
     }
 
     /// The processes that keep bodies and images at present.
@@ -252,7 +273,25 @@ impl Shard {
             Slot::Kept(kept) => Some(kept),
             _ => None,
         });
-        kept.flat_map(|kept| kept.bodies.iter().map(Body::keeper).chain([kept.image.seed().pid()])).collect()
+        let bodies =
+            kept.flat_map(|kept| kept.bodies.iter().map(Body::keeper).chain([kept.image.seed().pid()]));
+        let shells = self.keeping.shells.values().chain(&self.keeping.spare).map(|slot| slot.shell.keeper());
+        shells.chain(bodies).collect()
+    }
+
+    /// The processes that hold what is kept and in no use: idle bodies with their images, and shells.
+    #[must_use]
+    pub fn idle_keepers(&self) -> Vec<i32> {
+        let mut pids: Vec<i32> = self.keeping.shells.values().map(|slot| slot.shell.keeper()).collect();
+        for entry in self.tables.entries.values() {
+            let Slot::Kept(kept) = &entry.slot else { continue };
+            let before = pids.len();
+            pids.extend(kept.idle().map(Body::keeper));
+            if pids.len() > before {
+                pids.push(kept.image.seed().pid());
+            }
+        }
+        pids
     }
 
     /// Times of the run that was started last, when it was recycled and `timed` is set: waits until its body is armed
@@ -266,16 +305,13 @@ impl Shard {
         Some(RunTimes { times: body.times(), work: body.reset_work(), keeper })
     }
 
-    fn names_owners(&self) -> Vec<Owner> {
-        self.tables.names.values().map(|(owner, _)| *owner).collect()
-    }
-
     /// Drops what belongs to these owners, and tells the pool of it.
     pub(crate) fn forget(&mut self, owners: &HashSet<Owner>) {
         if owners.is_empty() {
             return;
         }
-        let awaited: Vec<_> = owners.iter().filter_map(|owner| self.tables.entries.get(owner)?.awaited).collect();
+        let awaited: Vec<_> =
+            owners.iter().filter_map(|owner| self.tables.entries.get(owner)?.awaited).collect();
         self.remove(owners);
         self.lost(owners);
         awaited.into_iter().for_each(|body| self.image_failed(Some(body)));
@@ -286,7 +322,7 @@ impl Shard {
         self.remove(&HashSet::from([owner]));
     }
 
-    fn remove(&mut self, owners: &HashSet<Owner>) {
+    pub(crate) fn remove(&mut self, owners: &HashSet<Owner>) {
         if let Some(watch) = &mut self.watch {
             watch.remove_all(owners);
         }
@@ -571,7 +607,8 @@ impl Shard {
             signal_mask: bequest.signal_mask,
             exec_path: resolved.own_exec_path(),
             timed: self.settings.timed,
-            await_start: !request.waits_for_end,
+            await_start: !request.waits_for_end && !request.traced,
+            traced: request.traced,
             random: self.random.take().map_err(|_| Fallback::UnsupportedKernel)?,
             ..Run::default()
         };
@@ -610,7 +647,10 @@ impl Shard {
         self.tell(&Event::Lost(KeptId::Shell(id)));
         let started = self.execute_in(&mut slot, request, &settable, why);
         match &started {
-            Ok(_) => self.keeping.spare.push(slot),
+            Ok(_) => {
+                self.stats.in_shell += 1;
+                self.keeping.spare.push(slot);
+            }
             Err(_) => self.keeping.todo.push_back(Todo::Discard(Discarded::Shell(Box::new(slot.shell)))),
         }
         started
@@ -641,6 +681,7 @@ impl Shard {
             limits: &limits,
             directory: request.current_dir.as_deref().map(std::ffi::CStr::to_bytes),
             signal_mask: caller::signal_mask(),
+            traced: request.traced,
             ..Run::default()
         };
         inherit(&mut run, settable, &slot.then);

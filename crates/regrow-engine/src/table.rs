@@ -11,8 +11,8 @@ use regrow_abi::State;
 use regrow_body::{Body, verify};
 use regrow_image::envkey::KeyNames;
 use regrow_image::image::Image;
-use regrow_pool::{BodyId, ProgramId};
 use regrow_image::resolve::FileIdentity;
+use regrow_pool::{BodyId, ProgramId};
 use regrow_sys::caller::Settable;
 
 use crate::creation::{Fallback, Point};
@@ -240,6 +240,11 @@ impl Kept {
         } else {
             RESET_WAIT
         }
+    }
+
+    /// The bodies that no run is in.
+    pub(crate) fn idle(&self) -> impl Iterator<Item = &Body> {
+        self.bodies.iter().filter(|body| !matches!(body.state(), Some(State::Taken | State::Running)))
     }
 
     /// Whether a body waits for a run.

@@ -12,6 +12,7 @@ use regrow_body::{Body, Shell};
 use regrow_image::image::Image;
 use regrow_pool::{BodyId, Event, Kept as KeptId, ProgramId, ShellId};
 use regrow_sys::caller::Settable;
+use regrow_sys::raw::detached_thread;
 
 use crate::maker;
 use crate::settings::Settings;
@@ -77,11 +78,6 @@ impl Todo {
             Todo::AddShell { .. } | Todo::BreakUp { .. } | Todo::Discard(_) => false,
         }
     }
-
-    /// Whether it ends something that is in no table.
-    pub(crate) fn is_a_drop(&self) -> bool {
-        matches!(self, Todo::BreakUp { .. } | Todo::Discard(_))
-    }
 }
 
 /// A body that is out of the tables for the time of a piece of work.
@@ -97,7 +93,7 @@ pub(crate) struct Lent {
 
 /// A piece of work.
 #[derive(Debug)]
-pub struct Work(Step);
+pub struct Work(Step, u64);
 
 #[derive(Debug)]
 enum Step {
@@ -112,7 +108,7 @@ enum Step {
 
 /// A piece of work that is done.
 #[derive(Debug)]
-pub struct Finished(Outcome);
+pub struct Finished(Outcome, u64);
 
 #[derive(Debug)]
 enum Outcome {
@@ -126,7 +122,7 @@ impl Work {
     /// Carries it out. Takes up to some milliseconds, and needs no lock.
     #[must_use]
     pub fn carry_out(self) -> Finished {
-        Finished(match self.0 {
+        let outcome = match self.0 {
             Step::Fork { owner, image, settings, body } => {
                 let made = maker::fork(&image, &settings);
                 let made = made.inspect_err(|error| tracing::debug!(%error, "no body was added")).ok();
@@ -153,7 +149,8 @@ impl Work {
                 gone.end();
                 Outcome::Nothing
             }
-        })
+        };
+        Finished(outcome, self.1)
     }
 }
 
@@ -170,14 +167,16 @@ impl Shard {
         for _ in 0..self.keeping.todo.len() {
             let todo = self.keeping.todo.pop_front()?;
             if let Some(step) = self.step(todo) {
-                return Some(Work(step));
+                return Some(Work(step, self.keeping.epoch));
             }
         }
         if self.keeping.todo.is_empty() {
             // Nobody wants them at present.
-            return self.keeping.spare.pop().map(|slot| {
-                Work(Step::Discard(Discarded::Shell(Box::new(slot.shell))))
-            });
+            return self
+                .keeping
+                .spare
+                .pop()
+                .map(|slot| Work(Step::Discard(Discarded::Shell(Box::new(slot.shell))), self.keeping.epoch));
         }
         None
     }
@@ -236,6 +235,7 @@ impl Shard {
             Outcome::Nothing => {}
             Outcome::Body { owner, body, made } => self.added(owner, body, made.map(|made| *made)),
             Outcome::GivenBack { owner, id, body } => self.give_back_lent(owner, id, body),
+            Outcome::Shell { .. } if finished.1 != self.keeping.epoch => {}
             Outcome::Shell { shell, made } => {
                 let mut shells = self.keeping.pool().state().shells();
                 let Some((_, there)) = shells.find(|(id, _)| *id == shell) else { return };
@@ -276,31 +276,28 @@ impl Shard {
 
     /// Whether a tender is to be started or woken. True for at most one caller at a time.
     fn wants_tender(&mut self) -> bool {
-        if self.keeping.todo.is_empty() && self.keeping.spare.is_empty() && self.keeping.next_tick().is_none() {
+        if self.keeping.todo.is_empty() && self.keeping.spare.is_empty() && self.keeping.next_tick().is_none()
+        {
             return false;
         }
-        match &self.keeping.tender {
-            None => true,
-            Some(tender) => {
-                if !self.keeping.todo.is_empty() || !self.keeping.spare.is_empty() {
-                    tender.unpark();
-                }
-                false
-            }
+        if let Some(tender) = &self.keeping.tender
+            && !(self.keeping.todo.is_empty() && self.keeping.spare.is_empty())
+        {
+            tender.unpark();
         }
+        !self.keeping.has_tender
     }
 }
 
 /// Sees to it that somebody carries out what there is to do for the pool.
-pub(crate) fn tend(shard: &Arc<Mutex<Shard>>) {
+pub fn tend(shard: &Arc<Mutex<Shard>>) {
     let mut locked = shard.lock().unwrap_or_else(PoisonError::into_inner);
     if !locked.wants_tender() {
         return;
     }
     let weak = Arc::downgrade(shard);
-    let thread = std::thread::Builder::new().name("regrow-tender".to_owned()).spawn(move || tender(&weak));
-    match thread {
-        Ok(handle) => locked.keeping.tender = Some(handle.thread().clone()),
+    match detached_thread(move || tender(&weak)) {
+        Ok(()) => locked.keeping.has_tender = true,
         Err(error) => tracing::debug!(%error, "no thread for what is kept"),
     }
 }
@@ -320,9 +317,10 @@ fn tender(weak: &Weak<Mutex<Shard>>) {
             continue;
         }
         let Some(next) = locked.next_work() else {
-            locked.keeping.tender = None;
+            (locked.keeping.tender, locked.keeping.has_tender) = (None, false);
             return;
         };
+        locked.keeping.tender.get_or_insert_with(std::thread::current);
         drop(locked);
         // Whoever drops the last handle wakes this thread.
         drop(shard);

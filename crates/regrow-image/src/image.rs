@@ -115,7 +115,8 @@ impl Seed {
     /// Takes over a process that has just been let go in the agent, and waits until it has come to its loop.
     pub(crate) fn adopt(pid: i32, socket: OwnedFd, control: &SharedMapping) -> Result<Seed, MakeError> {
         let pidfd = raw::pidfd_open(pid).map_err(MakeError::tracing("opening the seed's pidfd"))?;
-        let seed = Seed { pid, pidfd, socket: Some(socket), asked: Mutex::new(()), parent: std::process::id() };
+        let seed =
+            Seed { pid, pidfd, socket: Some(socket), asked: Mutex::new(()), parent: std::process::id() };
         // SAFETY: the mapping has `CONTROL_BYTES` zeroed bytes at first, and the agent writes only atomics there; it
         // lives to the end of this function.
         let state = unsafe { &(*control.as_ptr().cast::<Control>()).state };

@@ -256,6 +256,7 @@ fn adaptive(settings: AdaptiveSettings) -> Choice {
 fn adaptive_keeps_as_many_bodies_as_are_needed_at_a_time() {
     let settings = AdaptiveSettings {
         shell_saves: Duration::ZERO,
+        least: ms(1000),
         ample_least: ms(1000),
         ..AdaptiveSettings::default()
     };

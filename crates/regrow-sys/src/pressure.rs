@@ -46,11 +46,12 @@ fn machine_is_short(meminfo: &str) -> bool {
 fn group_is_short() -> bool {
     let Some(group) = group() else { return false };
     let Some(limit) = memory_limit() else { return false };
-    let used = number(&group.join(group_file(&group, "memory.current", "memory.usage_in_bytes"))).unwrap_or(0);
+    let used =
+        number(&group.join(group_file(&group, "memory.current", "memory.usage_in_bytes"))).unwrap_or(0);
     let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-    let of_files = ["total_inactive_file ", "inactive_file "].into_iter().find_map(|name| {
-        statistics.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok())
-    });
+    let of_files = ["total_inactive_file ", "inactive_file "]
+        .into_iter()
+        .find_map(|name| statistics.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok()));
     let used = used.saturating_sub(of_files.unwrap_or(0));
     limit.saturating_sub(used) < limit / 100 * AVAILABLE_PERCENT
 }
@@ -66,9 +67,9 @@ fn group() -> Option<PathBuf> {
     let (controller, path) = path?;
     let folder = Path::new("/sys/fs/cgroup").join(controller);
     // In a container the path may be that of the host, and the folder that of the group itself.
-    [folder.join(path.trim_start_matches('/')), folder].into_iter().find(|folder| {
-        folder.join("memory.max").exists() || folder.join("memory.limit_in_bytes").exists()
-    })
+    [folder.join(path.trim_start_matches('/')), folder]
+        .into_iter()
+        .find(|folder| folder.join("memory.max").exists() || folder.join("memory.limit_in_bytes").exists())
 }
 
 fn group_file(group: &Path, second: &'static str, first: &'static str) -> &'static str {
@@ -86,14 +87,16 @@ mod tests {
 
     #[test]
     fn stalls_are_read_from_the_first_line() {
-        let text = "some avg10=12.34 avg60=1.00 avg300=0.10 total=1\nfull avg10=99.00 avg60=0 avg300=0 total=0\n";
+        let text =
+            "some avg10=12.34 avg60=1.00 avg300=0.10 total=1\nfull avg10=99.00 avg60=0 avg300=0 total=0\n";
         assert!((stalled_percent(text) - 12.34).abs() < 1e-9);
         assert!(stalled_percent("") < 1e-9);
     }
 
     #[test]
     fn a_machine_with_little_left_is_short() {
-        let meminfo = |available: u64| format!("MemTotal:  1000000 kB\nMemFree: 1 kB\nMemAvailable: {available} kB\n");
+        let meminfo =
+            |available: u64| format!("MemTotal:  1000000 kB\nMemFree: 1 kB\nMemAvailable: {available} kB\n");
         assert!(machine_is_short(&meminfo(49_000)));
         assert!(!machine_is_short(&meminfo(51_000)));
         assert!(!machine_is_short(""));

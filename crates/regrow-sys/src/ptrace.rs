@@ -98,6 +98,42 @@ pub fn seize(pid: i32) -> io::Result<Tracee> {
     Ok(Tracee { pid })
 }
 
+/// Attaches to a process without stopping it, so that it stops when it is about to end: its memory is still there.
+///
+/// # Errors
+/// As `ptrace(2)` with `PTRACE_SEIZE`.
+pub fn seize_to_exit(pid: i32) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_EXITKILL;
+    request(libc::PTRACE_SEIZE, pid, 0, usize::try_from(options).unwrap_or(0)).map(drop)
+}
+
+/// Waits until such a process is about to end. Signals reach it meanwhile.
+///
+/// # Errors
+/// As `waitpid(2)` and `ptrace(2)`; `UnexpectedEof` when it has ended without a stop.
+pub fn await_exit(pid: i32) -> io::Result<()> {
+    loop {
+        let Some(status) = crate::raw::wait_pid(pid, false)? else { continue };
+        if !libc::WIFSTOPPED(status) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if status >> 16 == libc::PTRACE_EVENT_EXIT {
+            return Ok(());
+        }
+        // A group stop is listened through; any other signal is passed on.
+        let signal = if status >> 16 == 0 { libc::WSTOPSIG(status) } else { 0 };
+        request(libc::PTRACE_CONT, pid, 0, usize::try_from(signal).unwrap_or(0))?;
+    }
+}
+
+/// Lets a process end that is about to.
+///
+/// # Errors
+/// As `ptrace(2)`.
+pub fn let_exit(pid: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, pid, 0, 0).map(drop)
+}
+
 impl Tracee {
     /// Waits for the next stop.
     ///

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "raw system calls are what this file is for")]
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -285,4 +286,40 @@ impl Drop for SharedMapping {
         // SAFETY: the range was mapped by `new` and nothing outlives the value.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.bytes) };
     }
+}
+
+/// The stack of a [`detached_thread`].
+const THREAD_STACK_BYTES: usize = 512 * 1024;
+
+/// Runs something on a thread of its own that nobody waits for. In contrast to `std::thread`, a thread that gets no memory
+/// for its signal stack does not end the process: it has none.
+///
+/// # Errors
+/// `EAGAIN`: there can be no further thread, or no memory for its stack.
+pub fn detached_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    extern "C" fn start(work: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: the box that was made below, which is given to this thread alone.
+        let work = unsafe { Box::from_raw(work.cast::<Box<dyn FnOnce() + Send>>()) };
+        // A panic has been told of by its hook; it must not leave this function.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(*work));
+        std::ptr::null_mut()
+    }
+    let work: Box<Box<dyn FnOnce() + Send>> = Box::new(Box::new(work));
+    let work = Box::into_raw(work);
+    let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: the attributes are initialized before they are used, and destroyed once; `work` is the new thread's if there
+    // is one, and is taken back if there is none.
+    unsafe {
+        libc::pthread_attr_init(attributes.as_mut_ptr());
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), THREAD_STACK_BYTES);
+        libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
+        let error = libc::pthread_create(&raw mut thread, attributes.as_ptr(), start, work.cast());
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        if error != 0 {
+            drop(Box::from_raw(work));
+            return Err(io::Error::from_raw_os_error(error));
+        }
+    }
+    Ok(())
 }

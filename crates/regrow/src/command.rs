@@ -64,6 +64,7 @@ pub struct Command {
     stderr: Option<Stdio>,
     extra_fds: Vec<ExtraFd>,
     process_group: Option<i32>,
+    traced: bool,
     setsid: bool,
     umask: Option<u32>,
     limits: Vec<Limit>,
@@ -93,6 +94,7 @@ impl Command {
             stderr: None,
             extra_fds: Vec::new(),
             process_group: None,
+            traced: false,
             setsid: false,
             umask: None,
             limits: Vec::new(),
@@ -216,6 +218,14 @@ impl Command {
         self
     }
 
+    /// Has the process stop when it is about to end, with its memory still there, traced by the calling thread: for tools
+    /// that keep processes alive, or look at them. `regrow_sys::ptrace::await_exit` waits for that moment, `let_exit`
+    /// lets it pass; a process that is not let go is killed when the thread ends.
+    pub fn stop_at_exit(&mut self, stop: bool) -> &mut Self {
+        self.traced = stop;
+        self
+    }
+
     /// Sets whether the run starts as the leader of a session of its own, without a controlling terminal.
     pub fn setsid(&mut self, setsid: bool) -> &mut Self {
         self.setsid = setsid;
@@ -328,6 +338,7 @@ impl Command {
     fn spawn_with(&self, default_stdin: &Stdio, default_output: &Stdio, start: Start) -> io::Result<Child> {
         let mut request = self.request_without_stdio()?;
         request.waits_for_end = start == Start::Unawaited;
+        request.traced = self.traced;
         let (stdin, our_stdin) = self.stdin.as_ref().unwrap_or(default_stdin).open(Direction::In)?;
         let (stdout, our_stdout) = self.stdout.as_ref().unwrap_or(default_output).open(Direction::Out)?;
         let (stderr, our_stderr) = self.stderr.as_ref().unwrap_or(default_output).open(Direction::Out)?;

@@ -55,6 +55,7 @@ pub use regrow_engine::creation::{CallerPart, Creation, Fallback, Point, PointCo
 pub use regrow_engine::request::{Resource, UNLIMITED};
 pub use regrow_engine::settings::PointChoice;
 pub use regrow_engine::shard::{Reports, RunTimes};
+pub use regrow_pool::policy::Choice as Policy;
 pub use regrow_sys::disable::FeatureSet;
 pub use regrow_sys::probe::Feature;
 pub use stdio::Stdio;

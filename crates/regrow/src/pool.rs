@@ -13,7 +13,7 @@ use regrow_engine::settings::{PointChoice, Settings};
 use regrow_engine::shard::{self, Reports, RunTimes, Shard};
 use regrow_engine::started::Started;
 
-use regrow_pool::policy::Choice;
+use regrow_pool::policy::Choice as Policy;
 use regrow_sys::disable::FeatureSet;
 
 use crate::command::Command;
@@ -108,6 +108,13 @@ impl Pool {
         self.shard().refresh();
     }
 
+    /// Sets how much memory may be held by what is kept and in no use. What is more is given back as soon as it is in no
+    /// use.
+    pub fn set_budget(&self, bytes: u64) {
+        self.shard().set_budget(bytes);
+        shard::tend(&self.shard);
+    }
+
     /// Drops everything that is kept. Runs that go on are not touched.
     pub fn clear(&self) {
         self.shard().clear();
@@ -117,6 +124,12 @@ impl Pool {
     #[must_use]
     pub fn keepers(&self) -> Vec<i32> {
         self.shard().keepers()
+    }
+
+    /// The processes that hold what is kept and in no use: idle bodies with their images, and shells.
+    #[must_use]
+    pub fn idle_keepers(&self) -> Vec<i32> {
+        self.shard().idle_keepers()
     }
 
     /// When the run that was started last entered its program, left its body, and when the body was ready again, where
@@ -190,9 +203,9 @@ impl PoolBuilder {
         self
     }
 
-    /// What decides which bodies and shells are kept (see [`regrow_pool`]).
+    /// What decides which bodies and shells are kept: by default [`Policy::Adaptive`].
     #[must_use]
-    pub fn policy(mut self, policy: Choice) -> Self {
+    pub fn policy(mut self, policy: Policy) -> Self {
         self.settings.policy = policy;
         self
     }

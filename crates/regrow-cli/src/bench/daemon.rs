@@ -23,12 +23,11 @@ use std::time::{Duration, Instant};
 use regrow_daemon::client::{Client, order_of_caller};
 use regrow_daemon::place::Place;
 use regrow_daemon::wire::Order;
-use serde::Serialize;
 
+use super::figure::{Figure, describe};
 use super::native::PosixSpawn;
-use super::samples::{Percentiles, Samples, now_ns, rounded};
+use super::samples::{Percentiles, Samples, now_ns};
 use crate::error::CliError;
-use crate::table::{Kind, Table, output_width};
 
 /// Clients at a time.
 const CLIENTS: usize = 32;
@@ -43,29 +42,6 @@ const LEAST_RECYCLED: f64 = 0.95;
 /// How long the daemon may take to be there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A figure, and what was asked of it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Figure {
-    name: String,
-    measured: f64,
-    /// `None` where nothing was asked.
-    asked: Option<f64>,
-    unit: &'static str,
-    /// Whether it is as asked, or nothing was asked.
-    holds: bool,
-}
-
-impl Figure {
-    fn at_least(name: &str, measured: f64, asked: f64) -> Figure {
-        let (name, measured) = (name.to_owned(), rounded(measured));
-        Figure { name, measured, asked: Some(asked), unit: "times", holds: measured >= asked }
-    }
-
-    fn told(name: &str, measured: f64, unit: &'static str) -> Figure {
-        Figure { name: name.to_owned(), measured: rounded(measured), asked: None, unit, holds: true }
-    }
-}
-
 /// Measures everything, and returns it with the text for a person.
 pub(super) fn measure(runs: u32) -> Result<(Vec<Figure>, String), CliError> {
     let daemon = Daemon::start()?;
@@ -75,28 +51,6 @@ pub(super) fn measure(runs: u32) -> Result<(Vec<Figure>, String), CliError> {
     figures.extend(commands(&daemon, runs)?);
     let text = describe(&figures);
     Ok((figures, text))
-}
-
-fn describe(figures: &[Figure]) -> String {
-    let columns = [
-        ("figure", Kind::Text),
-        ("measured", Kind::Right),
-        ("asked", Kind::Right),
-        ("unit", Kind::Left),
-        ("holds", Kind::Left),
-    ];
-    let mut table = Table::new(&columns);
-    for figure in figures {
-        let asked = figure.asked.map_or(String::new(), |asked| format!(">= {asked}"));
-        let holds = match (figure.asked, figure.holds) {
-            (None, _) => "",
-            (Some(_), true) => "yes",
-            (Some(_), false) => "no",
-        };
-        let measured = format!("{:.2}", figure.measured);
-        table.row([figure.name.clone(), measured, asked, figure.unit.to_owned(), holds.to_owned()]);
-    }
-    table.render(output_width())
 }
 
 /// A daemon of this benchmark alone.
@@ -233,7 +187,12 @@ fn connected(daemon: &Daemon, runs: u32) -> Result<Vec<Figure>, CliError> {
     enough_recycled(client.recycled, client.runs)?;
     let (ours, theirs) = (percentiles(&daemons), percentiles(&natives));
     Ok(vec![
-        Figure::at_least("/bin/true, connected client, against posix_spawn", theirs.p50 / ours.p50, 8.0),
+        Figure::at_least(
+            "/bin/true, connected client, against posix_spawn",
+            theirs.p50 / ours.p50,
+            8.0,
+            "times",
+        ),
         Figure::told("/bin/true, connected client, p50", ours.p50, "us"),
         Figure::told("/bin/true, connected client, p99", ours.p99, "us"),
         Figure::told("/bin/true, posix_spawn, p50", theirs.p50, "us"),
@@ -273,7 +232,7 @@ fn many(daemon: &Daemon) -> Result<Vec<Figure>, CliError> {
     let seconds = took[1].as_secs_f64();
     let times = percentiles(&times);
     Ok(vec![
-        Figure::at_least("/bin/true, 32 clients, runs per second against posix_spawn", ratio, 5.0),
+        Figure::at_least("/bin/true, 32 clients, runs per second against posix_spawn", ratio, 5.0, "times"),
         #[allow(clippy::cast_precision_loss, reason = "nobody makes 2^53 runs")]
         Figure::told(
             "/bin/true, 32 clients, runs per second",
@@ -346,10 +305,10 @@ fn commands(daemon: &Daemon, runs: u32) -> Result<Vec<Figure>, CliError> {
     }
     let [run_true, env_true, run_perl, perl] = times.map(|times| percentiles(&times).p50);
     Ok(vec![
-        Figure::at_least("regrow run -- /bin/true, against env /bin/true", env_true / run_true, 1.0),
+        Figure::at_least("regrow run -- /bin/true, against env /bin/true", env_true / run_true, 1.0, "times"),
         Figure::told("regrow run -- /bin/true, p50", run_true, "us"),
         Figure::told("env /bin/true, p50", env_true, "us"),
-        Figure::at_least("regrow run -- perl -e 1, against perl -e 1", perl / run_perl, 1.0),
+        Figure::at_least("regrow run -- perl -e 1, against perl -e 1", perl / run_perl, 1.0, "times"),
         Figure::told("regrow run -- perl -e 1, p50", run_perl, "us"),
         Figure::told("perl -e 1, p50", perl, "us"),
     ])
@@ -373,17 +332,6 @@ fn enough_recycled(recycled: u64, runs: u64) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_figure_holds_when_it_is_as_large_as_asked() {
-        assert!(Figure::at_least("x", 8.0, 8.0).holds);
-        assert!(!Figure::at_least("x", 7.98, 8.0).holds);
-        assert!(Figure::told("x", 0.0, "us").holds);
-        let text = describe(&[Figure::at_least("x", 7.98, 8.0), Figure::told("y", 3.0, "us")]);
-        let rows: Vec<Vec<&str>> =
-            text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows, [vec!["x", "7.98", ">=", "8", "times", "no"], vec!["y", "3.00", "us"]]);
-    }
 
     #[test]
     fn too_few_recycled_runs_are_an_error() {

@@ -35,7 +35,9 @@ fn status(controller: &mut Controller, own: Own) -> Result<serde_json::Value, Tr
     for name in list(controller, "/./image")? {
         // One that is gone meanwhile is left out.
         if let Ok(fields) = read(controller, &format!("/./image/{name}")) {
-            images.push(json(&fields));
+            let mut fields = json(&fields);
+            fields["number"] = json!(name.parse::<u64>().unwrap_or(0));
+            images.push(fields);
         }
     }
     Ok(json!({

@@ -17,6 +17,8 @@ pub enum Table {
     Image,
     /// Bodies.
     Body,
+    /// Shells.
+    Shell,
     /// Runs that have not been waited for.
     Process,
     /// The log of creations.
@@ -25,7 +27,7 @@ pub enum Table {
 
 impl Table {
     /// All of them, in the order of their names.
-    pub const ALL: [Table; 4] = [Table::Body, Table::Creation, Table::Image, Table::Process];
+    pub const ALL: [Table; 5] = [Table::Body, Table::Creation, Table::Image, Table::Process, Table::Shell];
 
     /// The name in a path.
     #[must_use]
@@ -33,6 +35,7 @@ impl Table {
         match self {
             Table::Image => "image",
             Table::Body => "body",
+            Table::Shell => "shell",
             Table::Process => "process",
             Table::Creation => "creation",
         }
@@ -154,7 +157,11 @@ impl Controller {
                 Some(Value::fields([("count", Value::Number(count as u64))]))
             }
             Resource::Item(Table::Image, id) => self.shard.tables().entries.get(&id).map(image),
-            Resource::Item(Table::Body, id) => self.bodies().find(|(_, body)| body.id() == id).map(body),
+            Resource::Item(Table::Body, id) => self
+                .bodies()
+                .find(|(_, body)| body.id() == id)
+                .map(|(image, found)| body(image, found, self.why(image, id))),
+            Resource::Item(Table::Shell, id) => self.shell(id),
             Resource::Item(Table::Process, pid) => self.process(pid),
             Resource::Item(Table::Creation, number) => {
                 self.log.records().find(|record| record.number == number).map(creation)
@@ -174,6 +181,7 @@ impl Controller {
             Resource::Host => Table::ALL.iter().map(|table| table.name().to_owned()).collect(),
             Resource::Table(Table::Image) => sorted(self.shard.tables().entries.keys().copied().collect()),
             Resource::Table(Table::Body) => sorted(self.bodies().map(|(_, body)| body.id()).collect()),
+            Resource::Table(Table::Shell) => sorted(self.shard.shell_ids()),
             Resource::Table(Table::Process) => self.processes.keys().map(ToString::to_string).collect(),
             Resource::Table(Table::Creation) => {
                 sorted(self.log.records().map(|record| record.number).collect())
@@ -210,14 +218,56 @@ impl Controller {
             ("uptime_s", Value::Number(self.began.elapsed().as_secs())),
             ("images", Value::Number(kept_images as u64)),
             ("bodies", Value::counts(states)),
-            ("shells", Value::Number(0)),
+            ("shells", Value::Number(self.shard.shell_ids().len() as u64)),
+            ("policy", Value::text(self.shard.pool().policy())),
             ("processes", Value::Number(self.processes.len() as u64)),
             ("kept_bytes", Value::Number(tables.bytes())),
+            ("idle_bytes", Value::Number(self.shard.pool().state().kept_bytes())),
             ("budget_bytes", Value::Number(settings.budget_bytes)),
             ("max_bodies_per_program", Value::Number(settings.max_bodies_per_program as u64)),
             ("creations", creations(&self.shard.stats())),
             ("given_up", Value::counts(self.shard.given_up().iter().map(|(&name, &count)| (name, count)))),
             ("to_main_us", to_main),
+            ("learned", self.learned()),
+        ])
+    }
+
+    /// Why a body is kept; nothing while a run is in it.
+    fn why(&self, image: u64, id: u64) -> Value {
+        let body = self.shard.pool_body(image, id);
+        let why = body.and_then(|body| self.shard.pool().why(regrow_pool::Kept::Body(body)));
+        why.map_or(Value::None, Value::text)
+    }
+
+    fn shell(&self, id: u64) -> Option<Value> {
+        let shell = regrow_pool::ShellId(id);
+        let (_, kept) = self.shard.pool().state().shells().find(|(other, _)| *other == shell)?;
+        let keeper = self.shard.shell_keeper(shell);
+        Some(Value::fields([
+            ("state", Value::text(if kept.ready { "armed" } else { "starting" })),
+            ("keeper", keeper.map_or(Value::None, |pid| Value::Number(pid.unsigned_abs().into()))),
+            ("why", self.shard.pool().why(regrow_pool::Kept::Shell(shell)).map_or(Value::None, Value::text)),
+        ]))
+    }
+
+    /// What the policy has learned, in the papers' terms; nothing for one that does not learn.
+    fn learned(&self) -> Value {
+        let Some(learned) = self.shard.pool().learned() else { return Value::None };
+        let seconds = |time: std::time::Duration| Value::Decimal((time.as_secs_f64() * 1e6).round() / 1e6);
+        let programs = learned.t2.iter().filter_map(|(program, keep, basis, wanted)| {
+            let image = self.shard.image_of(*program)?;
+            let fields = Value::fields([
+                ("keep_s", seconds(*keep)),
+                ("from", Value::text(basis)),
+                ("wanted", Value::Number(*wanted as u64)),
+            ]);
+            Some((image.to_string(), fields))
+        });
+        Value::fields([
+            ("t1_s", learned.t1.map_or(Value::None, seconds)),
+            ("h1", Value::Number(learned.h1 as u64)),
+            ("h2", Value::Number(learned.h2 as u64)),
+            ("t2", Value::Fields(programs.collect())),
         ])
     }
 
@@ -247,6 +297,7 @@ fn creations(stats: &Stats) -> Value {
         ("recycled", points(&stats.recycled)),
         ("forked_body", points(&stats.forked_body)),
         ("exec", Value::Number(stats.exec)),
+        ("in_shell", Value::Number(stats.in_shell)),
         ("fallbacks", Value::counts(stats.fallbacks.iter().map(|(&name, &count)| (name, count)))),
     ])
 }
@@ -282,7 +333,7 @@ fn image(entry: &Entry) -> Value {
     ])
 }
 
-fn body((image, body): (u64, &Body)) -> Value {
+fn body(image: u64, body: &Body, why: Value) -> Value {
     let work = body.reset_work();
     let work = [
         ("compared", work.compared),
@@ -296,6 +347,7 @@ fn body((image, body): (u64, &Body)) -> Value {
         ("state", Value::text(state_name(body))),
         ("keeper", Value::Number(u64::from(body.keeper().unsigned_abs()))),
         ("runs", Value::Number(body.runs())),
+        ("why", why),
         ("last_reset", Value::counts(work.map(|(name, count)| (name, u64::from(count))))),
     ])
 }

@@ -63,13 +63,7 @@ pub struct Demand {
 impl Demand {
     /// An arrival that finds `busy` others of its kind, or one more that it `waited` for. `all` learns the gap of the
     /// first place as well. Gives that gap; `None` for the first arrival.
-    pub fn arrive(
-        &mut self,
-        at: Duration,
-        busy: usize,
-        waited: bool,
-        all: &mut Gaps,
-    ) -> Option<Duration> {
+    pub fn arrive(&mut self, at: Duration, busy: usize, waited: bool, all: &mut Gaps) -> Option<Duration> {
         self.arrivals += 1;
         let (needed, busy) = (busy, busy + usize::from(waited));
         let gap = self.places.first().map(|place| at.saturating_sub(place.last));

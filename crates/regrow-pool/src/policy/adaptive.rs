@@ -67,7 +67,7 @@ impl Default for AdaptiveSettings {
             fault_ns_per_kib: 300,
             follows_percent: 40,
             rest: Duration::from_secs(60),
-            least: Duration::from_secs(1),
+            least: Duration::from_secs(10),
             ample_least: Duration::from_secs(600),
             tight_percent: 50,
             pause: Duration::from_secs(2),
@@ -188,8 +188,9 @@ impl Adaptive {
         self.expected.remove(&program);
         self.follows.created(at, program, *site);
         let (next, rest) = (self.follows.next(self.settings.follows_percent), self.settings.rest);
-        // How many of one program are needed at a time its own demand says.
-        for next in next.into_iter().filter(|next| next.gap < rest && next.program != program) {
+        // One that comes after itself comes when the one before has ended, unless it does not wait for that.
+        let overlaps = turn.state().alive(program) > 1;
+        for next in next.into_iter().filter(|next| next.gap < rest && (next.program != program || overlaps)) {
             // What usually comes within a time has not come when four times that has passed.
             let until = at + (next.gap * 4).max(Duration::from_millis(1));
             self.expected.insert(next.program, Expected { until, cue: next.cue, percent: next.percent });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use regrow::{Pool, Stdio};
+use regrow::{Pool, PoolBuilder, Stdio};
 
 use crate::scene::{Scene, assert_right, prepare_sh, run_right, scene, with_pool};
 
@@ -14,15 +14,20 @@ const BODIES: usize = 8;
 
 pub(crate) fn scenes() -> Vec<Scene> {
     vec![
-        scene("fifty-at-a-time", || with_pool(Pool::new(), |pool| fifty(pool, BODIES))),
+        scene("fifty-at-a-time", || with_pool(keep_all().build(), |pool| fifty(pool, BODIES))),
         scene("fifty-at-a-time-with-fifty-bodies", || {
-            with_pool(Pool::builder().max_bodies_per_program(CROWD).build(), |pool| fifty(pool, CROWD));
+            with_pool(keep_all().max_bodies_per_program(CROWD).build(), |pool| fifty(pool, CROWD));
         }),
         scene("fifty-at-a-time-verified", || {
-            with_pool(Pool::builder().verify(true).build(), |pool| fifty(pool, BODIES));
+            with_pool(keep_all().verify(true).build(), |pool| fifty(pool, BODIES));
         }),
         scene("many-threads", || with_pool(Pool::new(), many_threads)),
     ]
+}
+
+/// A pool that keeps every body, and nothing else.
+fn keep_all() -> PoolBuilder {
+    Pool::builder().policy("recycle".parse().expect("it is a policy"))
 }
 
 /// Those beyond the limit are started by exec; all are right.

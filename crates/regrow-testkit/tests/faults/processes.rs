@@ -76,7 +76,8 @@ fn forked_copy_drops(pool: &Pool) {
         let creation = run_right(pool, &format!("after-{round}"));
         assert!(creation.is_recycled(), "{creation}");
     }
-    assert_eq!(pool.keepers(), keepers, "they are the same ones");
+    let now = pool.keepers();
+    assert!(keepers.iter().all(|keeper| now.contains(keeper)), "those are there still: {keepers:?}, {now:?}");
 }
 
 fn pool_goes(end: impl FnOnce(Pool)) {

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use regrow::{Pool, Stdio};
+use regrow::{Fallback, Pool, Stdio};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::scene::{As, STATUS, Scene, prepare_sh, run_right, scene, with_pool};
@@ -142,12 +142,12 @@ fn little_memory(pool: &Pool) {
 fn no_budget() {
     with_pool(Pool::builder().budget_bytes(1).build(), |pool| {
         for round in 0..4 {
-            prepare_sh(pool);
-            run_right(pool, &format!("round-{round}"));
-            pool.prepare(&pool.command("true")).expect("true can be kept");
+            let creation = run_right(pool, &format!("round-{round}"));
+            assert_eq!(creation.fallback(), Some(&Fallback::NotKept), "{creation}");
+            pool.prepare(&pool.command("true")).expect_err("nothing can be kept");
             assert!(pool.command("true").status().expect("it starts").success());
         }
-        assert!(pool.keepers().len() <= 6, "{:?}", pool.keepers());
+        assert!(pool.keepers().is_empty(), "{:?}", pool.keepers());
     });
 }
 

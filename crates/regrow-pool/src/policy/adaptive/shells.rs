@@ -35,12 +35,12 @@ impl Shells {
 }
 
 impl Adaptive {
-    /// H1.
+    /// H1: no more than processes have been alive at a time.
     pub(super) fn wanted_shells(&self, state: &State) -> usize {
         if self.settings.shell_saves.is_zero() || self.is_paused(state.at()) {
             return 0;
         }
-        self.shells.demand.wanted(state.at(), &self.shell_frame(state))
+        self.shells.demand.wanted(state.at(), &self.shell_frame(state)).min(state.most_alive())
     }
 
     /// H2: for each size as many as the shells that are wanted will ask for.
