@@ -1,14 +1,12 @@
 //! A shell: a body whose program is unmapped. Its processes are made ahead and can execute any program: what is saved is
 //! the making of a task and its sandbox.
 
-use core::sync::atomic::Ordering::SeqCst;
-
 use regrow_abi::{ImageHeader, Order, PAGE_BYTES, State, order_flags};
 
 use crate::arch::{self, nr};
+use crate::armed;
 use crate::state::Agent;
 use crate::sys::{self, Res};
-use crate::{armed, reset};
 
 const EINVAL: Res = -22;
 const FD_CLOEXEC: usize = 1;

@@ -319,6 +319,17 @@ impl Body {
         Err(io::ErrorKind::BrokenPipe.into())
     }
 
+    /// Ends the armed process, and waits for that.
+    pub(crate) fn end_armed(&self) {
+        let pid = self.control.pid();
+        if let Ok(pidfd) = raw::pidfd_open(pid)
+            && is_living_child(pid)
+        {
+            let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
+            raw::reap_within(pid, pidfd.as_fd(), END_TIMEOUT);
+        }
+    }
+
     /// Waits until the keeper has seen that its armed process is gone, and ended.
     fn keeper_ends(&self) -> bool {
         let started = Instant::now();

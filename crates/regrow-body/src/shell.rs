@@ -55,9 +55,11 @@ impl Body {
         if self.wait_ready(COMMAND_TIMEOUT) != Some(State::Armed) || !self.control.take() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        self.kill_armed();
-        let _ = raw::wait_pid(self.control.pid(), false);
-        if !self.command(command::BREAK_UP) {
+        // Before the process ends: its keeper may see that at once.
+        self.control.set_command(command::BREAK_UP);
+        self.end_armed();
+        self.control.bell().ring();
+        if self.wait_ready(COMMAND_TIMEOUT) != Some(State::Armed) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         Ok(Shell { body: self })

@@ -354,7 +354,7 @@ impl Server {
             ToDaemon::Run(order) => self.run(name, *order, received),
             ToDaemon::Ask(question) => self.answer(name, &question),
             ToDaemon::Clear => {
-                self.change_pool(name, |controller, pool| controller.control(pool, Control::Drop))
+                self.change_pool(name, |controller, pool| controller.control(pool, Control::Drop));
             }
             ToDaemon::Budget(bytes) => {
                 self.change_pool(name, |controller, pool| controller.write(pool, "budget_bytes", bytes));

@@ -64,13 +64,25 @@ pub fn spawn_exec(request: &Request, why: Fallback) -> io::Result<Started> {
     let (pid, pidfd) = plan.clone_child()?;
     let started = Started::with_pidfd(pid, pidfd, Creation::Exec { why });
     match plan.error.load(Ordering::Acquire) {
-        0 if request.traced => regrow_sys::ptrace::seize_to_exit(pid).map(|()| started),
+        0 if request.traced => trace(started),
         0 => Ok(started),
         errno => {
             started.wait()?;
             Err(io::Error::from_raw_os_error(errno))
         }
     }
+}
+
+/// Traces a process that has just executed its program. One that is over already, on a busy machine, cannot be traced
+/// any more: `Interrupted`.
+fn trace(started: Started) -> io::Result<Started> {
+    if let Err(error) = regrow_sys::ptrace::seize_to_exit(started.pid) {
+        let _ = started.kill();
+        started.wait()?;
+        let is_over = error.raw_os_error() == Some(libc::EPERM);
+        return Err(if is_over { io::ErrorKind::Interrupted.into() } else { error });
+    }
+    Ok(started)
 }
 
 /// A descriptor of the child: copied from `source` to `target`, open over exec.

@@ -334,7 +334,7 @@ impl Shard {
         let before = self.keeping.tracked_mut(owner, id).cloned();
         if let Some(before) = before.filter(|before| before.process.is_some()) {
             // There is another run in the body: that one has ended.
-            self.settle_one(owner, before);
+            self.settle_one(owner, &before);
         }
         let body = self.keeping.body_of(owner, id).filter(|_| !forked);
         if let Some(body) = body {
@@ -367,7 +367,7 @@ impl Shard {
         let news = |tracked: &&Tracked| !tracked.away && self.news_of(owner, tracked);
         let changed: Vec<Tracked> = list.iter().filter(news).cloned().collect();
         for tracked in changed {
-            self.settle_one(owner, tracked);
+            self.settle_one(owner, &tracked);
         }
     }
 
@@ -395,10 +395,10 @@ impl Shard {
         body.state().filter(|&state| state != State::Broken)
     }
 
-    fn settle_one(&mut self, owner: Owner, tracked: Tracked) {
+    fn settle_one(&mut self, owner: Owner, tracked: &Tracked) {
         let state = self.state_of(owner, tracked.id);
-        if let Some((process, _)) = tracked.process {
-            let offer = state.and_then(|_| self.facts(owner, Some(tracked.id)));
+        if let Some((process, _)) = &tracked.process {
+            let (process, offer) = (*process, state.and_then(|_| self.facts(owner, Some(tracked.id))));
             let gone = offer.is_none();
             if let Some(tracked) = self.keeping.tracked_mut(owner, tracked.id) {
                 tracked.process = None;
@@ -406,7 +406,7 @@ impl Shard {
             if gone {
                 self.untrack(owner, tracked.id);
             }
-            self.exited(owner, &tracked, process, offer);
+            self.exited(owner, tracked, process, offer);
         } else if state.is_none() {
             self.untrack(owner, tracked.id);
             if let Some(body) = tracked.body {
@@ -450,8 +450,9 @@ impl Shard {
     /// What a body of a program takes and saves.
     fn facts(&self, owner: Owner, id: Option<u64>) -> Option<Facts> {
         let Slot::Kept(kept) = &self.tables.entries.get(&owner)?.slot else { return None };
-        let hot =
-            id.and_then(|id| kept.bodies.iter().find(|body| body.id() == id)).map(|body| body.reset_work());
+        let hot = id
+            .and_then(|id| kept.bodies.iter().find(|body| body.id() == id))
+            .map(regrow_body::Body::reset_work);
         // One region of about this size: runs differ by a page or two, which is no reason to add or give back any.
         let hot_bytes =
             hot.map_or(0, |work| u64::from(work.zeroed.next_power_of_two()) * regrow_abi::PAGE_BYTES);
@@ -578,7 +579,11 @@ impl Shard {
         self.keeping.todo.retain(|todo| !todo.is_of(body));
         match (self.take_body(body), then) {
             (Some(body), Some(then)) => {
-                self.keeping.todo.push_back(Todo::BreakUp { body: Box::new(body), then, shell });
+                self.keeping.todo.push_back(Todo::BreakUp {
+                    body: Box::new(body),
+                    then: Box::new(then),
+                    shell,
+                });
             }
             _ => self.keeping.todo.push_back(Todo::AddShell { shell }),
         }

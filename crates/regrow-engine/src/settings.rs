@@ -59,7 +59,7 @@ impl Default for Settings {
 pub fn default_budget() -> u64 {
     const PERCENT: u64 = 5;
     let info = rustix::system::sysinfo();
-    let machine = u64::try_from(info.totalram).unwrap_or(u64::MAX).saturating_mul(info.mem_unit.into());
+    let machine = info.totalram.saturating_mul(info.mem_unit.into());
     let limit = regrow_sys::pressure::memory_limit().unwrap_or(u64::MAX);
     machine.min(limit) / 100 * PERCENT
 }

@@ -55,7 +55,7 @@ impl Discarded {
 pub(crate) enum Todo {
     AddBody { program: ProgramId, body: BodyId },
     AddShell { shell: ShellId },
-    BreakUp { body: Box<Body>, then: Settable, shell: ShellId },
+    BreakUp { body: Box<Body>, then: Box<Settable>, shell: ShellId },
     Prefault { body: BodyId },
     Trim { body: BodyId },
     Discard(Discarded),
@@ -98,9 +98,9 @@ pub struct Work(Step, u64);
 #[derive(Debug)]
 enum Step {
     Fork { owner: Owner, image: Arc<Image>, settings: Box<Settings>, body: BodyId },
-    MakeShell { image: Arc<Image>, settings: Box<Settings>, then: Settable, shell: ShellId },
+    MakeShell { image: Arc<Image>, settings: Box<Settings>, then: Box<Settable>, shell: ShellId },
     Rearm { slot: Box<ShellSlot>, shell: ShellId },
-    BreakUp { body: Box<Body>, then: Settable, shell: ShellId },
+    BreakUp { body: Box<Body>, then: Box<Settable>, shell: ShellId },
     Prefault(Lent),
     Trim(Lent),
     Discard(Discarded),
@@ -154,9 +154,9 @@ impl Work {
     }
 }
 
-fn shell_outcome(made: io::Result<Shell>, then: Settable, shell: ShellId) -> Outcome {
+fn shell_outcome(made: io::Result<Shell>, then: Box<Settable>, shell: ShellId) -> Outcome {
     let made = made.inspect_err(|error| tracing::debug!(%error, "no shell was made")).ok();
-    Outcome::Shell { shell, made: made.map(|made| Box::new(ShellSlot { shell: made, then })) }
+    Outcome::Shell { shell, made: made.map(|made| Box::new(ShellSlot { shell: made, then: *then })) }
 }
 
 impl Shard {
@@ -224,7 +224,7 @@ impl Shard {
             self.keeping.todo.push_back(Todo::AddShell { shell });
             return None;
         };
-        let (image, then) = (Arc::clone(&kept.image), kept.then().clone());
+        let (image, then) = (Arc::clone(&kept.image), Box::new(kept.then().clone()));
         let settings = Box::new(Settings { verify: false, ..self.settings.clone() });
         Some(Step::MakeShell { image, settings, then, shell })
     }

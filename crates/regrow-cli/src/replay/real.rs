@@ -103,8 +103,14 @@ impl Held {
     fn start(pool: &Pool, program: &str) -> Result<(Held, Duration), ReplayError> {
         let cannot = |source| ReplayError::Start { program: program.to_owned(), source };
         let mut command = command(pool, program);
-        let began = Instant::now();
-        let child = command.spawn().map_err(cannot)?;
+        let mut began = Instant::now();
+        let mut child = command.spawn();
+        while child.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted) {
+            // It was over before it could be held, which happens on a busy machine: that one does not count.
+            began = Instant::now();
+            child = command.spawn();
+        }
+        let child = child.map_err(cannot)?;
         let pid = child.id().cast_signed();
         ptrace::await_exit(pid).map_err(cannot)?;
         Ok((Held { child, pid }, began.elapsed()))

@@ -1,0 +1,129 @@
+//! What is kept between runs is the policy's affair; what a run sees is not.
+
+use std::process::Stdio as StdStdio;
+use std::time::{Duration, Instant};
+
+use regrow::{Policy, Pool, Stdio};
+use regrow_pool::policy::{Frequency, PoolSettings};
+
+/// A body or a shell has the time to be ready.
+const REST: Duration = Duration::from_millis(3);
+
+/// Everything of a process that a policy could change by mistake.
+const FACTS: &str = "echo \"$0 $* $WORD\"; pwd; umask; ulimit -n; grep -E '^(Sig[PBIC]|Uid|Gid|Groups|CapEff|NoNewPrivs)' \
+                     /proc/self/status; ls -l /proc/self/fd | wc -l; cat; exit 3";
+
+fn facts(pool: &Pool) -> (Option<i32>, String) {
+    let mut command = pool.command("sh");
+    command.args(["-c", FACTS, "name", "one", "two words"]).env("WORD", "hello").current_dir("/usr");
+    command.umask(0o027).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = command.output().expect("it starts");
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+    )
+}
+
+/// A pool that keeps what runs often, and runs the rest in shells.
+fn with_shells() -> Pool {
+    let frequency = Frequency { window: 64, at_least: 32, review_every: u32::MAX };
+    let settings =
+        PoolSettings { frequency, again: u32::MAX, follows_percent: 101, ..PoolSettings::default() };
+    let pool = Pool::builder().policy(Policy::Pool(settings)).build();
+    for _ in 0..50 {
+        assert!(pool.command("true").status().expect("it starts").success());
+        std::thread::sleep(REST);
+    }
+    pool
+}
+
+#[test]
+fn a_program_is_the_same_in_a_shell() {
+    let (by_exec, pool) = (Pool::builder().recycle(false).build(), with_shells());
+    let expected = facts(&by_exec);
+    assert_eq!(expected.0, Some(3));
+    let before = pool.stats();
+    for _ in 0..20 {
+        assert_eq!(facts(&pool), expected);
+        std::thread::sleep(REST * 4);
+    }
+    let now = pool.stats();
+    assert_eq!(now.exec - before.exec, 20, "sh runs too seldom to be kept: {now:?}");
+    assert!(now.in_shell - before.in_shell >= 10, "{now:?}");
+    println!("kept: {} of 20 runs by exec were in a shell", now.in_shell - before.in_shell);
+}
+
+#[test]
+fn what_cannot_be_executed_in_a_shell_has_the_error_of_exec() {
+    let (pool, folder) = (with_shells(), tempfile::tempdir().expect("a folder"));
+    let script = folder.path().join("no-interpreter");
+    std::fs::write(&script, "#!/nowhere/at/all\n").expect("it is written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("it is ours");
+    for program in [script.as_path(), std::path::Path::new("/nowhere/at/all"), folder.path()] {
+        let error = pool.command(program).spawn().expect_err("it cannot be executed");
+        let std_error =
+            std::process::Command::new(program).stdin(StdStdio::null()).spawn().expect_err("nor there");
+        assert_eq!(error.raw_os_error(), std_error.raw_os_error(), "{}", program.display());
+    }
+    let long = "x".repeat(200_000);
+    let std_error =
+        std::process::Command::new("sh").args(["-c", &long]).spawn().expect_err("a string is too long");
+    let error = pool.command("sh").args(["-c", &long]).spawn().expect_err("a string is too long");
+    assert_eq!(error.raw_os_error(), std_error.raw_os_error());
+}
+
+#[test]
+fn every_policy_runs_what_it_is_asked_to() {
+    for name in ["none", "recycle", "recycle-one", "pool", "adaptive"] {
+        let pool = Pool::builder().policy(name.parse().expect("it is a policy")).build();
+        for round in 0..60 {
+            let word = format!("{name}-{round}");
+            let output = pool.command("echo").arg(&word).output().expect("it starts");
+            assert_eq!(output.stdout, format!("{word}\n").as_bytes());
+            if round % 7 == 0 {
+                assert_eq!(
+                    pool.command("sh").args(["-c", "exit 7"]).status().expect("it starts").code(),
+                    Some(7)
+                );
+            }
+            std::thread::sleep(REST);
+        }
+        let stats = pool.stats();
+        let kept = stats.recycled.total() + stats.forked_body.total();
+        println!("{name}: {stats:?}");
+        match name {
+            "none" => assert_eq!((kept, pool.idle_keepers().len()), (0, 0)),
+            _ => assert!(kept >= 40, "{name}: {stats:?}"),
+        }
+    }
+}
+
+/// Within the new budget in a second, and every run is right.
+#[test]
+fn a_budget_that_is_lowered_is_kept_to() {
+    let pool = Pool::new();
+    for program in ["true", "sh", "cat", "ls", "env"] {
+        pool.prepare(&pool.command(program)).expect("it can be kept");
+    }
+    assert!(pool.idle_keepers().len() >= 10, "five images with a body each");
+    let mut child = pool
+        .command("sh")
+        .args(["-c", "read word; exit 5"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    assert!(child.creation().is_recycled(), "{}", child.creation());
+    let lowered = Instant::now();
+    pool.set_budget(1);
+    while !pool.idle_keepers().is_empty() && lowered.elapsed() < Duration::from_secs(10) {
+        assert!(pool.command("true").status().expect("it starts").success());
+    }
+    assert_eq!(pool.idle_keepers(), [], "nothing may be kept");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().expect("its end").code(), Some(5), "a run that is under way goes on");
+    println!("kept: a budget lowered to nothing was kept to after {:?}", lowered.elapsed());
+    pool.set_budget(1 << 30);
+    assert!(pool.command("true").status().expect("it starts").success());
+    pool.prepare(&pool.command("true")).expect("it can be kept again");
+}
