@@ -103,13 +103,14 @@ fn a_trace_is_replayed_through_every_policy() {
         assert_eq!(text.lines().filter(|line| line.starts_with(&format!("{policy} "))).count(), 3, "{text}");
     }
     let replay: Value = serde_json::from_reader(File::open(&json).unwrap()).unwrap();
-    assert_eq!((&replay["mode"], &replay["creations"]), (&Value::from("simulated"), &Value::from(181)));
+    assert_eq!((&replay["absent"], &replay["creations"]), (&Value::from(0), &Value::from(181)));
     assert!(replay["costs"]["whole"]["us"].as_f64() > Some(0.0) && replay["measured"][0] == "whole");
     let runs = replay["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 15);
     for run in runs {
         let points = run["points"].as_array().unwrap();
         assert_eq!((points.len(), &points[1]["creations"]), (2, &Value::from(181)));
+        assert_eq!(run["mode"], "simulated");
         let ready = points[1]["in_body"].as_u64().unwrap();
         match run["policy"].as_str() {
             Some("none") => assert_eq!(ready, 0),
@@ -122,6 +123,40 @@ fn a_trace_is_replayed_through_every_policy() {
     drawn.sort();
     assert_eq!(drawn.len(), 10, "{drawn:?}");
     assert!(drawn.contains(&"trace-front.png".to_owned()) && drawn.contains(&"trace-front.svg".to_owned()));
+}
+
+/// As many real processes as there are rows, held alive; what is kept is real as well.
+#[test]
+fn a_trace_is_replayed_with_real_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let loop_of = "i=0; while [ $i -lt 60 ]; do cat /dev/null; env true; i=$((i + 1)); done";
+    let (_, trace) = record(folder.path(), &["sh", "-c", loop_of]);
+    let json = folder.path().join("replay.json");
+    let mut command = regrow();
+    command.arg("replay").arg(folder.path().join("trace.csv")).args([
+        "--real",
+        "--simulate",
+        "--existing",
+        "3",
+    ]);
+    let output = command.args(["--policy", "none,adaptive"]).arg("--json").arg(&json).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    let replay: Value = serde_json::from_reader(File::open(&json).unwrap()).unwrap();
+    assert_eq!(replay["absent"], 0);
+    assert_eq!(replay["costs"]["programs"].as_object().unwrap().len(), 4, "sh, cat, env and true");
+    let runs = replay["runs"].as_array().unwrap();
+    let found: Vec<_> = runs.iter().map(|run| (run["policy"].as_str(), run["mode"].as_str())).collect();
+    let expected = [("none", "real"), ("adaptive", "real"), ("none", "simulated"), ("adaptive", "simulated")];
+    assert_eq!(found, expected.map(|(policy, mode)| (Some(policy), Some(mode))));
+    let end = |run: usize| runs[run]["points"].as_array().unwrap().last().unwrap().clone();
+    let number = |run: usize, field: &str| end(run)[field].as_u64().unwrap();
+    for run in 0..4 {
+        assert_eq!(number(run, "creations"), trace.len() as u64);
+    }
+    assert_eq!((number(0, "kept_bytes"), number(0, "from_nothing")), (0, 181));
+    assert!(number(1, "kept_bytes") > 100 << 10, "{}", end(1));
+    assert!(number(1, "in_body") > 90, "{}", end(1));
+    println!("replay: {} of 181 real processes in a ready body", number(1, "in_body"));
 }
 
 #[test]
@@ -137,7 +172,6 @@ fn what_cannot_be_replayed_is_told() {
     fs::write(&bad, "program,argv_hash,parent,start_us,end_us,peak_kib\na,0,0,5,1,\n").unwrap();
     let bad = bad.to_str().unwrap();
     assert!(told(&[bad, "--simulate"]).contains("`end_us` is before `start_us`"));
-    assert!(told(&[bad]).contains("--simulate"), "there is no other mode");
     assert!(told(&[bad, "--simulate", "--existing", "0"]).contains("a number of processes from 1"));
     let good = folder.path().join("good.csv");
     fs::write(&good, "program,argv_hash,parent,start_us,end_us,peak_kib\na,0,0,1,5,\n").unwrap();

@@ -43,6 +43,8 @@ const OUTBOX: usize = 16;
 const BACKLOG: i32 = 256;
 /// Events that are taken at once.
 const EVENTS: usize = 64;
+/// A turn of the loop that takes longer is told of.
+const SLOW: Duration = Duration::from_millis(500);
 /// How long the listener rests when there are no descriptors for a further client.
 const REST: Duration = Duration::from_millis(100);
 
@@ -229,6 +231,7 @@ impl Server {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(system("epoll")(error)),
             }
+            let began = Instant::now();
             if events.is_empty() && self.controller.next_work().is_some_and(|next| next <= Instant::now()) {
                 self.controller.work();
             }
@@ -242,6 +245,15 @@ impl Server {
             if self.rests_until.is_some_and(|until| until <= Instant::now()) {
                 self.rests_until = None;
                 self.listen(true);
+            }
+            let took = began.elapsed();
+            if took > SLOW {
+                tracing::warn!(
+                    ?took,
+                    events = events.len(),
+                    clients = self.clients.len(),
+                    "others had to wait"
+                );
             }
             if !self.clients.is_empty() || !self.runs.is_empty() {
                 self.last_busy = Instant::now();

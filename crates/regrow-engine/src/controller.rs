@@ -170,6 +170,7 @@ impl Controller {
             return Err(TreeError::TooManyOpen { most: MAX_OPEN });
         }
         self.shard.take_in_ready();
+        self.shard.tick();
         let resource = tree::Resource::parse(path, &self.host)?;
         self.look_up(resource)?;
         self.next += 1;

@@ -230,6 +230,13 @@ impl Shard {
         }
     }
 
+    /// Tells that a body is gone, if the ledger has it: the policy may have dropped it in the same turn.
+    fn tell_lost(&mut self, body: BodyId) {
+        if self.keeping.pool.state().body(body).is_some() {
+            self.tell(&Event::Lost(KeptId::Body(body)));
+        }
+    }
+
     /// Drops everything that is kept, and forgets what the policy has learned.
     pub(crate) fn begin_anew(&mut self) {
         let mut old = std::mem::replace(&mut self.keeping, Keeping::new(&self.settings));
@@ -285,7 +292,7 @@ impl Shard {
     /// The making of a program's image has begun, or it has not.
     pub(crate) fn making(&mut self, program: ProgramId, owner: Owner, body: BodyId, begun: bool) {
         if !begun {
-            return self.tell(&Event::Lost(KeptId::Body(body)));
+            return self.tell_lost(body);
         }
         if let Some(known) = self.keeping.known.get_mut(program.0 as usize) {
             known.owner = Some(owner);
@@ -410,7 +417,7 @@ impl Shard {
         } else if state.is_none() {
             self.untrack(owner, tracked.id);
             if let Some(body) = tracked.body {
-                self.tell(&Event::Lost(KeptId::Body(body)));
+                self.tell_lost(body);
             }
         }
         if self.state_of(owner, tracked.id) == Some(State::Armed)
@@ -483,7 +490,7 @@ impl Shard {
     /// An image could not be made.
     pub(crate) fn image_failed(&mut self, awaited: Option<BodyId>) {
         if let Some(body) = awaited.filter(|&body| self.keeping.is_kept(body)) {
-            self.tell(&Event::Lost(KeptId::Body(body)));
+            self.tell_lost(body);
         }
     }
 
@@ -497,7 +504,7 @@ impl Shard {
             });
             for tracked in list {
                 if let Some(body) = tracked.body {
-                    self.tell(&Event::Lost(KeptId::Body(body)));
+                    self.tell_lost(body);
                 }
                 if let Some((process, _)) = tracked.process {
                     self.tell(&Event::Exited { process, offer: None });
@@ -612,7 +619,7 @@ impl Shard {
                     Some((owner, Arc::clone(&kept.image)))
                 }
                 Slot::Kept(_) => {
-                    self.tell(&Event::Lost(KeptId::Body(body)));
+                    self.tell_lost(body);
                     None
                 }
                 _ => None,
@@ -622,7 +629,7 @@ impl Shard {
         if let Fallback::FirstRun = self.begin(key, &env, 0, program, body) {
             return None;
         }
-        self.tell(&Event::Lost(KeptId::Body(body)));
+        self.tell_lost(body);
         None
     }
 
@@ -641,7 +648,7 @@ impl Shard {
                 self.keeping.tracked.entry(owner).or_default().push(tracked);
                 self.is_ready(body);
             }
-            _ if self.keeping.is_kept(body) => self.tell(&Event::Lost(KeptId::Body(body))),
+            _ if self.keeping.is_kept(body) => self.tell_lost(body),
             _ => {}
         }
     }

@@ -94,6 +94,30 @@ fn waiting(service: &Service) -> Child {
     run
 }
 
+/// Every body and shell has its reason; a budget of nothing is kept to at once, and runs go on.
+#[test]
+fn the_reasons_and_the_budget_of_the_daemon() {
+    let service = Service::start();
+    service.warm(&["sh"]);
+    let why = printed(&service, &["status", "--why"]);
+    assert!(why.starts_with("policy     adaptive; "), "{why}");
+    assert!(why.contains("learned    a shell that nobody takes is kept "), "{why}");
+    assert!(why.lines().any(|line| line.starts_with("body ") && line.contains(" needed ")), "{why}");
+    assert_eq!(printed(&service, &["budget", "0"]), "");
+    let told = status(&service);
+    assert_eq!(
+        (number(&told["pool"]["budget_bytes"]), number(&told["pool"]["idle_bytes"])),
+        (0, 0),
+        "{told}"
+    );
+    assert_eq!((number(&told["pool"]["images"]), number(&told["pool"]["shells"])), (0, 0), "{told}");
+    let output = service.regrow().args(["run", "--no-tty", "sh", "-c", "echo right"]).output().unwrap();
+    assert_eq!(text(&output.stdout), "right\n");
+    assert_eq!(number(&status(&service)["pool"]["images"]), 0, "nothing is kept");
+    printed(&service, &["budget", "64"]);
+    service.warm(&["sh"]);
+}
+
 #[test]
 fn the_status_counts_what_was_run() {
     let service = Service::start();
@@ -170,7 +194,7 @@ fn the_tree_holds_what_the_status_counts() {
     let hosts = names(&service, "/");
     assert_eq!(hosts.len(), 1);
     let host = format!("/{}", hosts[0]);
-    assert_eq!(names(&service, &host), ["body", "creation", "image", "process"]);
+    assert_eq!(names(&service, &host), ["body", "creation", "image", "process", "shell"]);
     assert_eq!(names(&service, &host), names(&service, "/."));
 
     let images = names(&service, "/./image");

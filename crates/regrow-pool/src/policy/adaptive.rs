@@ -145,15 +145,16 @@ impl Adaptive {
             all: self.all_window,
             rest: self.settings.rest,
             least: self.settings.least,
-            ample_least: self.ample_least(),
+            ample_least: self.ample_least(state.at()),
             tight: state.kept_bytes() >= tight,
         }
     }
 
-    /// How long a body is kept unused at least while memory is not short: no program has come back after longer.
-    fn ample_least(&self) -> Duration {
+    /// How long a body is kept unused at least while memory is not short: no program has come back after longer, and
+    /// what was seen for a time says nothing about longer ones.
+    fn ample_least(&self, at: Duration) -> Duration {
         let known = self.returns >= RETURNS;
-        let longer = (self.longest_return + self.longest_return / 4).max(self.settings.least);
+        let longer = (self.longest_return + self.longest_return / 4).max(self.settings.least).max(at);
         if known { longer.min(self.settings.ample_least) } else { self.settings.ample_least }
     }
 
