@@ -39,6 +39,7 @@ use self::floors::Floors;
 use self::machine::Machine;
 use self::programs::Program;
 pub(crate) use self::programs::find_in;
+pub(crate) use self::samples::now_ns;
 use crate::cli::BenchArgs;
 use crate::error::CliError;
 

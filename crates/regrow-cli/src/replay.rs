@@ -114,16 +114,16 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8, CliError> {
         None => costs::measure()?,
     };
     let (mut trace, mut absent) = (recorded.clone(), 0);
+    let mut programs = real::Programs::of(&recorded);
     if args.real {
-        let programs = real::Programs::of(&recorded);
         (trace, absent) = (programs.there(&recorded), programs.absent);
         programs.measure(&mut costs)?;
         measured.push("programs");
     }
-    let programs: std::collections::BTreeSet<&str> =
+    let names: std::collections::BTreeSet<&str> =
         trace.iter().map(|creation| creation.program.as_str()).collect();
     let name = args.trace.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut runs = if args.real { replay_really(args, &trace)? } else { Vec::new() };
+    let mut runs = if args.real { replay_really(args, &trace, &programs)? } else { Vec::new() };
     if args.simulate || !args.real {
         runs.extend(simulate(args, &trace, &costs)?);
     }
@@ -131,7 +131,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8, CliError> {
         trace: &name,
         absent,
         creations: trace.len(),
-        programs: programs.len(),
+        programs: names.len(),
         budget_bytes: args.budget_mib << 20,
         costs: &costs,
         measured: &measured,
@@ -207,7 +207,7 @@ pub(crate) fn replay_both(trace: &Path, existing: &[usize], budget_bytes: u64) -
         plot: None,
     };
     let recorded = read_trace(trace)?;
-    let programs = real::Programs::of(&recorded);
+    let mut programs = real::Programs::of(&recorded);
     let trace = programs.there(&recorded);
     let (mut costs, _) = costs::measure()?;
     programs.measure(&mut costs)?;
@@ -219,13 +219,17 @@ pub(crate) fn replay_both(trace: &Path, existing: &[usize], budget_bytes: u64) -
         runs.into_iter().map(|run| (number(run.existing), run.report)).collect()
     };
     Ok(Replayed {
-        real: numbered(replay_really(&args, &trace)?),
+        real: numbered(replay_really(&args, &trace, &programs)?),
         simulated: numbered(simulate(&args, &trace, &costs)?),
     })
 }
 
 /// Every policy with every number of processes, each in a pool of its own.
-fn replay_really(args: &ReplayArgs, trace: &[Creation]) -> Result<Vec<Run>, ReplayError> {
+fn replay_really(
+    args: &ReplayArgs,
+    trace: &[Creation],
+    programs: &real::Programs<'_>,
+) -> Result<Vec<Run>, ReplayError> {
     let mut runs = Vec::new();
     for &existing in &args.existing {
         let ExistingArg::Exactly(number) = existing else { return Err(ReplayError::RecordedAreSimulated) };
@@ -235,7 +239,11 @@ fn replay_really(args: &ReplayArgs, trace: &[Creation]) -> Result<Vec<Run>, Repl
                 .budget_bytes(args.budget_mib << 20)
                 .max_bodies_per_program(number + 8)
                 .build();
-            runs.push(Run { existing, mode: "real", report: real::run(&pool, policy, trace, number)? });
+            runs.push(Run {
+                existing,
+                mode: "real",
+                report: real::run(&pool, policy, (trace, programs), number)?,
+            });
         }
     }
     Ok(runs)

@@ -40,7 +40,7 @@ const CHILDREN: usize = 1600;
 /// How much memory hostile clients may make it take.
 const MOST_MEMORY_KIB: usize = 64 * 1024;
 /// How much more it may keep when they are gone, by its allocator's whims.
-const ALLOWANCE_KIB: usize = 8 * 1024;
+const ALLOWANCE_KIB: usize = 12 * 1024;
 
 /// An attack. Returns what it has done, in words.
 type Attack = fn(&Siege, &mut Random) -> String;

@@ -115,7 +115,8 @@ pub fn await_exit(pid: i32) -> io::Result<()> {
     loop {
         let Some(status) = crate::raw::wait_pid(pid, false)? else { continue };
         if !libc::WIFSTOPPED(status) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            let what = format!("it has ended with wait status {status:#x}");
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
         }
         if status >> 16 == libc::PTRACE_EVENT_EXIT {
             return Ok(());

@@ -51,7 +51,7 @@ pub(super) fn rounded(value: f64) -> f64 {
 }
 
 /// The monotonic clock, in nanoseconds.
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

@@ -2,10 +2,18 @@
 //! policy.
 //!
 //! What the trace's processes did cannot be done again. Each program is started so that it does nothing (`perl -e 1`, else
-//! `--version`), and its time is that from the call to the moment when it is about to end. There it is held, with its memory,
-//! until as many others have come as are to be alive. So a start is measured whole, and alike for every way of starting.
+//! `--version`), and is held when it is about to end, with its memory, until as many others have come as are to be alive.
+//!
+//! ```text
+//!   call ──────────── main ─────────── about to end: held
+//!     start-up             own work: measured in a ready body, and taken off
+//! ```
+//!
+//! The start-up time is that from the call to the moment of the hold without the program's own work, which is the same however
+//! it was started. What its work takes longer where it was not recycled (pages, tables of the linker) is part of the start-up.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,17 +23,22 @@ use regrow_pool::trace::Creation;
 use regrow_sys::ptrace;
 
 use super::ReplayError;
+use crate::bench::now_ns;
 
 /// How often each program is started to learn its costs.
 const TIMES: usize = 21;
 /// How long a body is given to be put back before the next of these starts.
 const REST: Duration = Duration::from_millis(1);
+/// How long putting a body back may take.
+const RESET_LIMIT: Duration = Duration::from_millis(100);
 /// After how many creations each point is reported.
 const EVERY: usize = 100;
 
 /// The programs of a trace that are there, and how they are started.
 pub(super) struct Programs<'a> {
     known: BTreeSet<&'a str>,
+    /// What each works by itself from its `main` on, in microseconds.
+    own_us: BTreeMap<&'a str, f64>,
     /// Creations of programs that are not there any more, which are left out.
     pub(super) absent: usize,
 }
@@ -35,7 +48,7 @@ impl<'a> Programs<'a> {
         let names: BTreeSet<&str> = trace.iter().map(|creation| creation.program.as_str()).collect();
         let known: BTreeSet<&str> = names.into_iter().filter(|name| Path::new(name).is_file()).collect();
         let absent = trace.iter().filter(|creation| !known.contains(creation.program.as_str())).count();
-        Programs { known, absent }
+        Programs { known, own_us: BTreeMap::new(), absent }
     }
 
     /// The trace without what cannot be started.
@@ -44,16 +57,19 @@ impl<'a> Programs<'a> {
     }
 
     /// Measures what a start of each program costs, by exec and in a ready body, and what its image and a body hold.
-    pub(super) fn measure(&self, costs: &mut Costs) -> Result<(), ReplayError> {
+    pub(super) fn measure(&mut self, costs: &mut Costs) -> Result<(), ReplayError> {
         let by_exec = Pool::builder().recycle(false).build();
         for &program in &self.known {
-            let kept = Pool::new();
-            let whole_us = median_us(&by_exec, program)?;
+            let kept = Pool::builder().timed(true).build();
+            let (to_end_us, _) = medians_us(&by_exec, program)?;
             // A program that is not recycled costs the same each time.
-            let ready_us = match kept.prepare(&command(&kept, program)) {
-                Ok(_) => median_us(&kept, program)?,
-                Err(_) => whole_us,
+            let (ready_to_end_us, ready_us) = match kept.prepare(&command(&kept, program)) {
+                Ok(_) => medians_us(&kept, program)?,
+                Err(_) => (to_end_us, to_end_us),
             };
+            let own_us = ready_to_end_us - ready_us;
+            let whole_us = (to_end_us - own_us).max(ready_us);
+            self.own_us.insert(program, own_us);
             let mut held: Vec<u64> = kept.idle_keepers().into_iter().map(held_kib).collect();
             held.sort_unstable();
             let body_kib = held.first().copied().unwrap_or(0);
@@ -66,7 +82,7 @@ impl<'a> Programs<'a> {
                 sizes,
                 whole_us: Some(whole_us),
                 image_us: Some((ready_us + costs.add_body_us).min(whole_us)),
-                ready_us: Some(ready_us.min(whole_us)),
+                ready_us: Some(ready_us),
             };
             costs.programs.insert(program.to_owned(), known);
         }
@@ -99,21 +115,22 @@ struct Held {
 }
 
 impl Held {
-    /// Starts a program and waits until it is about to end. Gives the time of that.
+    /// Starts a program and waits until it is about to end. Gives the time of that. One that was over before it could be
+    /// held, which happens to an exec on a busy machine, does not count.
     fn start(pool: &Pool, program: &str) -> Result<(Held, Duration), ReplayError> {
-        let cannot = |source| ReplayError::Start { program: program.to_owned(), source };
         let mut command = command(pool, program);
-        let mut began = Instant::now();
-        let mut child = command.spawn();
-        while child.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted) {
-            // It was over before it could be held, which happens on a busy machine: that one does not count.
-            began = Instant::now();
-            child = command.spawn();
+        loop {
+            let began = Instant::now();
+            let started = command.spawn().and_then(|child| {
+                let pid = child.id().cast_signed();
+                ptrace::await_exit(pid).map(|()| Held { child, pid })
+            });
+            match started {
+                Ok(held) => return Ok((held, began.elapsed())),
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::UnexpectedEof) => {}
+                Err(source) => return Err(ReplayError::Start { program: program.to_owned(), source }),
+            }
         }
-        let child = child.map_err(cannot)?;
-        let pid = child.id().cast_signed();
-        ptrace::await_exit(pid).map_err(cannot)?;
-        Ok((Held { child, pid }, began.elapsed()))
     }
 
     fn end(mut self) -> Result<(), ReplayError> {
@@ -123,23 +140,31 @@ impl Held {
     }
 }
 
-fn median_us(pool: &Pool, program: &str) -> Result<f64, ReplayError> {
-    let mut times = Vec::with_capacity(TIMES);
+/// From the call to the hold, and to `main` where the pool notes that (else to the hold): medians in microseconds.
+fn medians_us(pool: &Pool, program: &str) -> Result<(f64, f64), ReplayError> {
+    let (mut to_end, mut to_main) = (Vec::with_capacity(TIMES), Vec::with_capacity(TIMES));
     for _ in 0..TIMES {
+        let began_ns = now_ns();
         let (held, time) = Held::start(pool, program)?;
         held.end()?;
-        times.push(time);
+        to_end.push(time);
+        let entered_ns = pool.last_times(RESET_LIMIT).map_or(0, |times| times.times.main_ns);
+        to_main.push(entered_ns.checked_sub(began_ns).map_or(time, Duration::from_nanos));
         std::thread::sleep(REST);
     }
+    Ok((median_us(to_end), median_us(to_main)))
+}
+
+fn median_us(mut times: Vec<Duration>) -> f64 {
     times.sort_unstable();
-    Ok(times.get(TIMES / 2).map_or(0.0, |time| micros(*time)))
+    times.get(times.len() / 2).map_or(0.0, |time| micros(*time))
 }
 
 /// Runs a trace in a pool, with so many processes alive.
 pub(super) fn run(
     pool: &Pool,
     policy: &str,
-    trace: &[Creation],
+    (trace, programs): (&[Creation], &Programs<'_>),
     existing: usize,
 ) -> Result<Report, ReplayError> {
     let mut alive: VecDeque<Held> = VecDeque::new();
@@ -154,7 +179,8 @@ pub(super) fn run(
         count(&mut point, held.child.creation());
         alive.push_back(held);
         point.creations += 1;
-        point.time_us += micros(time);
+        let own_us = programs.own_us.get(creation.program.as_str()).copied().unwrap_or(0.0);
+        point.time_us += (micros(time) - own_us).max(0.0);
         if point.creations.is_multiple_of(EVERY) || point.creations == trace.len() {
             point.kept_bytes = kept_bytes(pool);
             kept_sum += point.kept_bytes;
