@@ -69,7 +69,7 @@ fn every_field_stands_where_it_is_read() {
         names.flat_map(|row| quoted(row.split('|').nth(1).unwrap_or_default())).collect();
     assert_eq!(names, order);
 
-    for (decoder, kinds) in [("ToDaemon", 5), ("ToClient", 8)] {
+    for (decoder, kinds) in [("ToDaemon", 6), ("ToClient", 8)] {
         let decoder = part(&format!("from_bytes(message: &[u8]) -> Result<{decoder}"), "kind => return Err");
         let arms: Vec<&str> =
             decoder.split("kind::").skip(1).filter(|arm| !arm.starts_with("RUN ")).collect();

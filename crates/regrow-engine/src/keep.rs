@@ -230,6 +230,10 @@ impl Shard {
         }
     }
 
+    fn tell_created(&mut self, process: ProcessId, program: ProgramId, waited: Duration, from: Source) {
+        self.tell(&Event::Created { process, program, parent: None, site: None, waited, from });
+    }
+
     /// Tells that a body is gone, if the ledger has it: the policy may have dropped it in the same turn.
     fn tell_lost(&mut self, body: BodyId) {
         if self.keeping.pool.state().body(body).is_some() {
@@ -275,14 +279,7 @@ impl Shard {
         let program = self.program(key, env);
         let from = Source::nothing();
         let process = self.keeping.next_process();
-        self.tell(&Event::Created {
-            process,
-            program,
-            parent: None,
-            site: None,
-            waited: Duration::ZERO,
-            from,
-        });
+        self.tell_created(process, program, Duration::ZERO, from);
         let facts = self.keeping.pool.state().facts(program).cloned();
         self.tell(&Event::Exited { process, offer: facts.or_else(|| Some(guess())) });
         let left = self.keeping.pool.last_left().filter(|&body| self.keeping.is_kept(body));
@@ -304,14 +301,7 @@ impl Shard {
         let Some(program) = self.tables.entries.get(&owner).and_then(|entry| entry.program) else { return };
         let process = self.keeping.next_process();
         let from = Source::Made { image: true, shell: None, regions: Vec::new() };
-        self.tell(&Event::Created {
-            process,
-            program,
-            parent: None,
-            site: None,
-            waited: Duration::ZERO,
-            from,
-        });
+        self.tell_created(process, program, Duration::ZERO, from);
         self.tell(&Event::Exited { process, offer: None });
     }
 
@@ -357,7 +347,7 @@ impl Shard {
             Some(tracked) => tracked.process = Some((process, over)),
             None => list.push(Tracked { id, body: None, process: Some((process, over)), away: false }),
         }
-        self.tell(&Event::Created { process, program, parent: None, site: None, waited, from });
+        self.tell_created(process, program, waited, from);
     }
 
     /// A body is armed: tells so, where the ledger waits for that.

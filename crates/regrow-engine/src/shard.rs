@@ -16,6 +16,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use regrow_body::run::StringBlock;
 use regrow_body::{Body, Run, StartError, Times};
 use regrow_image::make::{self, AgentCode};
 use regrow_image::resolve::FileIdentity;
-use regrow_pool::{BodyId, Event, Kept as KeptId, ProgramId, ShellId};
+use regrow_pool::{BodyId, ProgramId, ShellId};
 use regrow_sys::caller::{self, Domain, RandomWords, Settable};
 use regrow_sys::probe::{Feature, Kernel};
 
@@ -40,7 +41,6 @@ pub use crate::table::Reports;
 use crate::table::{Choice, Entry, Kept, Slot, Tables, max_images, table_key};
 use crate::watch::{Owner, Watch};
 pub use crate::work::tend;
-use crate::work::{Discarded, ShellSlot, Todo};
 
 /// Times of one run and of the reset after it, on the monotonic clock in nanoseconds, and what the reset did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct Bequest {
 }
 
 /// `SIGPIPE` in a set of signals.
-const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
+pub(crate) const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
 
 /// How often `prepare` begins anew when the program's files change while it is made.
 const MAX_ATTEMPTS: usize = 100;
@@ -77,7 +77,7 @@ pub struct Shard {
     agent: Option<Arc<AgentCode>>,
     watch: Option<Watch>,
     pub(crate) tables: Tables,
-    stats: Stats,
+    pub(crate) stats: Stats,
     reports: Reports,
     random: RandomWords,
     clock: u64,
@@ -356,12 +356,12 @@ impl Shard {
         checked.map_err(|what| Fallback::CallerChanged { what })
     }
 
-    fn caller(&mut self) -> Result<Settable, Fallback> {
+    pub(crate) fn caller(&mut self) -> Result<Settable, Fallback> {
         self.inheritance.check().cloned().map_err(|what| Fallback::CallerChanged { what })
     }
 
     /// What a request runs. Remembered as long as every file that decides it is watched.
-    fn resolve(&mut self, request: &Request) -> Result<Arc<Resolved>, Fallback> {
+    pub(crate) fn resolve(&mut self, request: &Request) -> Result<Arc<Resolved>, Fallback> {
         let name = Name::of(request)?;
         if let Some(resolved) = self.tables.resolved(&name) {
             return Ok(resolved);
@@ -593,26 +593,14 @@ impl Shard {
         let given = request.descriptors().map_err(|_| Fallback::UnsupportedRequest)?;
         let fds: Vec<_> = given.iter().map(|fd| (fd.source, fd.target)).collect();
         let limits = limits(request, settable, kept.then());
-        let mut run = Run {
-            args: StringBlock { bytes: arguments.as_bytes(), count: arguments.len() },
-            env: StringBlock { bytes: request.env.as_bytes(), count: request.env.len() },
-            fds: &fds,
-            setsid: request.setsid,
-            // The leader of a new session leads a group already.
-            process_group: request.process_group.filter(|&group| !(request.setsid && group == 0)),
-            umask: request.umask,
-            nice: request.nice,
-            limits: &limits,
-            directory: request.current_dir.as_deref().map(std::ffi::CStr::to_bytes),
+        let run = Run {
             signal_mask: bequest.signal_mask,
             exec_path: resolved.own_exec_path(),
             timed: self.settings.timed,
             await_start: !request.waits_for_end && !request.traced,
-            traced: request.traced,
             random: self.random.take().map_err(|_| Fallback::UnsupportedKernel)?,
-            ..Run::default()
+            ..run_of(request, settable, kept.then(), &arguments, (&fds, &limits))
         };
-        inherit(&mut run, settable, kept.then());
         let started = launch(kept, choice, &run, &self.settings)?;
         kept.remember(&request.env);
         let body = kept.bodies.get(choice.body).map(|body| (body.keeper(), body.id()));
@@ -621,77 +609,6 @@ impl Shard {
             self.entered(owner, id, choice, started.over());
         }
         Ok(started)
-    }
-}
-
-impl Shard {
-    /// Executes a run in a shell that is ready; gives the reason back where there is none, or it is not to be used.
-    fn start_in_shell(&mut self, request: &Request, why: Fallback) -> Result<Started, Fallback> {
-        let may = matches!(
-            why,
-            Fallback::FirstRun
-                | Fallback::ImageInProgress
-                | Fallback::NotKept
-                | Fallback::AllBusy
-                | Fallback::RefusedState { .. }
-                | Fallback::ImageFailed { .. }
-        );
-        let ready = |(id, _): &(&ShellId, &ShellSlot)| {
-            self.keeping.pool().state().shells().any(|(shell, kept)| shell == **id && kept.ready)
-        };
-        let Some((&id, _)) = self.keeping.shells.iter().find(ready).filter(|_| may) else { return Err(why) };
-        let (Ok(mut settable), Some(mut slot)) = (self.caller(), self.keeping.shells.remove(&id)) else {
-            return Err(why);
-        };
-        settable.ignored &= !SIGPIPE;
-        self.tell(&Event::Lost(KeptId::Shell(id)));
-        let started = self.execute_in(&mut slot, request, &settable, why);
-        match &started {
-            Ok(_) => {
-                self.stats.in_shell += 1;
-                self.keeping.spare.push(slot);
-            }
-            Err(_) => self.keeping.todo.push_back(Todo::Discard(Discarded::Shell(Box::new(slot.shell)))),
-        }
-        started
-    }
-
-    fn execute_in(
-        &mut self,
-        slot: &mut ShellSlot,
-        request: &Request,
-        settable: &Settable,
-        why: Fallback,
-    ) -> Result<Started, Fallback> {
-        let Ok(resolved) = self.resolve(request) else { return Err(why) };
-        let Ok(given) = request.descriptors() else { return Err(why) };
-        let fds: Vec<_> = given.iter().map(|fd| (fd.source, fd.target)).collect();
-        let limits = limits(request, settable, &slot.then);
-        let mut args = Strings::with_capacity(request.args.as_bytes().len() + 64);
-        args.push_c_str(request.argv0());
-        args.append(&request.args);
-        let mut run = Run {
-            args: StringBlock { bytes: args.as_bytes(), count: args.len() },
-            env: StringBlock { bytes: request.env.as_bytes(), count: request.env.len() },
-            fds: &fds,
-            setsid: request.setsid,
-            process_group: request.process_group.filter(|&group| !(request.setsid && group == 0)),
-            umask: request.umask,
-            nice: request.nice,
-            limits: &limits,
-            directory: request.current_dir.as_deref().map(std::ffi::CStr::to_bytes),
-            signal_mask: caller::signal_mask(),
-            traced: request.traced,
-            ..Run::default()
-        };
-        inherit(&mut run, settable, &slot.then);
-        match slot.shell.start(&resolved.exec_path, &run) {
-            Ok(pid) => Ok(Started::new(pid, Creation::Exec { why })),
-            Err(error) => {
-                tracing::debug!(%error, "a shell was not used");
-                Err(why)
-            }
-        }
     }
 }
 
@@ -741,6 +658,35 @@ fn inject_before(body: &Body, settings: &Settings) -> Result<(), Fallback> {
     }
 }
 
+/// Descriptors and the numbers that they get.
+type GivenFds<'a> = &'a [(BorrowedFd<'a>, i32)];
+
+/// What a run is given that its request says, and what it inherits.
+pub(crate) fn run_of<'a>(
+    request: &'a Request,
+    settable: &Settable,
+    then: &Settable,
+    args: &'a Strings,
+    (fds, limits): (GivenFds<'a>, &'a [(u32, u64, u64)]),
+) -> Run<'a> {
+    let mut run = Run {
+        args: StringBlock { bytes: args.as_bytes(), count: args.len() },
+        env: StringBlock { bytes: request.env.as_bytes(), count: request.env.len() },
+        fds,
+        setsid: request.setsid,
+        // The leader of a new session leads a group already.
+        process_group: request.process_group.filter(|&group| !(request.setsid && group == 0)),
+        umask: request.umask,
+        nice: request.nice,
+        limits,
+        directory: request.current_dir.as_deref().map(std::ffi::CStr::to_bytes),
+        traced: request.traced,
+        ..Run::default()
+    };
+    inherit(&mut run, settable, then);
+    run
+}
+
 /// Gives a run what its caller has and its keeper has not.
 fn inherit(run: &mut Run<'_>, now: &Settable, then: &Settable) {
     if run.process_group.is_none() && !run.setsid && now.process_group != then.process_group {
@@ -758,7 +704,7 @@ fn inherit(run: &mut Run<'_>, now: &Settable, then: &Settable) {
 }
 
 /// The limits that a run must be given: those of the request, and those in which the caller differs from its keeper.
-fn limits(request: &Request, now: &Settable, then: &Settable) -> Vec<(u32, u64, u64)> {
+pub(crate) fn limits(request: &Request, now: &Settable, then: &Settable) -> Vec<(u32, u64, u64)> {
     let mut limits = Vec::new();
     for (number, (now, then)) in (0..).zip(now.limits.iter().zip(&then.limits)) {
         if now != then {
