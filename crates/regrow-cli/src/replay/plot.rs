@@ -138,9 +138,15 @@ fn charts(replay: &Replay<'_>) -> Vec<Chart> {
     all.filter(|chart| chart.series.iter().any(|(_, points)| !points.is_empty())).collect()
 }
 
+/// Where there are real runs, those alone: the simulated ones are there to be compared with them by their figures.
+fn drawn<'a>(replay: &'a Replay<'_>) -> impl Iterator<Item = &'a Run> {
+    let real = replay.runs.iter().any(|run| run.mode == "real");
+    replay.runs.iter().filter(move |run| !real || run.mode == "real")
+}
+
 /// For each policy the points of its run with this many processes.
 fn by_creations(replay: &Replay<'_>, existing: ExistingArg, value: fn(&Point) -> f64) -> Vec<Series> {
-    let runs = replay.runs.iter().filter(|run| run.existing == existing);
+    let runs = drawn(replay).filter(|run| run.existing == existing);
     let points = |run: &Run| {
         run.report.points.iter().map(|point| (count(point.creations), value(point))).collect::<Vec<_>>()
     };
@@ -150,7 +156,7 @@ fn by_creations(replay: &Replay<'_>, existing: ExistingArg, value: fn(&Point) ->
 /// For each policy a point for each of its runs.
 fn by_policy(replay: &Replay<'_>, point: fn(&Run) -> Option<(f64, f64)>) -> Vec<Series> {
     let mut series: Vec<Series> = Vec::new();
-    for run in &replay.runs {
+    for run in drawn(replay) {
         let Some(value) = point(run) else { continue };
         match series.iter_mut().find(|(policy, _)| *policy == run.report.policy) {
             Some((_, points)) => points.push(value),
