@@ -62,7 +62,8 @@ pub fn run(agent: &Agent) -> ! {
         if unsafe { (*agent.private()).engine_gone } != 0 {
             sys::exit(0);
         }
-        if matches!(control.state.load(SeqCst), ARMING | ARMED) {
+        let commanded = matches!(control.command.load(SeqCst), command::TRIM | command::PREFAULT);
+        if commanded || matches!(control.state.load(SeqCst), ARMING | ARMED) {
             // The process died before it got an order; the engine has it to wait for.
             agent.give_up(Broken::Clone, 0);
         }

@@ -100,7 +100,7 @@ pub struct Body {
     pub(crate) control_address: u64,
     socket: Option<OwnedFd>,
     /// The last run's process, or zero.
-    last_run: i32,
+    pub(crate) last_run: i32,
     /// Bounds that the address space was last given.
     bounds: [u64; 4],
     /// The argument block of the last run: most runs have the same environment as the one before, many the same arguments.
@@ -319,17 +319,6 @@ impl Body {
         Err(io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Ends the armed process, and waits for that.
-    pub(crate) fn end_armed(&self) {
-        let pid = self.control.pid();
-        if let Ok(pidfd) = raw::pidfd_open(pid)
-            && is_living_child(pid)
-        {
-            let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
-            raw::reap_within(pid, pidfd.as_fd(), END_TIMEOUT);
-        }
-    }
-
     /// Waits until the keeper has seen that its armed process is gone, and ended.
     fn keeper_ends(&self) -> bool {
         let started = Instant::now();
@@ -390,6 +379,16 @@ fn reap_unannounced(control: &ControlArea) {
     }
     reap_child(control.keeper());
     reap_child(control.pid());
+}
+
+/// Ends a process, if it is a child of this one, and waits for that.
+pub(crate) fn end_child(pid: i32) {
+    if let Ok(pidfd) = raw::pidfd_open(pid)
+        && is_child(pid)
+    {
+        let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
+        raw::reap_within(pid, pidfd.as_fd(), END_TIMEOUT);
+    }
 }
 
 /// Reaps a process that is about to end, if it is a child of this one: `wait` of any other is an error without effect.

@@ -10,7 +10,7 @@ use regrow_abi::{ARG_AREA_OFFSET, MAX_FDS, PAGE_BYTES, State, command};
 use regrow_image::image::Image;
 use regrow_sys::raw;
 
-use crate::body::{Body, StartError};
+use crate::body::{Body, StartError, end_child};
 use crate::control::ExecPlace;
 use crate::run::{Run, StringBlock};
 
@@ -23,7 +23,8 @@ impl Body {
     /// Gives back the pages of a waiting body that its image does not have. False when it is not waiting, or is broken
     /// by that.
     pub fn trim(&self) -> bool {
-        self.control.take() && self.command(command::TRIM)
+        let pid = self.control.pid();
+        self.control.take() && self.command(pid, command::TRIM)
     }
 
     /// Maps the pages of a waiting body that runs in another body of the same image, that of the keeper `like`, have
@@ -33,18 +34,26 @@ impl Body {
         if ranges.is_empty() {
             return true;
         }
+        let pid = self.control.pid();
         if !self.control.take() {
             return false;
         }
         let words = ranges.iter().take(MAX_RANGES).flat_map(|range| [range.0, range.1]).chain([0, 0]);
         let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
-        self.control.write_args(0, &bytes) && self.command(command::PREFAULT)
+        self.control.write_args(0, &bytes) && self.command(pid, command::PREFAULT)
     }
 
-    fn command(&self, command: u32) -> bool {
+    /// Has the keeper carry out a command while the armed process, which was this one, is taken.
+    fn command(&self, pid: i32, command: u32) -> bool {
         self.control.set_command(command);
         self.control.bell().ring();
-        self.control.wait_until(COMMAND_TIMEOUT, |state| state != Some(State::Taken)) == Some(State::Armed)
+        let state = self.control.wait_until(COMMAND_TIMEOUT, |state| state != Some(State::Taken));
+        self.control.set_command(command::NONE);
+        // Somebody may have killed it, and another one be in its place.
+        if self.control.pid() != pid {
+            let _ = raw::wait_pid(pid, true);
+        }
+        state == Some(State::Armed)
     }
 
     /// Makes a shell of a body that waits. The memory of its program is given back.
@@ -52,12 +61,14 @@ impl Body {
     /// # Errors
     /// When it does not wait, or its keeper does not answer: it is dropped.
     pub fn break_up(self) -> io::Result<Shell> {
-        if self.wait_ready(COMMAND_TIMEOUT) != Some(State::Armed) || !self.control.take() {
+        let ready = self.wait_ready(COMMAND_TIMEOUT) == Some(State::Armed);
+        let pid = self.control.pid();
+        if !ready || !self.control.take() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         // Before the process ends: its keeper may see that at once.
         self.control.set_command(command::BREAK_UP);
-        self.end_armed();
+        end_child(pid);
         self.control.bell().ring();
         if self.wait_ready(COMMAND_TIMEOUT) != Some(State::Armed) {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -149,6 +160,7 @@ impl Shell {
         self.body.send(&fds).map_err(StartError::Broken)?;
         drop(fds);
         drop(write);
+        self.body.last_run = pid;
         await_closed(&read).map_err(StartError::Broken)?;
         if let Some((step, errno)) = self.body.control.refused(pid) {
             let _ = raw::wait_pid(pid, false);
