@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use regrow_engine::creation::{Fallback, Point, PrepareError, Stats};
+use regrow_engine::creation::{CallerPart, Fallback, Point, PrepareError, Stats};
 use regrow_engine::exec::spawn_exec;
 use regrow_engine::request::Request;
 use regrow_engine::settings::{PointChoice, Settings};
@@ -37,7 +37,16 @@ use crate::command::Command;
 /// ```
 #[derive(Clone)]
 pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+/// What all handles of a pool have.
+struct Shared {
+    /// The process that made it.
+    owner: u32,
     shard: Arc<Mutex<Shard>>,
+    /// What a forked copy of that process has instead. In the copy a thread that is not there may hold the lock.
+    of_copy: OnceLock<Arc<Mutex<Shard>>>,
 }
 
 impl Pool {
@@ -112,7 +121,7 @@ impl Pool {
     /// use.
     pub fn set_budget(&self, bytes: u64) {
         self.shard().set_budget(bytes);
-        shard::tend(&self.shard);
+        shard::tend(self.current());
     }
 
     /// Drops everything that is kept. Runs that go on are not touched.
@@ -147,11 +156,30 @@ impl Pool {
     }
 
     pub(crate) fn spawn(&self, request: &Request) -> io::Result<Started> {
-        shard::spawn(&self.shard, request)
+        if self.is_in_a_copy() {
+            let started = spawn_exec(request, Fallback::CallerChanged { what: CallerPart::Process })?;
+            self.shard().count(&started.creation);
+            return Ok(started);
+        }
+        shard::spawn(&self.shared.shard, request)
+    }
+
+    /// Whether this process is a forked copy of the one that made the pool: what is kept is that one's.
+    fn is_in_a_copy(&self) -> bool {
+        std::process::id() != self.shared.owner
+    }
+
+    fn current(&self) -> &Arc<Mutex<Shard>> {
+        let Shared { shard, of_copy, .. } = &*self.shared;
+        if !self.is_in_a_copy() {
+            return shard;
+        }
+        let nothing = || Shard::new(Settings { recycle: false, ..Settings::default() });
+        of_copy.get_or_init(|| Arc::new(Mutex::new(nothing())))
     }
 
     fn shard(&self) -> MutexGuard<'_, Shard> {
-        self.shard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current().lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -241,6 +269,7 @@ impl PoolBuilder {
     /// Makes the pool. It keeps nothing until the first run.
     #[must_use]
     pub fn build(self) -> Pool {
-        Pool { shard: Arc::new(Mutex::new(Shard::new(self.settings))) }
+        let shard = Arc::new(Mutex::new(Shard::new(self.settings)));
+        Pool { shared: Arc::new(Shared { owner: std::process::id(), shard, of_copy: OnceLock::new() }) }
     }
 }
