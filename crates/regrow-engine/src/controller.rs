@@ -144,12 +144,6 @@ impl Controller {
         self.shard.next_work()
     }
 
-    /// Gives everything back that is in no use: memory is short.
-    pub fn give_everything_back(&mut self) {
-        self.shard.pressure();
-        while self.work() {}
-    }
-
     /// Drops the image that was used longest ago, where descriptors or memory are short. False when there is none.
     pub fn give_back(&mut self) -> bool {
         self.shard.give_back()

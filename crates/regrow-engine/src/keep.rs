@@ -216,16 +216,23 @@ fn guess() -> Facts {
 impl Shard {
     /// Tells the pool what has happened, and takes in what it wants done.
     pub(crate) fn tell(&mut self, event: &Event) {
+        let done = self.handle(event);
+        done.iter().for_each(|done| self.take_action(done));
+    }
+
+    /// Tells the pool what has happened. Gives what it wants done.
+    fn handle(&mut self, event: &Event) -> Vec<Done> {
         let at = self.keeping.now();
         match self.keeping.pool.handle(at, event) {
             Ok(done) => {
                 tracing::trace!(?event, ?done, "the pool");
-                done.iter().for_each(|done| self.take_action(done));
+                done
             }
             Err(illegal) => {
                 // A fault of this module or of a policy. What is kept is in doubt, and goes.
                 tracing::error!(%illegal, ?event, "the ledger of what is kept is not right: it is begun anew");
                 self.begin_anew();
+                Vec::new()
             }
         }
     }
@@ -403,7 +410,7 @@ impl Shard {
             if gone {
                 self.untrack(owner, tracked.id);
             }
-            self.exited(owner, tracked, process, offer);
+            self.exited(owner, tracked.id, process, offer);
         } else if state.is_none() {
             self.untrack(owner, tracked.id);
             if let Some(body) = tracked.body {
@@ -417,25 +424,14 @@ impl Shard {
         }
     }
 
-    /// Tells of an end, and learns the number of the body if this was its first run.
-    fn exited(&mut self, owner: Owner, tracked: &Tracked, process: ProcessId, offer: Option<Facts>) {
-        if tracked.body.is_some() || offer.is_none() {
-            return self.tell(&Event::Exited { process, offer });
+    /// Tells of an end, and learns the number of the body: it is new when this was the first run of a fork.
+    fn exited(&mut self, owner: Owner, id: u64, process: ProcessId, offer: Option<Facts>) {
+        let done = self.handle(&Event::Exited { process, offer });
+        let left = self.keeping.pool.last_left();
+        if let Some(tracked) = self.keeping.tracked_mut(owner, id) {
+            tracked.body = left;
         }
-        let at = self.keeping.now();
-        match self.keeping.pool.handle(at, &Event::Exited { process, offer }) {
-            Ok(done) => {
-                let left = self.keeping.pool.last_left();
-                if let Some(tracked) = self.keeping.tracked_mut(owner, tracked.id) {
-                    tracked.body = left;
-                }
-                done.iter().for_each(|done| self.take_action(done));
-            }
-            Err(illegal) => {
-                tracing::error!(%illegal, "the ledger of what is kept is not right: it is begun anew");
-                self.begin_anew();
-            }
-        }
+        done.iter().for_each(|done| self.take_action(done));
     }
 
     fn untrack(&mut self, owner: Owner, id: u64) {
@@ -479,9 +475,7 @@ impl Shard {
 
     /// An image could not be made.
     pub(crate) fn image_failed(&mut self, awaited: Option<BodyId>) {
-        if let Some(body) = awaited.filter(|&body| self.keeping.is_kept(body)) {
-            self.tell_lost(body);
-        }
+        awaited.into_iter().for_each(|body| self.tell_lost(body));
     }
 
     /// What these owners had is gone, and no action did it.
@@ -523,9 +517,9 @@ impl Shard {
                 self.keeping.todo.extend(body.map(|body| Todo::AddBody { program, body }));
             }
             Action::Prefault { place: Place::Body(body), .. } => {
-                let todo = Todo::Prefault { body };
-                if !self.keeping.todo.contains(&todo) {
-                    self.keeping.todo.push_back(todo);
+                let asked = |todo: &Todo| matches!(todo, Todo::Prefault { body: other } if *other == body);
+                if !self.keeping.todo.iter().any(asked) {
+                    self.keeping.todo.push_back(Todo::Prefault { body });
                 }
             }
             Action::Trim(body) => self.keeping.todo.push_back(Todo::Trim { body }),
@@ -539,10 +533,11 @@ impl Shard {
         let (owner, id) = self.keeping.owner_of(body)?;
         self.untrack(owner, id);
         let Slot::Kept(kept) = &mut self.tables.entries.get_mut(&owner)?.slot else { return None };
-        let index = kept.bodies.iter().position(|body| body.id() == id)?;
-        let taken = kept.bodies.swap_remove(index);
+        // One that is lent is dropped when it comes back.
+        let index = kept.bodies.iter().position(|body| body.id() == id);
+        let taken = index.map(|index| kept.bodies.swap_remove(index));
         self.drop_unused(owner);
-        Some(taken)
+        taken
     }
 
     /// Drops an image that no body is kept of, none is being made of, and none is in use of.
@@ -692,11 +687,5 @@ impl Shard {
         self.settings.budget_bytes = bytes;
         self.tick();
         self.tell(&Event::Budget { bytes });
-    }
-
-    /// Memory is short: gives everything back that is in no use.
-    pub(crate) fn pressure(&mut self) {
-        self.tick();
-        self.tell(&Event::Pressure);
     }
 }

@@ -40,7 +40,6 @@ use crate::started::Started;
 pub use crate::table::Reports;
 use crate::table::{Choice, Entry, Kept, Slot, Tables, max_images, table_key};
 use crate::watch::{Owner, Watch};
-pub use crate::work::tend;
 
 /// Times of one run and of the reset after it, on the monotonic clock in nanoseconds, and what the reset did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -764,7 +763,15 @@ pub fn spawn(shard: &Arc<std::sync::Mutex<Shard>>, request: &Request) -> io::Res
         Ok(started) => started,
         Err(why) => crate::exec::spawn_exec(request, why)?,
     };
-    lock().count(&started.creation);
-    crate::work::tend(shard);
+    let mut locked = lock();
+    locked.count(&started.creation);
+    crate::work::tend(shard, &mut locked);
     Ok(started)
+}
+
+/// Sets how much memory may be held by what is in no use, and has what is more given back.
+pub fn set_budget(shard: &Arc<std::sync::Mutex<Shard>>, bytes: u64) {
+    let mut locked = shard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    locked.set_budget(bytes);
+    crate::work::tend(shard, &mut locked);
 }

@@ -61,15 +61,6 @@ pub(crate) enum Todo {
     Discard(Discarded),
 }
 
-impl PartialEq for Todo {
-    fn eq(&self, other: &Todo) -> bool {
-        match (self, other) {
-            (Todo::Prefault { body }, Todo::Prefault { body: other }) => body == other,
-            _ => false,
-        }
-    }
-}
-
 impl Todo {
     /// Whether it is about a body that is in the tables, or will be.
     pub(crate) fn is_of(&self, wanted: BodyId) -> bool {
@@ -276,22 +267,19 @@ impl Shard {
 
     /// Whether a tender is to be started or woken. True for at most one caller at a time.
     fn wants_tender(&mut self) -> bool {
-        if self.keeping.todo.is_empty() && self.keeping.spare.is_empty() && self.keeping.next_tick().is_none()
-        {
+        let is_idle = self.keeping.todo.is_empty() && self.keeping.spare.is_empty();
+        if self.keeping.has_tender {
+            if let Some(tender) = self.keeping.tender.as_ref().filter(|_| !is_idle) {
+                tender.unpark();
+            }
             return false;
         }
-        if let Some(tender) = &self.keeping.tender
-            && !(self.keeping.todo.is_empty() && self.keeping.spare.is_empty())
-        {
-            tender.unpark();
-        }
-        !self.keeping.has_tender
+        !is_idle || self.keeping.next_tick().is_some()
     }
 }
 
-/// Sees to it that somebody carries out what there is to do for the pool.
-pub fn tend(shard: &Arc<Mutex<Shard>>) {
-    let mut locked = shard.lock().unwrap_or_else(PoisonError::into_inner);
+/// Sees to it that somebody carries out what there is to do for the pool of this shard, which the caller has locked.
+pub(crate) fn tend(shard: &Arc<Mutex<Shard>>, locked: &mut Shard) {
     if !locked.wants_tender() {
         return;
     }

@@ -34,7 +34,9 @@ pub use error::{CorpusError, MissingProgram};
 pub use generate::generate;
 pub use manifest::{ArgumentList, Corpus, Entry, Expected, Normaliser};
 pub use prove::{Failure, Prover, Rounds, Tally};
-pub use run::{Gathered, Input, Invocation, Output, Pipes, PlainExec, RunResult, Running, Spawner, gather};
+pub use run::{
+    Gathered, Input, Invocation, Output, Pipes, PlainExec, RunResult, Running, Spawner, gather, run_command,
+};
 pub use tree::{Kind, Node, Tree};
 pub use workshop::Workshop;
 

@@ -120,8 +120,7 @@ impl Pool {
     /// Sets how much memory may be held by what is kept and in no use. What is more is given back as soon as it is in no
     /// use.
     pub fn set_budget(&self, bytes: u64) {
-        self.shard().set_budget(bytes);
-        shard::tend(self.current());
+        shard::set_budget(self.current(), bytes);
     }
 
     /// Drops everything that is kept. Runs that go on are not touched.

@@ -1,4 +1,7 @@
 //! What getting each resource costs, made anew and taken from the pool: the table 3 of Taniguchi et al. (2020), on Linux.
+//!
+//! Shells, images and bodies are the pool's own. An argument area, a region and a program's facts cannot be taken alone: there
+//! the pooled side is what the pool does with them, done to memory and facts of this process.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,11 +1,10 @@
 //! `regrow run`, one command after the other, and `env` in its place.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use regrow_testkit::corpus::{Input, Invocation, Output, Pipes, PlainExec, RunResult, Spawner, gather};
+use regrow_testkit::corpus::{Invocation, PlainExec, RunResult, Spawner, run_command};
 
 use crate::service::Said;
 
@@ -28,21 +27,7 @@ impl Spawner for Commands {
     fn run(&mut self, invocation: &Invocation, dir: &Path) -> io::Result<RunResult> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_regrow"));
         command.args(["--log", "info", "run", "--no-tty", "--"]).arg(&invocation.program);
-        command.args(&invocation.args).env_clear().current_dir(dir);
-        command.envs(invocation.env.iter().map(|(name, value)| (name, value)));
-        command.stdin(match &invocation.stdin {
-            Input::Null => Stdio::null(),
-            Input::Text(_) => Stdio::piped(),
-            Input::File(path) => Stdio::from(File::open(path)?),
-        });
-        command.stdout(match &invocation.stdout {
-            Output::Pipe => Stdio::piped(),
-            Output::File(path) => Stdio::from(File::create(path)?),
-        });
-        let mut child = command.stderr(Stdio::piped()).spawn()?;
-        drop(command);
-        let pipes = Pipes::new(child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let gathered = gather(&mut child, pipes, invocation)?;
+        let gathered = run_command(command, invocation, dir)?;
         let said = Said::read(&gathered.stderr);
         let fallback = match (&said.how, said.why) {
             (Some(_), _) => None,

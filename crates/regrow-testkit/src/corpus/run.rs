@@ -89,22 +89,7 @@ pub struct PlainExec;
 
 impl Spawner for PlainExec {
     fn run(&mut self, invocation: &Invocation, dir: &Path) -> io::Result<RunResult> {
-        let mut command = Command::new(&invocation.program);
-        command.args(&invocation.args).env_clear().current_dir(dir);
-        command.envs(invocation.env.iter().map(|(name, value)| (name, value)));
-        command.stdin(match &invocation.stdin {
-            Input::Null => Stdio::null(),
-            Input::Text(_) => Stdio::piped(),
-            Input::File(path) => Stdio::from(File::open(path)?),
-        });
-        command.stdout(match &invocation.stdout {
-            Output::Pipe => Stdio::piped(),
-            Output::File(path) => Stdio::from(File::create(path)?),
-        });
-        command.stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let pipes = Pipes::new(child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let gathered = gather(&mut child, pipes, invocation)?;
+        let gathered = run_command(Command::new(&invocation.program), invocation, dir)?;
         Ok(RunResult {
             status: gathered.status,
             stdout: gathered.stdout,
@@ -114,6 +99,30 @@ impl Spawner for PlainExec {
             fallback: None,
         })
     }
+}
+
+/// Runs a command that takes the program's arguments after its own, as the invocation says.
+///
+/// # Errors
+///
+/// As [`Spawner::run`].
+pub fn run_command(mut command: Command, invocation: &Invocation, dir: &Path) -> io::Result<Gathered> {
+    command.args(&invocation.args).env_clear().current_dir(dir);
+    command.envs(invocation.env.iter().map(|(name, value)| (name, value)));
+    command.stdin(match &invocation.stdin {
+        Input::Null => Stdio::null(),
+        Input::Text(_) => Stdio::piped(),
+        Input::File(path) => Stdio::from(File::open(path)?),
+    });
+    command.stdout(match &invocation.stdout {
+        Output::Pipe => Stdio::piped(),
+        Output::File(path) => Stdio::from(File::create(path)?),
+    });
+    let mut child = command.stderr(Stdio::piped()).spawn()?;
+    // A file that the output goes to is closed here.
+    drop(command);
+    let pipes = Pipes::new(child.stdin.take(), child.stdout.take(), child.stderr.take());
+    gather(&mut child, pipes, invocation)
 }
 
 /// A process that can be waited for without blocking, and killed.
