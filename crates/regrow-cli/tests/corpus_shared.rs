@@ -37,7 +37,7 @@ const CLIENTS: usize = 8;
 /// How many times each client runs each entry.
 const RUNS: usize = 3;
 /// The same where all of it has run as root already.
-const RUNS_AGAIN: usize = 2;
+const RUNS_AGAIN: usize = 1;
 /// The least share of the runs that must not be by exec.
 const LEAST_RECYCLED_PERCENT: usize = 95;
 /// How often an entry is run before the clients come, until it is recycled.

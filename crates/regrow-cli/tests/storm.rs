@@ -49,7 +49,7 @@ const COMMANDS: usize = 32;
 /// Processes that are killed.
 const KILLS: usize = 1000;
 /// The same where all of it has run as root already.
-const KILLS_AGAIN: usize = 250;
+const KILLS_AGAIN: usize = 100;
 /// The mean time between two kills.
 const PAUSE: Duration = Duration::from_millis(30);
 /// How much the daemon's memory may grow by its allocator's whims.
