@@ -41,11 +41,6 @@ pub fn park(agent: &Agent) {
 pub fn run(agent: &Agent) -> ! {
     let control = agent.control();
     control.keeper.store(sys::getpid(), Relaxed);
-    if !reset::open_proc(agent) {
-        agent.give_up(Broken::Proc, 0);
-    }
-    // The kernel gave this address space a copy of the seed's pages: put back what fork itself changed.
-    reset::run(agent);
     wait_for_verify(agent);
     loop {
         agent.set_state(State::Arming);

@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use regrow_abi::{Broken, KEEPER_SOCKET_FD};
 
-use crate::state::Agent;
+use crate::state::{Agent, Private};
 use crate::sys;
 
 /// Number of the fault point that makes a reset fail (tests; see the engine's list of fault points).
@@ -33,31 +33,51 @@ fn open_high(path: &[u8], flags: u32) -> i32 {
     high as i32
 }
 
-/// Opens the files of `/proc/self` that a reset reads. False when there is no `/proc`.
-pub fn open_proc(agent: &Agent) -> bool {
-    const RDWR_CLOEXEC: u32 = 0o2_000_002;
-    const WRONLY_CLOEXEC: u32 = 0o2_000_001;
-    const RDONLY_CLOEXEC: u32 = 0o2_000_000;
-    let pagemap = open_high(b"/proc/self/pagemap\0", RDONLY_CLOEXEC);
-    let maps = open_high(b"/proc/self/maps\0", RDONLY_CLOEXEC);
-    let clear_refs = open_high(b"/proc/self/clear_refs\0", WRONLY_CLOEXEC);
-    let filter = open_high(b"/proc/self/coredump_filter\0", RDWR_CLOEXEC);
-    let oom_score = open_high(b"/proc/self/oom_score_adj\0", RDWR_CLOEXEC);
-    // SAFETY: the private area is this process's own.
+/// Makes the seed what the image says, from which the kernel's writes to the task's areas and the loading of the agent have
+/// taken it, and notes what all its copies have. A fork of it needs no reset: it has the seed's pages, mappings and what
+/// else belongs to an address space (an image has no mapping that a fork leaves out; those that it wipes are zero in the
+/// image).
+pub fn make_seed(agent: &Agent) {
+    let private = agent.private();
+    // SAFETY: the private area is this process's own; here and below no reference to it is alive.
     unsafe {
-        let private = agent.private();
-        (*private).oom_score = oom_score;
-        (*private).oom_score_text = sticky::read_short(oom_score);
-        (*private).pagemap = pagemap;
-        (*private).maps = maps;
-        (*private).clear_refs = clear_refs;
-        (*private).coredump_filter = filter;
         (*private).bounds = agent.image().bounds;
         (*private).engine_gone = 0;
         (*private).is_shell = 0;
         (*private).ignored = sys::ignored_signals();
+        (*private).pagemap = -1;
     }
-    pagemap >= 0 && maps >= 0
+    open_proc(agent);
+    // SAFETY: as above.
+    unsafe { (*private).oom_score_text = sticky::read_short((*private).oom_score) };
+    run(agent);
+    // SAFETY: as above.
+    let Private { pagemap, maps, clear_refs, coredump_filter, oom_score, .. } = unsafe { &*private };
+    for &fd in [pagemap, maps, clear_refs, coredump_filter, oom_score] {
+        sys::close(fd);
+    }
+    // SAFETY: as above.
+    unsafe { (*private).pagemap = -1 };
+}
+
+/// Opens the files of `/proc/self` that a reset reads, at the first one of a body. Gives the body up when there is no `/proc`.
+fn open_proc(agent: &Agent) {
+    const RDWR_CLOEXEC: u32 = 0o2_000_002;
+    const WRONLY_CLOEXEC: u32 = 0o2_000_001;
+    const RDONLY_CLOEXEC: u32 = 0o2_000_000;
+    // SAFETY: the private area is this process's own, and no other reference to it is alive.
+    let private = unsafe { &mut *agent.private() };
+    if private.pagemap >= 0 {
+        return;
+    }
+    private.pagemap = open_high(b"/proc/self/pagemap\0", RDONLY_CLOEXEC);
+    private.maps = open_high(b"/proc/self/maps\0", RDONLY_CLOEXEC);
+    private.clear_refs = open_high(b"/proc/self/clear_refs\0", WRONLY_CLOEXEC);
+    private.coredump_filter = open_high(b"/proc/self/coredump_filter\0", RDWR_CLOEXEC);
+    private.oom_score = open_high(b"/proc/self/oom_score_adj\0", RDWR_CLOEXEC);
+    if private.pagemap < 0 || private.maps < 0 {
+        agent.give_up(Broken::Proc, 0);
+    }
 }
 
 /// Puts the body back, or gives it up.
@@ -75,6 +95,7 @@ pub fn run(agent: &Agent) {
         _ => {}
     }
     sys::munlockall();
+    open_proc(agent);
     if let Err((why, errno)) = everything(agent) {
         agent.give_up(why, errno);
     }
@@ -82,6 +103,7 @@ pub fn run(agent: &Agent) {
 
 /// Gives all pages back that the image does not have.
 pub fn trim(agent: &Agent) {
+    open_proc(agent);
     if let Err((why, errno)) = pages::put_back(agent, 0) {
         agent.give_up(why, errno);
     }

@@ -13,6 +13,8 @@
 
 use std::ffi::CStr;
 
+use regrow_abi::PAGE_BYTES;
+
 use crate::make::MakeError;
 use crate::remote::Remote;
 
@@ -41,10 +43,15 @@ pub(crate) struct InitialStack {
 impl InitialStack {
     /// Reads the block at the stack pointer.
     pub(crate) fn read(remote: &Remote, pointer: u64) -> Result<InitialStack, MakeError> {
-        let word = |at: u64| -> Result<u64, MakeError> {
-            let mut bytes = [0; 8];
-            remote.read_into(at, &mut bytes)?;
-            Ok(u64::from_ne_bytes(bytes))
+        // It is read by pages: there are more than a thousand words.
+        let (mut page, mut bytes) = (u64::MAX, Vec::new());
+        let mut word = |at: u64| -> Result<u64, MakeError> {
+            if at & !(PAGE_BYTES - 1) != page {
+                page = at & !(PAGE_BYTES - 1);
+                bytes = remote.read(page, usize::try_from(PAGE_BYTES).unwrap_or(0))?;
+            }
+            let word = usize::try_from(at - page).ok().and_then(|from| bytes.get(from..)?.first_chunk());
+            Ok(word.copied().map_or(0, u64::from_ne_bytes))
         };
         let argc = word(pointer)?;
         let mut at = pointer + 8;

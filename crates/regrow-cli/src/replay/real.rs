@@ -11,6 +11,7 @@
 //!
 //! The start-up time is that from the call to the moment of the hold without the program's own work, which is the same however
 //! it was started. What its work takes longer where it was not recycled (pages, tables of the linker) is part of the start-up.
+//! A machine is not always equally fast: the own work is measured anew every so many creations.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
@@ -27,6 +28,10 @@ use crate::bench::now_ns;
 
 /// How often each program is started to learn its costs.
 const TIMES: usize = 21;
+/// How often it is started to learn how long it works at this moment.
+const TIMES_AGAIN: usize = 5;
+/// How many bodies are forked to learn what that costs.
+const FORKS: usize = 7;
 /// How long a body is given to be put back before the next of these starts.
 const REST: Duration = Duration::from_millis(1);
 /// How long putting a body back may take.
@@ -37,8 +42,8 @@ const EVERY: usize = 100;
 /// The programs of a trace that are there, and how they are started.
 pub(super) struct Programs<'a> {
     known: BTreeSet<&'a str>,
-    /// What each works by itself from its `main` on, in microseconds.
-    own_us: BTreeMap<&'a str, f64>,
+    /// Those that can be recycled, each in a pool of its own, in which its own work is measured.
+    kept: BTreeMap<&'a str, Pool>,
     /// Creations of programs that are not there any more, which are left out.
     pub(super) absent: usize,
 }
@@ -48,7 +53,7 @@ impl<'a> Programs<'a> {
         let names: BTreeSet<&str> = trace.iter().map(|creation| creation.program.as_str()).collect();
         let known: BTreeSet<&str> = names.into_iter().filter(|name| Path::new(name).is_file()).collect();
         let absent = trace.iter().filter(|creation| !known.contains(creation.program.as_str())).count();
-        Programs { known, own_us: BTreeMap::new(), absent }
+        Programs { known, kept: BTreeMap::new(), absent }
     }
 
     /// The trace without what cannot be started.
@@ -61,15 +66,16 @@ impl<'a> Programs<'a> {
         let by_exec = Pool::builder().recycle(false).build();
         for &program in &self.known {
             let kept = Pool::builder().timed(true).build();
-            let (to_end_us, _) = medians_us(&by_exec, program)?;
+            let (to_end_us, _) = medians_us(&by_exec, program, TIMES)?;
             // A program that is not recycled costs the same each time.
-            let (ready_to_end_us, ready_us) = match kept.prepare(&command(&kept, program)) {
-                Ok(_) => medians_us(&kept, program)?,
-                Err(_) => (to_end_us, to_end_us),
-            };
+            let began = Instant::now();
+            let is_kept = kept.prepare(&command(&kept, program)).is_ok();
+            let make_us = micros(began.elapsed());
+            let (ready_to_end_us, ready_us) =
+                if is_kept { medians_us(&kept, program, TIMES)? } else { (to_end_us, to_end_us) };
             let own_us = ready_to_end_us - ready_us;
             let whole_us = (to_end_us - own_us).max(ready_us);
-            self.own_us.insert(program, own_us);
+            let image_us = if is_kept { forked_us(program)? - own_us } else { whole_us };
             let mut held: Vec<u64> = kept.idle_keepers().into_iter().map(held_kib).collect();
             held.sort_unstable();
             let body_kib = held.first().copied().unwrap_or(0);
@@ -81,12 +87,28 @@ impl<'a> Programs<'a> {
             let known = ProgramCosts {
                 sizes,
                 whole_us: Some(whole_us),
-                image_us: Some((ready_us + costs.add_body_us).min(whole_us)),
+                image_us: Some(image_us.max(ready_us)),
                 ready_us: Some(ready_us),
+                make_us: is_kept.then_some(make_us),
+                own_us,
             };
             costs.programs.insert(program.to_owned(), known);
+            if is_kept {
+                self.kept.insert(program, kept);
+            }
         }
         Ok(())
+    }
+
+    /// What each program of these creations works by itself from its `main` on, at this moment, in microseconds. One that
+    /// cannot be recycled counts with all it does, as it is the same in every pool.
+    fn own_us<'b>(&self, creations: &'b [Creation]) -> Result<BTreeMap<&'b str, f64>, ReplayError> {
+        let names: BTreeSet<&str> = creations.iter().map(|creation| creation.program.as_str()).collect();
+        let kept = names.into_iter().filter_map(|name| Some((name, self.kept.get(name)?)));
+        let own = kept.map(|(name, pool)| {
+            medians_us(pool, name, TIMES_AGAIN).map(|(to_end_us, ready_us)| (name, to_end_us - ready_us))
+        });
+        own.collect()
     }
 }
 
@@ -141,9 +163,9 @@ impl Held {
 }
 
 /// From the call to the hold, and to `main` where the pool notes that (else to the hold): medians in microseconds.
-fn medians_us(pool: &Pool, program: &str) -> Result<(f64, f64), ReplayError> {
-    let (mut to_end, mut to_main) = (Vec::with_capacity(TIMES), Vec::with_capacity(TIMES));
-    for _ in 0..TIMES {
+fn medians_us(pool: &Pool, program: &str, times: usize) -> Result<(f64, f64), ReplayError> {
+    let (mut to_end, mut to_main) = (Vec::with_capacity(times), Vec::with_capacity(times));
+    for _ in 0..times {
         let began_ns = now_ns();
         let (held, time) = Held::start(pool, program)?;
         held.end()?;
@@ -153,6 +175,24 @@ fn medians_us(pool: &Pool, program: &str) -> Result<(f64, f64), ReplayError> {
         std::thread::sleep(REST);
     }
     Ok((median_us(to_end), median_us(to_main)))
+}
+
+/// From the call to the hold in bodies that are forked because all others are in use: the median in microseconds.
+fn forked_us(program: &str) -> Result<f64, ReplayError> {
+    let kept = Pool::new();
+    // What cannot be kept has been found before.
+    let _ = kept.prepare(&command(&kept, program));
+    let mut times = Vec::with_capacity(FORKS);
+    let mut alive = Vec::with_capacity(FORKS + 1);
+    for _ in 0..=FORKS {
+        let (held, time) = Held::start(&kept, program)?;
+        if matches!(held.child.creation(), How::ForkedBody { .. }) {
+            times.push(time);
+        }
+        alive.push(held);
+    }
+    alive.into_iter().try_for_each(Held::end)?;
+    Ok(median_us(times))
 }
 
 fn median_us(mut times: Vec<Duration>) -> f64 {
@@ -169,7 +209,12 @@ pub(super) fn run(
 ) -> Result<Report, ReplayError> {
     let mut alive: VecDeque<Held> = VecDeque::new();
     let (mut point, mut points, mut kept_sum) = (Point::default(), Vec::new(), 0u64);
-    for creation in trace {
+    let mut own_us = BTreeMap::new();
+    for (index, creation) in trace.iter().enumerate() {
+        if index.is_multiple_of(EVERY) {
+            own_us =
+                programs.own_us(trace.get(index..(index + EVERY).min(trace.len())).unwrap_or_default())?;
+        }
         if alive.len() >= existing.max(1)
             && let Some(oldest) = alive.pop_front()
         {
@@ -179,7 +224,7 @@ pub(super) fn run(
         count(&mut point, held.child.creation());
         alive.push_back(held);
         point.creations += 1;
-        let own_us = programs.own_us.get(creation.program.as_str()).copied().unwrap_or(0.0);
+        let own_us = own_us.get(creation.program.as_str()).copied().unwrap_or(0.0);
         point.time_us += (micros(time) - own_us).max(0.0);
         if point.creations.is_multiple_of(EVERY) || point.creations == trace.len() {
             point.kept_bytes = kept_bytes(pool);

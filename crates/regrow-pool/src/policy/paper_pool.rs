@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | fits always: shells | never | below H1 |
 //! | fits its size: regions | every T1 those over 64 KiB | below H2, up to 64 KiB |
-//! | fits its program: bodies | a second one at once, an unused one every T2 | when its program is expected |
+//! | fits its program: bodies | one more than are expected to be needed at once, an unused one every T2 | when its program is expected |
 //!
 //! The rule for compound resources: of a body that is given back each part is judged by the rule of its own kind. So it is
 //! broken up: the shell stays, and regions over the bound stay until the next T1.
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::frequency::Frequency;
 use super::{Policy, RecycleOne, Turn, Why};
-use crate::event::{Action, BodyId, Event, Kept, Place, ProgramId};
+use crate::event::{Action, BodyId, Event, Kept, Place, ProgramId, Source};
 use crate::learn::Follows;
 use crate::state::{Body, Illegal, State, Status};
 
@@ -67,6 +67,8 @@ pub struct PaperPool {
     follows: Follows,
     named: BTreeSet<ProgramId>,
     expected: BTreeMap<BodyId, Why>,
+    /// How many waiting bodies of a program are worth keeping, where that is more than one: creations found none ready.
+    wanted: BTreeMap<ProgramId, usize>,
     asked: BTreeMap<u64, u64>,
     last_t1: Duration,
     last_t2: Duration,
@@ -81,6 +83,7 @@ impl PaperPool {
             follows: Follows::default(),
             named: settings.named.iter().copied().collect(),
             expected: BTreeMap::new(),
+            wanted: BTreeMap::new(),
             asked: BTreeMap::new(),
             last_t1: Duration::ZERO,
             last_t2: Duration::ZERO,
@@ -89,7 +92,9 @@ impl PaperPool {
     }
 
     fn created(&mut self, event: &Event, turn: &mut Turn<'_>) -> Result<(), Illegal> {
-        let Event::Created { program, site, .. } = event else { return Ok(()) };
+        let Event::Created { program, site, from, .. } = event else { return Ok(()) };
+        // As long as a body was ready, those that there are have been enough: one in use is ready again for the next.
+        let missed = !matches!(from, Source::Body(_));
         let regions = turn.state().facts(*program).map(|facts| facts.regions.clone()).unwrap_or_default();
         for bytes in regions.into_iter().filter(|&bytes| bytes <= self.settings.bound_bytes) {
             *self.asked.entry(bytes).or_default() += 1;
@@ -97,11 +102,12 @@ impl PaperPool {
         self.recycle_one.created(*program, turn)?;
         let at = turn.state().at();
         self.follows.created(at, *program, *site);
-        if self.recycle_one.runs(*program) >= self.settings.again.max(1) {
+        if missed && self.recycle_one.runs(*program) >= self.settings.again.max(1) {
+            *self.wanted.entry(*program).or_insert(1) += 1;
             self.expect(*program, self.recycle_one.why(*program), turn)?;
         }
         let expected = self.follows.next(self.settings.follows_percent);
-        for next in expected {
+        for next in expected.into_iter().filter(|next| missed || next.program != *program) {
             self.expect(next.program, Why::Follows { cue: next.cue, percent: next.percent }, turn)?;
         }
         Ok(())
@@ -132,8 +138,25 @@ impl PaperPool {
             .state()
             .bodies()
             .filter(|(id, body)| body.status == Status::Idle && body.used <= since && !waits(id, body));
-        let unused: Vec<BodyId> = unused.map(|(id, _)| id).collect();
-        unused.into_iter().try_for_each(|id| turn.break_up_or_drop(id))
+        let unused: Vec<(BodyId, ProgramId)> = unused.map(|(id, body)| (id, body.program)).collect();
+        for (id, program) in unused {
+            if let Some(wanted) = self.wanted.get_mut(&program) {
+                *wanted = (*wanted).saturating_sub(1);
+            }
+            turn.break_up_or_drop(id)?;
+        }
+        Ok(())
+    }
+
+    /// As many bodies of a program are kept as it needed at once beyond those in use; the others are broken up.
+    fn left(&self, id: BodyId, turn: &mut Turn<'_>) -> Result<(), Illegal> {
+        let program = turn.state().body(id).map(|body| body.program);
+        let wanted = program.and_then(|program| self.wanted.get(&program)).copied().unwrap_or(1);
+        if program.is_some_and(|program| (1..wanted).contains(&turn.state().kept_of(program))) {
+            turn.keep_or_drop(id)
+        } else {
+            self.recycle_one.left(id, turn)
+        }
     }
 
     fn reduce(&mut self, turn: &mut Turn<'_>) -> Result<(), Illegal> {
@@ -196,7 +219,7 @@ impl PaperPool {
         if let Some(adding) = adding {
             turn.act(Action::Drop(Kept::Body(adding)))?;
         }
-        self.recycle_one.left(id, turn)
+        self.left(id, turn)
     }
 }
 

@@ -59,6 +59,12 @@ pub struct ProgramCosts {
     /// Its start in a ready body, in microseconds, where that was measured.
     #[serde(default)]
     pub ready_us: Option<f64>,
+    /// The making of its image with the first body, in microseconds, where that was measured.
+    #[serde(default)]
+    pub make_us: Option<f64>,
+    /// How long it works by itself before the next creation, in microseconds. That is no start-up time.
+    #[serde(default)]
+    pub own_us: f64,
 }
 
 /// How the second process of a program profits from the first.
@@ -294,6 +300,18 @@ impl Costs {
     pub fn ready_us(&self, program: &str, sizes: &Sizes) -> f64 {
         let own = self.programs.get(program).and_then(|own| own.ready_us);
         self.each_us + own.unwrap_or_else(|| self.ready.of(sizes))
+    }
+
+    /// The making of its image with the first body, in microseconds.
+    #[must_use]
+    pub fn make_image_us(&self, program: &str) -> f64 {
+        self.programs.get(program).and_then(|own| own.make_us).unwrap_or(self.make_image_us)
+    }
+
+    /// How long a program works by itself before the next creation, in microseconds.
+    #[must_use]
+    pub fn own_us(&self, program: &str) -> f64 {
+        self.programs.get(program).map_or(0.0, |own| own.own_us)
     }
 
     /// What keeping a program takes and saves, as a policy is told.

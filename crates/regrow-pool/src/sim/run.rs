@@ -8,6 +8,7 @@ use crate::event::{Action, BodyId, Done, Event, Facts, Kept, Place, ProcessId, P
 use crate::policy::{Choice, missing_regions};
 use crate::pool::Pool;
 use crate::state::{State, Status};
+use crate::trace::Creation;
 
 /// Ticks come at least so far apart.
 const TICK: Duration = Duration::from_micros(1);
@@ -33,8 +34,10 @@ pub(super) struct Simulation<'a, S> {
     coming: BTreeMap<(Duration, u64), Kept>,
     next_coming: u64,
     worker_free: Duration,
-    /// Processes that are alive, oldest first, with the time at which they end.
-    alive: VecDeque<(ProcessId, Duration)>,
+    /// Images that are being made, with the time at which they are there.
+    making: BTreeMap<ProgramId, Duration>,
+    /// Processes that are alive, oldest first, with the time at which they end. Those without a number are not the pool's.
+    alive: VecDeque<(Option<ProcessId>, Duration)>,
     point: Point,
     points: Vec<Point>,
     /// Bytes times microseconds.
@@ -73,6 +76,7 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             coming: BTreeMap::new(),
             next_coming: 0,
             worker_free: Duration::ZERO,
+            making: BTreeMap::new(),
             alive: VecDeque::new(),
             point: Point::default(),
             points: Vec::new(),
@@ -91,12 +95,16 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             if self.setup.existing == Existing::Recorded {
                 self.end_until(Duration::from_micros(creation.start_us))?;
             }
-            if let Existing::Exactly(existing) = self.setup.existing
-                && self.alive.len() >= existing.max(1)
-            {
+            let is_full =
+                matches!(self.setup.existing, Existing::Exactly(most) if self.alive.len() >= most.max(1));
+            let told_late = self.is_told_late(creation);
+            if is_full && !told_late {
                 self.end_oldest()?;
             }
             self.create(index)?;
+            if is_full && told_late {
+                self.end_oldest()?;
+            }
             if self.number.is_multiple_of(self.setup.every.max(1)) {
                 self.report();
             }
@@ -143,15 +151,23 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         {
             let Some((process, _)) = self.alive.remove(index) else { break };
             self.advance(end)?;
-            self.end(process)?;
+            process.map_or(Ok(()), |process| self.end(process))?;
         }
         self.advance(until)
     }
 
+    /// Whether the policy learns of an end just before only after this creation. The engine tells of ends late where a body
+    /// is ready: a run is not to wait for that.
+    fn is_told_late(&self, creation: &Creation) -> bool {
+        let program = self.by_name.get(creation.program.as_str());
+        let is_ready = |&program| self.pool.state().ready_body(program).is_some();
+        self.setup.costs.sharing == Sharing::Fork && program.is_some_and(is_ready)
+    }
+
     fn end_oldest(&mut self) -> Result<(), SimError> {
         match self.alive.pop_front() {
-            Some((process, _)) => self.end(process),
-            None => Ok(()),
+            Some((Some(process), _)) => self.end(process),
+            _ => Ok(()),
         }
     }
 
@@ -166,6 +182,9 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         let creation = &self.setup.trace[index];
         let Some(&program) = self.by_name.get(creation.program.as_str()) else { return Ok(()) };
         self.tell(program.0 as usize)?;
+        if self.setup.costs.sharing == Sharing::Fork && !self.is_image_there(program) {
+            return self.create_by_exec(program, creation);
+        }
         let waited = self.wait_for_reset(program)?;
         let from = self.source(program);
         let us = self.cost(program, &from);
@@ -178,13 +197,51 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         let process = ProcessId(index as u64 + 1);
         let parent = (creation.parent > 0).then_some(ProcessId(u64::from(creation.parent)));
         self.handle(&Event::Created { process, program, parent, site: None, waited: micros(waited), from })?;
+        self.point.time_us += waited;
+        self.starts(Some(process), us, creation)
+    }
+
+    /// A process is being made, which takes so long.
+    fn starts(&mut self, process: Option<ProcessId>, us: f64, creation: &Creation) -> Result<(), SimError> {
         self.point.creations += 1;
-        self.point.time_us += us + waited;
+        self.point.time_us += us;
         let began = self.now;
-        self.advance(began + micros(us))?;
+        self.advance(began + micros(us + self.setup.costs.own_us(&creation.program)))?;
         let lives = Duration::from_micros(creation.end_us.saturating_sub(creation.start_us));
         self.alive.push_back((process, began + lives));
         Ok(())
+    }
+
+    fn is_image_there(&self, program: ProgramId) -> bool {
+        let is_made = self.making.get(&program).is_none_or(|&at| at <= self.now);
+        is_made && self.pool.state().has_image(program)
+    }
+
+    /// A process of a program without an image: the program is executed, as the engine does. If none is being made, this
+    /// process stands for the body that comes with the image, and leaves it at once if the policy keeps it.
+    fn create_by_exec(&mut self, program: ProgramId, creation: &Creation) -> Result<(), SimError> {
+        let (state, costs) = (self.pool.state(), self.setup.costs);
+        let Some(known) = self.programs.get(program.0 as usize) else { return Ok(()) };
+        let mut us = costs.whole_us(&known.name, &known.sizes);
+        let make_us = costs.make_image_us(&known.name);
+        let offer = Some(known.facts.clone());
+        let begins = !state.has_image(program);
+        match state.ready_shell() {
+            Some(shell) => {
+                us -= costs.shell_saves_us;
+                self.point.in_shell += 1;
+                self.handle(&Event::Lost(Kept::Shell(shell)))?;
+            }
+            None => self.point.from_nothing += 1,
+        }
+        if begins {
+            self.making.insert(program, self.now + micros(make_us));
+            let process = ProcessId(self.number as u64);
+            let (parent, site, waited, from) = (None, None, Duration::ZERO, Source::nothing());
+            self.handle(&Event::Created { process, program, parent, site, waited, from })?;
+            self.handle(&Event::Exited { process, offer })?;
+        }
+        self.starts(None, us, creation)
     }
 
     /// Waits for a body that is being put back, where none is ready and that is what the engine does. Gives the time.
@@ -310,7 +367,8 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             Action::AddShell => costs.add_shell_us,
             Action::AddBody(program) => {
                 let others = self.pool.state().bodies_of(program).count() > 1;
-                costs.add_body_us + if others { 0.0 } else { costs.make_image_us }
+                let name = self.programs.get(program.0 as usize).map_or("", |known| known.name.as_str());
+                costs.add_body_us + if others { 0.0 } else { costs.make_image_us(name) }
             }
             Action::Prefault { place: Place::Pool | Place::Body(_), bytes } => {
                 costs.fault_us_per_kib * in_kib(bytes)
@@ -324,6 +382,12 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
 
     /// A body is put back by its own keeper, beside other work.
     fn reset(&mut self, id: BodyId) {
+        let program = self.pool.state().body(id).map(|body| body.program);
+        if let Some(&made) =
+            program.and_then(|program| self.making.get(&program)).filter(|&&at| at > self.now)
+        {
+            return self.comes(made, Kept::Body(id));
+        }
         let sizes = self.pool.state().body(id).and_then(|body| self.programs.get(body.program.0 as usize));
         let us = sizes.map_or(0.0, |known| self.setup.costs.reset.of(&known.sizes));
         let at = match self.setup.costs.background {
