@@ -28,6 +28,20 @@ pub unsafe fn page_differs(a: *const u64, b: *const u64) -> bool {
     false
 }
 
+/// Whether a page holds nothing but zeros.
+///
+/// # Safety
+/// The page is readable, and nobody writes to it meanwhile.
+pub unsafe fn page_is_zero(address: u64) -> bool {
+    let page = address as *const u64;
+    let mut at = 0;
+    // SAFETY: `at` is below the number of words in a page.
+    while at < WORDS && unsafe { *page.add(at) } == 0 {
+        at += 1;
+    }
+    at == WORDS
+}
+
 /// Copies a page.
 ///
 /// # Safety

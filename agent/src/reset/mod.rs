@@ -12,7 +12,7 @@ mod sticky;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use regrow_abi::{Broken, KEEPER_SOCKET_FD};
+use regrow_abi::{Broken, KEEPER_SOCKET_FD, PREFAULT_READ};
 
 use crate::state::{Agent, Private};
 use crate::sys;
@@ -60,15 +60,16 @@ pub fn make_seed(agent: &Agent) {
     unsafe { (*private).pagemap = -1 };
 }
 
-/// Opens the files of `/proc/self` that a reset reads, at the first one of a body. Gives the body up when there is no `/proc`.
-fn open_proc(agent: &Agent) {
+/// Opens the files of `/proc/self` that a reset reads, if it is the first one of a body; true then. Gives the body up when
+/// there is no `/proc`.
+fn open_proc(agent: &Agent) -> bool {
     const RDWR_CLOEXEC: u32 = 0o2_000_002;
     const WRONLY_CLOEXEC: u32 = 0o2_000_001;
     const RDONLY_CLOEXEC: u32 = 0o2_000_000;
     // SAFETY: the private area is this process's own, and no other reference to it is alive.
     let private = unsafe { &mut *agent.private() };
     if private.pagemap >= 0 {
-        return;
+        return false;
     }
     private.pagemap = open_high(b"/proc/self/pagemap\0", RDONLY_CLOEXEC);
     private.maps = open_high(b"/proc/self/maps\0", RDONLY_CLOEXEC);
@@ -78,6 +79,7 @@ fn open_proc(agent: &Agent) {
     if private.pagemap < 0 || private.maps < 0 {
         agent.give_up(Broken::Proc, 0);
     }
+    true
 }
 
 /// Puts the body back, or gives it up.
@@ -95,8 +97,8 @@ pub fn run(agent: &Agent) {
         _ => {}
     }
     sys::munlockall();
-    open_proc(agent);
-    if let Err((why, errno)) = everything(agent) {
+    let is_first = open_proc(agent);
+    if let Err((why, errno)) = everything(agent, is_first) {
         agent.give_up(why, errno);
     }
 }
@@ -104,13 +106,14 @@ pub fn run(agent: &Agent) {
 /// Gives all pages back that the image does not have.
 pub fn trim(agent: &Agent) {
     open_proc(agent);
-    if let Err((why, errno)) = pages::put_back(agent, 0) {
+    if let Err((why, errno)) = pages::put_back(agent, 0, false) {
         agent.give_up(why, errno);
     }
 }
 
 /// Maps the pages of the ranges that the engine has written, as far as they are the program's and the kernel can.
 pub fn prefault(agent: &Agent) {
+    const MADV_POPULATE_READ: u32 = 22;
     const MADV_POPULATE_WRITE: u32 = 23;
     let mut range = agent.args().cast::<[u64; 2]>();
     let end = agent.args() as usize + regrow_abi::ARG_AREA_BYTES;
@@ -121,8 +124,12 @@ pub fn prefault(agent: &Agent) {
             if bytes == 0 {
                 return;
             }
+            let (how, bytes) = match bytes & PREFAULT_READ {
+                0 => (MADV_POPULATE_WRITE, bytes),
+                _ => (MADV_POPULATE_READ, bytes & !PREFAULT_READ),
+            };
             if agent.spans().any(|(first, last)| first <= start && start + bytes <= last) {
-                sys::madvise(start, bytes, MADV_POPULATE_WRITE);
+                sys::madvise(start, bytes, how);
             }
             range = range.add(1);
         }
@@ -132,9 +139,9 @@ pub fn prefault(agent: &Agent) {
 /// Result of a step.
 pub type Step = Result<(), (Broken, i32)>;
 
-fn everything(agent: &Agent) -> Step {
+fn everything(agent: &Agent, is_first: bool) -> Step {
     sticky::check(agent)?;
     mappings::put_back(agent)?;
-    pages::put_back(agent, agent.image().hot_zero_pages)?;
+    pages::put_back(agent, agent.image().hot_zero_pages, is_first)?;
     sticky::put_back(agent)
 }

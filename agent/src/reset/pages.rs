@@ -31,14 +31,17 @@ struct Cursor<'a> {
     drop: (u64, u64),
     /// Most pages that are zeroed in place.
     hot: u32,
+    /// Pages that are zero are dropped: they were mapped ahead, and the run has not needed them.
+    drops_zero: bool,
     zeroed: u32,
     compared: u32,
     copied: u32,
     dropped: u32,
 }
 
-/// Gives every page the image's content. At most `hot` pages that the image does not have stay mapped.
-pub fn put_back(agent: &Agent, hot: u32) -> Step {
+/// Gives every page the image's content. At most `hot` pages that the image does not have stay mapped, after the first run
+/// of a body only those that it has written to.
+pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> Step {
     let vmas = agent.vmas();
     let mut cursor = Cursor {
         agent,
@@ -48,6 +51,7 @@ pub fn put_back(agent: &Agent, hot: u32) -> Step {
         page: 0,
         drop: (0, 0),
         hot,
+        drops_zero: is_first,
         zeroed: 0,
         compared: 0,
         copied: 0,
@@ -133,7 +137,10 @@ impl Cursor<'_> {
     fn unsaved(&mut self, address: u64) -> Step {
         let Some(vma) = self.vma_at(address) else { return Err((Broken::Pages, 1)) };
         let zero_in_place = vma.flags & (vma_flags::FILE | vma_flags::WRITE) == vma_flags::WRITE;
-        if zero_in_place && self.zeroed < self.hot {
+        // SAFETY: a page that is there, of a writable mapping, and nobody else runs in this memory.
+        let is_zero = || zero_in_place && unsafe { memory::page_is_zero(address) };
+        let is_needed = !(self.drops_zero && is_zero());
+        if zero_in_place && is_needed && self.zeroed < self.hot {
             self.zeroed += 1;
             // SAFETY: a writable page of an anonymous mapping of the image.
             unsafe { memory::zero_page(address) };

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use regrow_abi::{ARG_AREA_OFFSET, MAX_FDS, PAGE_BYTES, State, command};
+use regrow_abi::{ARG_AREA_OFFSET, MAX_FDS, PAGE_BYTES, PREFAULT_READ, State, command, vma_flags};
 use regrow_image::image::Image;
 use regrow_sys::raw;
 
@@ -18,6 +18,12 @@ use crate::run::{Run, StringBlock};
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most ranges of pages that are mapped ahead in one body.
 const MAX_RANGES: usize = 4096;
+/// Files that are mapped ahead as a whole are not larger.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Zero pages of a mapping that is larger are not mapped ahead.
+const MAX_ZERO_BYTES: u64 = 256 << 10;
+/// Saved pages of an image that has more are not mapped ahead.
+const MAX_SAVED_PAGES: usize = 1024;
 
 impl Body {
     /// Gives back the pages of a waiting body that its image does not have. False when it is not waiting, or is broken
@@ -30,7 +36,17 @@ impl Body {
     /// Maps the pages of a waiting body that runs in another body of the same image, that of the keeper `like`, have
     /// touched. False as for [`Body::trim`].
     pub fn prefault_like(&self, image: &Image, like: i32) -> bool {
-        let ranges = own_pages(image, like).unwrap_or_default();
+        self.map(&own_pages(image, like).unwrap_or_default())
+    }
+
+    /// Maps the pages of a waiting body that most first runs touch, so that its first run has no fault there: code, data,
+    /// and small mappings that are zero. False as for [`Body::trim`].
+    pub fn prefault_first(&self, image: &Image) -> bool {
+        self.map(&likely_pages(image))
+    }
+
+    /// Maps ranges of pages.
+    fn map(&self, ranges: &[(u64, u64)]) -> bool {
         if ranges.is_empty() {
             return true;
         }
@@ -77,6 +93,37 @@ impl Body {
     }
 }
 
+/// What most first runs touch: all of small files that are mapped to be read, saved pages that can be written, and small
+/// mappings that are zero. As ranges of address and bytes, of which bit 0 says that they are only read.
+fn likely_pages(image: &Image) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for vma in image.vmas.iter().filter(|vma| vma.flags & (vma_flags::HANDS_OFF | vma_flags::SHARED) == 0) {
+        let bytes = vma.end - vma.start;
+        let has = |flag: u32| vma.flags & flag != 0;
+        match (has(vma_flags::WRITE), has(vma_flags::FILE)) {
+            (false, true) if bytes <= MAX_FILE_BYTES => ranges.push((vma.start, bytes | PREFAULT_READ)),
+            (true, false)
+                if bytes <= MAX_ZERO_BYTES
+                    && !has(vma_flags::STACK | vma_flags::WIPE)
+                    && !(vma.start..=vma.end).contains(&image.header.brk) =>
+            {
+                ranges.push((vma.start, bytes));
+            }
+            (true, _) if image.pages.len() <= MAX_SAVED_PAGES => {
+                let own = image.pages.iter().map(|page| page.address());
+                for address in own.filter(|address| (vma.start..vma.end).contains(address)) {
+                    match ranges.last_mut() {
+                        Some(last) if last.0 + last.1 == address => last.1 += PAGE_BYTES,
+                        _ => ranges.push((address, PAGE_BYTES)),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    ranges
+}
+
 /// The pages of a keeper's program that it shares with nobody, as ranges of address and bytes.
 fn own_pages(image: &Image, keeper: i32) -> io::Result<Vec<(u64, u64)>> {
     use std::os::unix::fs::FileExt;
@@ -86,8 +133,7 @@ fn own_pages(image: &Image, keeper: i32) -> io::Result<Vec<(u64, u64)>> {
     let pagemap = std::fs::File::open(format!("/proc/{keeper}/pagemap"))?;
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let ours = |vma: &&regrow_abi::VmaEntry| {
-        vma.flags & (regrow_abi::vma_flags::WRITE | regrow_abi::vma_flags::HANDS_OFF)
-            == regrow_abi::vma_flags::WRITE
+        vma.flags & (vma_flags::WRITE | vma_flags::HANDS_OFF) == vma_flags::WRITE
     };
     for vma in image.vmas.iter().filter(ours) {
         let pages = usize::try_from((vma.end - vma.start) / PAGE_BYTES).unwrap_or(0);

@@ -37,6 +37,7 @@ use std::time::Duration;
 use self::client::MeasureError;
 use self::floors::Floors;
 use self::machine::Machine;
+pub(crate) use self::processes::held_kib;
 use self::programs::Program;
 pub(crate) use self::programs::find_in;
 pub(crate) use self::samples::now_ns;

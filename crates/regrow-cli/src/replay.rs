@@ -193,35 +193,32 @@ pub(crate) struct Replayed {
     pub(crate) simulated: Vec<(usize, Report)>,
 }
 
-/// Replays a trace by every policy in both ways, with the same programs and with costs measured in between.
+/// Replays a trace by every policy in both ways. The costs are measured before each number of processes: a machine is not
+/// always equally fast.
 pub(crate) fn replay_both(trace: &Path, existing: &[usize], budget_bytes: u64) -> Result<Replayed, CliError> {
-    let args = ReplayArgs {
-        trace: trace.to_owned(),
-        policy: regrow_pool::policy::Choice::NAMES.map(str::to_owned).to_vec(),
-        existing: existing.iter().copied().map(ExistingArg::Exactly).collect(),
-        simulate: true,
-        real: true,
-        costs: None,
-        budget_mib: budget_bytes >> 20,
-        json: None,
-        plot: None,
-    };
     let recorded = read_trace(trace)?;
     let mut programs = real::Programs::of(&recorded);
-    let trace = programs.there(&recorded);
-    let (mut costs, _) = costs::measure()?;
-    programs.measure(&mut costs)?;
-    let numbered = |runs: Vec<Run>| {
-        let number = |existing| match existing {
-            ExistingArg::Exactly(number) => number,
-            ExistingArg::Recorded => 0,
+    let there = programs.there(&recorded);
+    let mut replayed = Replayed { real: Vec::new(), simulated: Vec::new() };
+    for &number in existing {
+        let args = ReplayArgs {
+            trace: trace.to_owned(),
+            policy: regrow_pool::policy::Choice::NAMES.map(str::to_owned).to_vec(),
+            existing: vec![ExistingArg::Exactly(number)],
+            simulate: true,
+            real: true,
+            costs: None,
+            budget_mib: budget_bytes >> 20,
+            json: None,
+            plot: None,
         };
-        runs.into_iter().map(|run| (number(run.existing), run.report)).collect()
-    };
-    Ok(Replayed {
-        real: numbered(replay_really(&args, &trace, &programs)?),
-        simulated: numbered(simulate(&args, &trace, &costs)?),
-    })
+        let (mut costs, _) = costs::measure()?;
+        programs.measure(&mut costs)?;
+        let numbered = |runs: Vec<Run>| runs.into_iter().map(move |run| (number, run.report));
+        replayed.real.extend(numbered(replay_really(&args, &there, &programs)?));
+        replayed.simulated.extend(numbered(simulate(&args, &there, &costs)?));
+    }
+    Ok(replayed)
 }
 
 /// Every policy with every number of processes, each in a pool of its own.

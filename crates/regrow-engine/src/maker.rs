@@ -82,9 +82,17 @@ pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
     let image = make_image(job, &env, only_entry)?;
     let names = KeyNames::with_learned(&image.learned);
     let key_env = names.select(env.iter().copied()).into_iter().map(CStr::to_owned).collect();
-    let body = fork(&image, &job.settings);
+    let body = fork_ahead(&image, &job.settings);
     let body = body.map_err(|error| Fallback::ImageFailed { detail: error.to_string() })?;
     Ok(Built { image, bodies: vec![body], names, key_env, then: job.then.clone(), started })
+}
+
+/// Forks a body that nobody waits for, and maps what its first run is going to touch.
+pub(crate) fn fork_ahead(image: &Image, settings: &Settings) -> Result<Body, BodyError> {
+    let body = fork(image, settings)?;
+    // One that does not wait, as in verify mode, is as good without.
+    let _ = body.prefault_first(image);
+    Ok(body)
 }
 
 /// Forks a body with the settings' fault point in it.

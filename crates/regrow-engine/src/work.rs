@@ -115,7 +115,7 @@ impl Work {
     pub fn carry_out(self) -> Finished {
         let outcome = match self.0 {
             Step::Fork { owner, image, settings, body } => {
-                let made = maker::fork(&image, &settings);
+                let made = maker::fork_ahead(&image, &settings);
                 let made = made.inspect_err(|error| tracing::debug!(%error, "no body was added")).ok();
                 Outcome::Body { owner, body, made: made.map(Box::new) }
             }

@@ -39,7 +39,7 @@ impl CpuTime {
     }
 }
 
-/// What a kept body costs: its share of the pages that it maps, and its page tables, in KiB, averaged over all bodies.
+/// What a kept body holds, in KiB, averaged over all bodies: see [`held_kib`].
 /// Nothing when there is none, or the kernel does not tell.
 pub(super) fn body_kib() -> io::Result<Option<f64>> {
     let mut spaces: Vec<Vec<i32>> = Vec::new();
@@ -53,7 +53,7 @@ pub(super) fn body_kib() -> io::Result<Option<f64>> {
         }
     }
     let bodies = spaces.iter().filter(|space| space.len() > 1);
-    let sizes: Vec<u64> = bodies.filter_map(|space| memory_kib(*space.first()?)).collect();
+    let sizes: Vec<u64> = bodies.filter_map(|space| held_kib(*space.first()?)).collect();
     if sizes.is_empty() {
         return Ok(None);
     }
@@ -61,11 +61,12 @@ pub(super) fn body_kib() -> io::Result<Option<f64>> {
     Ok(Some(sizes.iter().sum::<u64>() as f64 / sizes.len() as f64))
 }
 
-/// A process's share of the pages that it maps, and its page tables.
-fn memory_kib(pid: i32) -> Option<u64> {
+/// What a process holds of memory: its share of anonymous pages and of those of memory files, and its page tables, in KiB.
+/// Pages of files are the page cache's, which has them whether they are mapped or not.
+pub(crate) fn held_kib(pid: i32) -> Option<u64> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    Some(field_kib(&rollup, "Pss:")? + field_kib(&status, "VmPTE:")?)
+    Some(field_kib(&rollup, "Pss_Anon:")? + field_kib(&rollup, "Pss_Shmem:")? + field_kib(&status, "VmPTE:")?)
 }
 
 /// The number of a line of `/proc` that begins with `name`.
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(field_kib("Rss:  90 kB\nPss:   34 kB\nPss_Dirty: 5 kB\n", "Pss:"), Some(34));
         assert_eq!(field_kib("Rss: 90 kB\n", "Pss:"), None);
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        assert!(memory_kib(own).unwrap() > 0);
+        assert!(held_kib(own).unwrap() > 0);
         assert_eq!(shares_memory(own, own), Some(true));
     }
 }

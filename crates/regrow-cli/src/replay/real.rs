@@ -24,7 +24,7 @@ use regrow_pool::trace::Creation;
 use regrow_sys::ptrace;
 
 use super::ReplayError;
-use crate::bench::now_ns;
+use crate::bench::{held_kib, now_ns};
 
 /// How often each program is started to learn its costs.
 const TIMES: usize = 21;
@@ -32,8 +32,6 @@ const TIMES: usize = 21;
 const TIMES_AGAIN: usize = 5;
 /// How many bodies are forked to learn what that costs.
 const FORKS: usize = 7;
-/// How long a body is given to be put back before the next of these starts.
-const REST: Duration = Duration::from_millis(1);
 /// How long putting a body back may take.
 const RESET_LIMIT: Duration = Duration::from_millis(100);
 /// After how many creations each point is reported.
@@ -61,54 +59,67 @@ impl<'a> Programs<'a> {
         trace.iter().filter(|creation| self.known.contains(creation.program.as_str())).cloned().collect()
     }
 
-    /// Measures what a start of each program costs, by exec and in a ready body, and what its image and a body hold.
+    /// Measures what a start of each program costs, by exec and in a ready body, and what its image and a body hold. A start
+    /// costs the mean of the measured ones, as in the sum of a replay, without the program's own work.
     pub(super) fn measure(&mut self, costs: &mut Costs) -> Result<(), ReplayError> {
+        let make_us = self.prepare();
         let by_exec = Pool::builder().recycle(false).build();
-        for &program in &self.known {
-            let kept = Pool::builder().timed(true).build();
-            let (to_end_us, _) = medians_us(&by_exec, program, TIMES)?;
+        let executed = rounds(self.known.iter().map(|&name| (name, &by_exec)), TIMES)?;
+        let recycled = rounds(self.kept.iter().map(|(&name, pool)| (name, pool)), TIMES)?;
+        for (name, executed) in &executed {
+            let own_us = recycled.get(name).map_or(0.0, Times::own_us);
+            let whole_us = mean_us(&executed.to_end) - own_us;
             // A program that is not recycled costs the same each time.
-            let began = Instant::now();
-            let is_kept = kept.prepare(&command(&kept, program)).is_ok();
-            let make_us = micros(began.elapsed());
-            let (ready_to_end_us, ready_us) =
-                if is_kept { medians_us(&kept, program, TIMES)? } else { (to_end_us, to_end_us) };
-            let own_us = ready_to_end_us - ready_us;
-            let whole_us = (to_end_us - own_us).max(ready_us);
-            let image_us = if is_kept { forked_us(program)? - own_us } else { whole_us };
-            let mut held: Vec<u64> = kept.idle_keepers().into_iter().map(held_kib).collect();
-            held.sort_unstable();
-            let body_kib = held.first().copied().unwrap_or(0);
-            let sizes = Sizes {
-                image_kib: held.last().copied().unwrap_or(0),
-                copied_kib: body_kib.saturating_sub(costs.body_kib),
-                zeroed_kib: 0,
-            };
+            let ready_us = recycled.get(name).map_or(whole_us, |times| mean_us(&times.to_end) - own_us);
+            let image_us = if self.kept.contains_key(name) { forked_us(name)? - own_us } else { whole_us };
             let known = ProgramCosts {
-                sizes,
-                whole_us: Some(whole_us),
+                sizes: self.sizes(name, costs.body_kib),
+                whole_us: Some(whole_us.max(ready_us)),
                 image_us: Some(image_us.max(ready_us)),
                 ready_us: Some(ready_us),
-                make_us: is_kept.then_some(make_us),
+                make_us: make_us.get(name).copied(),
                 own_us,
             };
-            costs.programs.insert(program.to_owned(), known);
-            if is_kept {
-                self.kept.insert(program, kept);
-            }
+            costs.programs.insert((*name).to_owned(), known);
         }
         Ok(())
     }
 
+    /// Keeps each program that can be kept, in a pool of its own. Gives how long that took, in microseconds.
+    fn prepare(&mut self) -> BTreeMap<&'a str, f64> {
+        self.kept.clear();
+        let mut make_us = BTreeMap::new();
+        for &program in &self.known {
+            let pool = Pool::builder().timed(true).build();
+            let began = Instant::now();
+            if pool.prepare(&command(&pool, program)).is_ok() {
+                make_us.insert(program, micros(began.elapsed()));
+                self.kept.insert(program, pool);
+            }
+        }
+        make_us
+    }
+
+    /// What the image of a program and a body of it hold.
+    fn sizes(&self, program: &str, tables_kib: u64) -> Sizes {
+        let keepers = self.kept.get(program).map(Pool::idle_keepers).unwrap_or_default();
+        let mut held: Vec<u64> = keepers.into_iter().filter_map(held_kib).collect();
+        held.sort_unstable();
+        let body_kib = held.first().copied().unwrap_or(0);
+        Sizes {
+            image_kib: held.last().copied().unwrap_or(0),
+            copied_kib: body_kib.saturating_sub(tables_kib),
+            zeroed_kib: 0,
+        }
+    }
+
     /// What each program of these creations works by itself from its `main` on, at this moment, in microseconds. One that
     /// cannot be recycled counts with all it does, as it is the same in every pool.
-    fn own_us<'b>(&self, creations: &'b [Creation]) -> Result<BTreeMap<&'b str, f64>, ReplayError> {
+    fn own_us(&self, creations: &[Creation]) -> Result<BTreeMap<&'a str, f64>, ReplayError> {
         let names: BTreeSet<&str> = creations.iter().map(|creation| creation.program.as_str()).collect();
-        let kept = names.into_iter().filter_map(|name| Some((name, self.kept.get(name)?)));
-        let own = kept.map(|(name, pool)| {
-            medians_us(pool, name, TIMES_AGAIN).map(|(to_end_us, ready_us)| (name, to_end_us - ready_us))
-        });
-        own.collect()
+        let kept = self.kept.iter().filter(|(name, _)| names.contains(**name));
+        let times = rounds(kept.map(|(&name, pool)| (name, pool)), TIMES_AGAIN)?;
+        Ok(times.into_iter().map(|(name, times)| (name, times.own_us())).collect())
     }
 }
 
@@ -162,22 +173,47 @@ impl Held {
     }
 }
 
-/// From the call to the hold, and to `main` where the pool notes that (else to the hold): medians in microseconds.
-fn medians_us(pool: &Pool, program: &str, times: usize) -> Result<(f64, f64), ReplayError> {
-    let (mut to_end, mut to_main) = (Vec::with_capacity(times), Vec::with_capacity(times));
-    for _ in 0..times {
-        let began_ns = now_ns();
-        let (held, time) = Held::start(pool, program)?;
-        held.end()?;
-        to_end.push(time);
-        let entered_ns = pool.last_times(RESET_LIMIT).map_or(0, |times| times.times.main_ns);
-        to_main.push(entered_ns.checked_sub(began_ns).map_or(time, Duration::from_nanos));
-        std::thread::sleep(REST);
-    }
-    Ok((median_us(to_end), median_us(to_main)))
+/// Times of the starts of a program.
+#[derive(Default)]
+struct Times {
+    /// From the call to the hold.
+    to_end: Vec<Duration>,
+    /// From the call to `main`, where the pool notes that.
+    to_main: Vec<Duration>,
 }
 
-/// From the call to the hold in bodies that are forked because all others are in use: the median in microseconds.
+impl Times {
+    /// The program's own work, in microseconds.
+    fn own_us(&self) -> f64 {
+        median_us(self.to_end.clone()) - median_us(self.to_main.clone())
+    }
+}
+
+/// Starts programs in turn, as a trace does, so many times each.
+fn rounds<'a, 'p>(
+    programs: impl Iterator<Item = (&'a str, &'p Pool)>,
+    rounds: usize,
+) -> Result<BTreeMap<&'a str, Times>, ReplayError> {
+    let programs: Vec<_> = programs.collect();
+    let mut times: BTreeMap<&str, Times> = BTreeMap::new();
+    for _ in 0..rounds {
+        let mut began_ns = Vec::with_capacity(programs.len());
+        for &(name, pool) in &programs {
+            began_ns.push(now_ns());
+            let (held, time) = Held::start(pool, name)?;
+            held.end()?;
+            times.entry(name).or_default().to_end.push(time);
+        }
+        for (&(name, pool), began_ns) in programs.iter().zip(began_ns) {
+            let main_ns = pool.last_times(RESET_LIMIT).map(|times| times.times.main_ns);
+            let to_main = main_ns.and_then(|main_ns| main_ns.checked_sub(began_ns)).map(Duration::from_nanos);
+            times.entry(name).or_default().to_main.extend(to_main);
+        }
+    }
+    Ok(times)
+}
+
+/// From the call to the hold in bodies that are forked because all others are in use: the mean in microseconds.
 fn forked_us(program: &str) -> Result<f64, ReplayError> {
     let kept = Pool::new();
     // What cannot be kept has been found before.
@@ -192,7 +228,12 @@ fn forked_us(program: &str) -> Result<f64, ReplayError> {
         alive.push(held);
     }
     alive.into_iter().try_for_each(Held::end)?;
-    Ok(median_us(times))
+    Ok(mean_us(&times))
+}
+
+fn mean_us(times: &[Duration]) -> f64 {
+    let count = u32::try_from(times.len()).unwrap_or(u32::MAX).max(1);
+    micros(times.iter().sum::<Duration>() / count)
 }
 
 fn median_us(mut times: Vec<Duration>) -> f64 {
@@ -248,21 +289,7 @@ fn count(point: &mut Point, how: &How) {
 
 /// Memory of what is kept and in no use.
 fn kept_bytes(pool: &Pool) -> u64 {
-    pool.idle_keepers().into_iter().map(held_kib).sum::<u64>() * 1024
-}
-
-/// What a process holds of memory: its share of anonymous and memory-file pages, and its page tables, in KiB.
-fn held_kib(pid: i32) -> u64 {
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let fields = read("smaps_rollup") + &read("status");
-    let fields: BTreeMap<&str, u64> = fields.lines().filter_map(field).collect();
-    ["Pss_Anon", "Pss_Shmem", "VmPTE"].iter().filter_map(|name| fields.get(name)).sum()
-}
-
-/// `Name:   12 kB`
-fn field(line: &str) -> Option<(&str, u64)> {
-    let (name, value) = line.split_once(':')?;
-    Some((name, value.split_whitespace().next()?.parse().ok()?))
+    pool.idle_keepers().into_iter().filter_map(held_kib).sum::<u64>() * 1024
 }
 
 fn micros(time: Duration) -> f64 {
