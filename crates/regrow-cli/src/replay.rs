@@ -117,7 +117,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8, CliError> {
     let mut programs = real::Programs::of(&recorded);
     if args.real {
         (trace, absent) = (programs.there(&recorded), programs.absent);
-        programs.measure(&mut costs)?;
+        programs.measure(&trace, 0, &mut costs)?;
         measured.push("programs");
     }
     let names: std::collections::BTreeSet<&str> =
@@ -185,38 +185,56 @@ fn simulate(args: &ReplayArgs, trace: &[Creation], costs: &Costs) -> Result<Vec<
     Ok(runs)
 }
 
-/// A trace replayed by every policy, really and in the simulator, with the number of processes of each report.
+/// A trace replayed by every policy, in rounds.
 pub(crate) struct Replayed {
-    /// With real processes.
-    pub(crate) real: Vec<(usize, Report)>,
-    /// In the simulator.
-    pub(crate) simulated: Vec<(usize, Report)>,
+    /// The number of processes, and the same run with real processes and in the simulator.
+    pub(crate) pairs: Vec<(usize, Report, Report)>,
 }
 
-/// Replays a trace by every policy in both ways. The costs are measured before each number of processes: a machine is not
-/// always equally fast.
-pub(crate) fn replay_both(trace: &Path, existing: &[usize], budget_bytes: u64) -> Result<Replayed, CliError> {
+impl Replayed {
+    /// The real run of a policy that took the median time of all rounds.
+    pub(crate) fn real(&self, policy: &str, existing: usize) -> Option<&Report> {
+        let runs = self.pairs.iter().filter(|(number, real, _)| *number == existing && real.policy == policy);
+        let mut runs: Vec<&Report> = runs.map(|(_, real, _)| real).collect();
+        runs.sort_by(|one, other| one.end().time_us.total_cmp(&other.end().time_us));
+        runs.get(runs.len() / 2).copied()
+    }
+}
+
+/// Replays a trace by every policy in both ways, in rounds that each begin with another policy. The costs are measured in
+/// each: a machine is not always equally fast.
+pub(crate) fn replay_both(
+    trace: &Path,
+    existing: &[usize],
+    rounds: usize,
+    budget_bytes: u64,
+) -> Result<Replayed, CliError> {
     let recorded = read_trace(trace)?;
     let mut programs = real::Programs::of(&recorded);
     let there = programs.there(&recorded);
-    let mut replayed = Replayed { real: Vec::new(), simulated: Vec::new() };
-    for &number in existing {
-        let args = ReplayArgs {
-            trace: trace.to_owned(),
-            policy: regrow_pool::policy::Choice::NAMES.map(str::to_owned).to_vec(),
-            existing: vec![ExistingArg::Exactly(number)],
-            simulate: true,
-            real: true,
-            costs: None,
-            budget_mib: budget_bytes >> 20,
-            json: None,
-            plot: None,
-        };
-        let (mut costs, _) = costs::measure()?;
-        programs.measure(&mut costs)?;
-        let numbered = |runs: Vec<Run>| runs.into_iter().map(move |run| (number, run.report));
-        replayed.real.extend(numbered(replay_really(&args, &there, &programs)?));
-        replayed.simulated.extend(numbered(simulate(&args, &there, &costs)?));
+    let mut replayed = Replayed { pairs: Vec::new() };
+    let mut policy = regrow_pool::policy::Choice::NAMES.map(str::to_owned).to_vec();
+    for round in 0..rounds {
+        policy.rotate_left(usize::from(round > 0) * 2);
+        for &number in existing {
+            let args = ReplayArgs {
+                trace: trace.to_owned(),
+                policy: policy.clone(),
+                existing: vec![ExistingArg::Exactly(number)],
+                simulate: true,
+                real: true,
+                costs: None,
+                budget_mib: budget_bytes >> 20,
+                json: None,
+                plot: None,
+            };
+            let (mut costs, _) = costs::measure()?;
+            programs.measure(&there, number.saturating_sub(1), &mut costs)?;
+            let real = replay_really(&args, &there, &programs)?;
+            let simulated = simulate(&args, &there, &costs)?;
+            let pairs = real.into_iter().zip(simulated);
+            replayed.pairs.extend(pairs.map(|(real, simulated)| (number, real.report, simulated.report)));
+        }
     }
     Ok(replayed)
 }
@@ -235,6 +253,7 @@ fn replay_really(
                 .policy(policy.parse()?)
                 .budget_bytes(args.budget_mib << 20)
                 .max_bodies_per_program(number + 8)
+                .timed(true)
                 .build();
             runs.push(Run {
                 existing,

@@ -312,14 +312,15 @@ impl Shard {
         self.tell(&Event::Exited { process, offer: None });
     }
 
-    /// A run was started in a body. The pool is told a little later, of several at once: the run is not to wait for that.
+    /// A run was started in a body. The pool is told a little later, of several at once, and of the runs that have ended
+    /// meanwhile: a run is not to wait for that.
     pub(crate) fn entered(&mut self, owner: Owner, id: u64, choice: Choice, over: Arc<AtomicBool>) {
         let at = self.keeping.began.elapsed();
         let Choice { forked, waited, .. } = choice;
         self.keeping.notes.push_back(Note { at, owner, id, forked, waited, over });
         let due = |note: &Note| note.at + NOTES_WAIT <= at;
         if self.keeping.notes.len() >= MAX_NOTES || self.keeping.notes.front().is_some_and(due) {
-            self.flush();
+            self.tick();
         }
     }
 

@@ -13,6 +13,8 @@ use crate::error::CliError;
 const PROGRAM: &str = "/bin/true";
 /// How often.
 const TIMES: usize = 61;
+/// How late the engine tells its policy of an end at most.
+const TOLD_LATE_US: f64 = 5000.0;
 /// How much is faulted in.
 const PAGES_KIB: usize = 4096;
 
@@ -38,6 +40,7 @@ pub(super) fn measure() -> Result<(Costs, Vec<&'static str>), CliError> {
         ..linear
     };
     let costs = Costs {
+        told_late_us: TOLD_LATE_US,
         whole: pages(table.whole, exec_us),
         ready: Linear { us: ready.us.min(exec_us), ..ready },
         reset: pages(table.reset, table.reset.us * ratio),

@@ -6,12 +6,13 @@
 //!
 //! ```text
 //!   call ──────────── main ─────────── about to end: held
-//!     start-up             own work: measured in a ready body, and taken off
+//!     start-up             own work: measured in a ready body
 //! ```
 //!
-//! The start-up time is that from the call to the moment of the hold without the program's own work, which is the same however
-//! it was started. What its work takes longer where it was not recycled (pages, tables of the linker) is part of the start-up.
-//! A machine is not always equally fast: the own work is measured anew every so many creations.
+//! Of a run in a ready body the start-up time is that from the call to `main`. Of the others, whose `main` is not noted, it is
+//! that from the call to the moment of the hold without the program's own work: what that takes longer where the body was not
+//! ready (pages, tables of the linker) is part of the start-up. A machine is not always equally fast: the own work is measured
+//! anew every so many creations.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
@@ -26,8 +27,9 @@ use regrow_sys::ptrace;
 use super::ReplayError;
 use crate::bench::{held_kib, now_ns};
 
-/// How often each program is started to learn its costs.
-const TIMES: usize = 21;
+/// Costs are learned from so many of the first creations, and so many more starts of each program.
+const FIRST: usize = 400;
+const TIMES: usize = 5;
 /// How often it is started to learn how long it works at this moment.
 const TIMES_AGAIN: usize = 5;
 /// How many bodies are forked to learn what that costs.
@@ -61,16 +63,26 @@ impl<'a> Programs<'a> {
 
     /// Measures what a start of each program costs, by exec and in a ready body, and what its image and a body hold. A start
     /// costs the mean of the measured ones, as in the sum of a replay, without the program's own work.
-    pub(super) fn measure(&mut self, costs: &mut Costs) -> Result<(), ReplayError> {
+    /// Beside them so many processes are alive.
+    pub(super) fn measure(
+        &mut self,
+        trace: &[Creation],
+        alive: usize,
+        costs: &mut Costs,
+    ) -> Result<(), ReplayError> {
         let make_us = self.prepare();
         let by_exec = Pool::builder().recycle(false).build();
-        let executed = rounds(self.known.iter().map(|&name| (name, &by_exec)), TIMES)?;
-        let recycled = rounds(self.kept.iter().map(|(&name, pool)| (name, pool)), TIMES)?;
+        let alive = trace.iter().take(alive).map(|creation| Held::start(&by_exec, &creation.program));
+        let alive = alive.collect::<Result<Vec<_>, _>>()?;
+        let names = trace.iter().map(|creation| creation.program.as_str());
+        let order = order(names.filter(|name| self.known.contains(name)), FIRST, TIMES);
+        let executed = times(&order, |_| Some(&by_exec))?;
+        let recycled = times(&order, |name| self.kept.get(name))?;
         for (name, executed) in &executed {
             let own_us = recycled.get(name).map_or(0.0, Times::own_us);
             let whole_us = mean_us(&executed.to_end) - own_us;
             // A program that is not recycled costs the same each time.
-            let ready_us = recycled.get(name).map_or(whole_us, |times| mean_us(&times.to_end) - own_us);
+            let ready_us = recycled.get(name).map_or(whole_us, |times| mean_us(&times.to_main));
             let image_us = if self.kept.contains_key(name) { forked_us(name)? - own_us } else { whole_us };
             let known = ProgramCosts {
                 sizes: self.sizes(name, costs.body_kib),
@@ -82,7 +94,7 @@ impl<'a> Programs<'a> {
             };
             costs.programs.insert((*name).to_owned(), known);
         }
-        Ok(())
+        alive.into_iter().try_for_each(|(held, _)| held.end())
     }
 
     /// Keeps each program that can be kept, in a pool of its own. Gives how long that took, in microseconds.
@@ -115,10 +127,9 @@ impl<'a> Programs<'a> {
 
     /// What each program of these creations works by itself from its `main` on, at this moment, in microseconds. One that
     /// cannot be recycled counts with all it does, as it is the same in every pool.
-    fn own_us(&self, creations: &[Creation]) -> Result<BTreeMap<&'a str, f64>, ReplayError> {
-        let names: BTreeSet<&str> = creations.iter().map(|creation| creation.program.as_str()).collect();
-        let kept = self.kept.iter().filter(|(name, _)| names.contains(**name));
-        let times = rounds(kept.map(|(&name, pool)| (name, pool)), TIMES_AGAIN)?;
+    fn own_us<'b>(&self, creations: &'b [Creation]) -> Result<BTreeMap<&'b str, f64>, ReplayError> {
+        let order = order(creations.iter().map(|creation| creation.program.as_str()), 0, TIMES_AGAIN);
+        let times = times(&order, |name| self.kept.get(name))?;
         Ok(times.into_iter().map(|(name, times)| (name, times.own_us())).collect())
     }
 }
@@ -129,7 +140,6 @@ fn arguments(program: &str) -> &'static [&'static str] {
         "dash" | "sh" => &["-c", ":"],
         "perl" => &["-e", "1"],
         "lighttpd" => &["-v"],
-        name if name.starts_with("python") => &["-c", "pass"],
         _ => &["--version"],
     }
 }
@@ -189,28 +199,45 @@ impl Times {
     }
 }
 
-/// Starts programs in turn, as a trace does, so many times each.
-fn rounds<'a, 'p>(
-    programs: impl Iterator<Item = (&'a str, &'p Pool)>,
-    rounds: usize,
+/// Starts programs in this order, those of them that have a pool.
+fn times<'a, 'p>(
+    order: &[&'a str],
+    pool_of: impl Fn(&str) -> Option<&'p Pool>,
 ) -> Result<BTreeMap<&'a str, Times>, ReplayError> {
-    let programs: Vec<_> = programs.collect();
     let mut times: BTreeMap<&str, Times> = BTreeMap::new();
-    for _ in 0..rounds {
-        let mut began_ns = Vec::with_capacity(programs.len());
-        for &(name, pool) in &programs {
-            began_ns.push(now_ns());
-            let (held, time) = Held::start(pool, name)?;
-            held.end()?;
-            times.entry(name).or_default().to_end.push(time);
+    // A run's way to `main` is looked at before the next of its program: its body has been put back then, without a pause
+    // that no trace has.
+    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+    for &name in order {
+        let Some(pool) = pool_of(name) else { continue };
+        let times = times.entry(name).or_default();
+        if let Some(before_ns) = last.insert(name, 0) {
+            times.to_main.extend(to_main(pool, before_ns, RESET_LIMIT));
         }
-        for (&(name, pool), began_ns) in programs.iter().zip(began_ns) {
-            let main_ns = pool.last_times(RESET_LIMIT).map(|times| times.times.main_ns);
-            let to_main = main_ns.and_then(|main_ns| main_ns.checked_sub(began_ns)).map(Duration::from_nanos);
-            times.entry(name).or_default().to_main.extend(to_main);
+        last.insert(name, now_ns());
+        let (held, time) = Held::start(pool, name)?;
+        held.end()?;
+        times.to_end.push(time);
+    }
+    for (name, began_ns) in last {
+        if let (Some(pool), Some(times)) = (pool_of(name), times.get_mut(name)) {
+            times.to_main.extend(to_main(pool, began_ns, RESET_LIMIT));
         }
     }
     Ok(times)
+}
+
+/// An order to measure programs in: that of the first creations, then each program some times more.
+fn order<'a>(creations: impl Iterator<Item = &'a str> + Clone, first: usize, times: usize) -> Vec<&'a str> {
+    let names: BTreeSet<&str> = creations.clone().collect();
+    let more = std::iter::repeat_n(names, times).flatten();
+    creations.take(first).chain(more).collect()
+}
+
+/// How long the last run was on its way to `main`; looked at when its body has been put back, or after the limit.
+fn to_main(pool: &Pool, began_ns: u64, limit: Duration) -> Option<Duration> {
+    let main_ns = pool.last_times(limit)?.times.main_ns;
+    main_ns.checked_sub(began_ns).map(Duration::from_nanos)
 }
 
 /// From the call to the hold in bodies that are forked because all others are in use: the mean in microseconds.
@@ -261,12 +288,16 @@ pub(super) fn run(
         {
             oldest.end()?;
         }
+        let began_ns = now_ns();
         let (held, time) = Held::start(pool, &creation.program)?;
         count(&mut point, held.child.creation());
+        let to_main = matches!(held.child.creation(), How::Recycled { .. })
+            .then(|| to_main(pool, began_ns, Duration::ZERO))
+            .flatten();
         alive.push_back(held);
         point.creations += 1;
         let own_us = own_us.get(creation.program.as_str()).copied().unwrap_or(0.0);
-        point.time_us += (micros(time) - own_us).max(0.0);
+        point.time_us += to_main.map_or((micros(time) - own_us).max(0.0), micros);
         if point.creations.is_multiple_of(EVERY) || point.creations == trace.len() {
             point.kept_bytes = kept_bytes(pool);
             kept_sum += point.kept_bytes;

@@ -109,6 +109,10 @@ pub struct Costs {
     pub fault_us_per_kib: f64,
     /// How long a creation waits, at most, for a body that is being put back, in microseconds.
     pub patience_us: f64,
+    /// How late the policy is told of the end of a process, at most, while others are created, in microseconds: the engine
+    /// does not have a creation wait for that. Zero: at once.
+    #[serde(default)]
+    pub told_late_us: f64,
     /// Putting a body back after a run.
     pub reset: Linear,
     /// Making a further body, in microseconds.
@@ -184,6 +188,7 @@ impl Costs {
             region_saves_us_per_kib: 0.0,
             fault_us_per_kib: 0.3,
             patience_us: 400.0,
+            told_late_us: 0.0,
             reset: Linear {
                 us: 40.0,
                 us_per_copied_kib: 0.025,
@@ -235,6 +240,7 @@ impl Costs {
             region_saves_us_per_kib: 0.09,
             fault_us_per_kib: 0.09,
             patience_us: 0.0,
+            told_late_us: 0.0,
             reset: Linear::default(),
             add_body_us: 0.0,
             make_image_us: 0.0,

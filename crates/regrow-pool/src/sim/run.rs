@@ -36,6 +36,10 @@ pub(super) struct Simulation<'a, S> {
     worker_free: Duration,
     /// Images that are being made, with the time at which they are there.
     making: BTreeMap<ProgramId, Duration>,
+    /// Processes that have ended, oldest first, of which the policy has not been told yet, with the time of that.
+    ended: VecDeque<(ProcessId, Duration)>,
+    /// When the process ended of which it is being told.
+    ended_at: Duration,
     /// Processes that are alive, oldest first, with the time at which they end. Those without a number are not the pool's.
     alive: VecDeque<(Option<ProcessId>, Duration)>,
     point: Point,
@@ -77,6 +81,8 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             next_coming: 0,
             worker_free: Duration::ZERO,
             making: BTreeMap::new(),
+            ended: VecDeque::new(),
+            ended_at: Duration::MAX,
             alive: VecDeque::new(),
             point: Point::default(),
             points: Vec::new(),
@@ -97,14 +103,10 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             }
             let is_full =
                 matches!(self.setup.existing, Existing::Exactly(most) if self.alive.len() >= most.max(1));
-            let told_late = self.is_told_late(creation);
-            if is_full && !told_late {
+            if is_full {
                 self.end_oldest()?;
             }
             self.create(index)?;
-            if is_full && told_late {
-                self.end_oldest()?;
-            }
             if self.number.is_multiple_of(self.setup.every.max(1)) {
                 self.report();
             }
@@ -156,19 +158,39 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         self.advance(until)
     }
 
-    /// Whether the policy learns of an end just before only after this creation. The engine tells of ends late where a body
-    /// is ready: a run is not to wait for that.
-    fn is_told_late(&self, creation: &Creation) -> bool {
-        let program = self.by_name.get(creation.program.as_str());
-        let is_ready = |&program| self.pool.state().ready_body(program).is_some();
-        self.setup.costs.sharing == Sharing::Fork && program.is_some_and(is_ready)
-    }
-
     fn end_oldest(&mut self) -> Result<(), SimError> {
         match self.alive.pop_front() {
+            Some((Some(process), _)) if self.setup.costs.told_late_us > 0.0 => {
+                self.ended.push_back((process, self.now));
+                Ok(())
+            }
             Some((Some(process), _)) => self.end(process),
             _ => Ok(()),
         }
+    }
+
+    /// Tells of the processes that have ended, as the engine does: of all of them where the oldest end is a while ago, or of
+    /// those of one program, because none of its bodies is known to be ready.
+    fn tell_ends(&mut self, of: Option<ProgramId>) -> Result<(), SimError> {
+        let wait = micros(self.setup.costs.told_late_us);
+        let is_due = self.ended.front().is_some_and(|(_, ended)| *ended + wait <= self.now);
+        if of.is_none() && !is_due {
+            return Ok(());
+        }
+        for (process, ended) in std::mem::take(&mut self.ended) {
+            let program = self.pool.state().process(process).map(|process| process.program);
+            let others =
+                of.is_some_and(|of| program != Some(of) || self.pool.state().ready_body(of).is_some());
+            if others {
+                self.ended.push_back((process, ended));
+                continue;
+            }
+            self.ended_at = ended;
+            self.end(process)?;
+            self.advance(self.now)?;
+        }
+        self.ended_at = Duration::MAX;
+        Ok(())
     }
 
     fn end(&mut self, process: ProcessId) -> Result<(), SimError> {
@@ -184,6 +206,10 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         self.tell(program.0 as usize)?;
         if self.setup.costs.sharing == Sharing::Fork && !self.is_image_there(program) {
             return self.create_by_exec(program, creation);
+        }
+        self.tell_ends(None)?;
+        if self.pool.state().ready_body(program).is_none() {
+            self.tell_ends(Some(program))?;
         }
         let waited = self.wait_for_reset(program)?;
         let from = self.source(program);
@@ -391,7 +417,8 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         let sizes = self.pool.state().body(id).and_then(|body| self.programs.get(body.program.0 as usize));
         let us = sizes.map_or(0.0, |known| self.setup.costs.reset.of(&known.sizes));
         let at = match self.setup.costs.background {
-            Background::Beside => self.now + micros(us),
+            // It was begun when the process ended, not when the policy was told.
+            Background::Beside => self.now.max(self.now.min(self.ended_at) + micros(us)),
             Background::Shared => self.spend(us),
         };
         self.comes(at, Kept::Body(id));
