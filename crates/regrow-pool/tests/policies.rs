@@ -230,6 +230,29 @@ fn pool_adds_bodies_of_named_programs_and_of_those_that_come_next() {
 }
 
 #[test]
+fn pool_keeps_as_many_bodies_as_were_needed_at_once() {
+    let settings = PoolSettings {
+        h1: 0,
+        h2: 0,
+        t1: ms(0),
+        t2: ms(50),
+        follows_percent: 101,
+        again: 2,
+        ..PoolSettings::default()
+    };
+    let mut bench = Bench::new(Choice::Pool(settings), u64::MAX);
+    let three: Vec<ProcessId> = (0..3).map(|_| bench.create(1, A).0).collect();
+    three.into_iter().for_each(|process| drop(bench.end(2, process)));
+    bench.ready(3);
+    assert_eq!(bench.pool.state().kept_of(A), 3, "a second and a third had found none ready");
+    bench.tell(55, &Event::Tick);
+    bench.tell(110, &Event::Tick);
+    assert_eq!(bench.pool.state().kept_of(A), 0, "none was used in an interval");
+    bench.one_by_one(111, &[A, A]);
+    assert_eq!(bench.pool.state().kept_of(A), 1, "one at a time needs no second");
+}
+
+#[test]
 fn every_policy_gives_everything_back_under_pressure_and_keeps_to_a_lower_budget() {
     for name in Choice::NAMES {
         let mut bench = Bench::new(name.parse().unwrap(), 4 * BODY_BYTES);

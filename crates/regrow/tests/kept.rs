@@ -24,6 +24,28 @@ fn facts(pool: &Pool) -> (Option<i32>, String) {
     )
 }
 
+/// How many page faults without I/O a program has had when it looks: `cat` reads its own status.
+fn page_faults(pool: &Pool) -> (u64, bool) {
+    let mut command = pool.command("cat");
+    command.arg("/proc/self/stat").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let child = command.spawn().expect("it starts");
+    let recycled = matches!(child.creation(), regrow::Creation::Recycled { .. });
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8(output.stdout).expect("numbers");
+    let (_, fields) = text.rsplit_once(") ").expect("a name");
+    (fields.split(' ').nth(7).and_then(|field| field.parse().ok()).expect("a count"), recycled)
+}
+
+#[test]
+fn the_first_run_in_a_body_finds_its_pages() {
+    let (by_exec, _) = page_faults(&Pool::builder().recycle(false).build());
+    let pool = Pool::new();
+    pool.prepare(pool.command("cat").arg("/proc/self/stat")).expect("cat can be kept");
+    let (first, recycled) = page_faults(&pool);
+    assert!(recycled);
+    assert!(first < by_exec / 2, "{first} page faults in the first run, {by_exec} by exec");
+}
+
 /// A pool that keeps what runs often, and runs the rest in shells.
 fn with_shells() -> Pool {
     let frequency = Frequency { window: 64, at_least: 32, review_every: u32::MAX };
