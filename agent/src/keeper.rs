@@ -41,6 +41,7 @@ pub fn park(agent: &Agent) {
 pub fn run(agent: &Agent) -> ! {
     let control = agent.control();
     control.keeper.store(sys::getpid(), Relaxed);
+    reset::open_proc(agent);
     wait_for_verify(agent);
     loop {
         agent.set_state(State::Arming);

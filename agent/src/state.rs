@@ -44,6 +44,8 @@ pub struct Private {
     pub coredump_filter: i32,
     /// The armed process saw that the engine is gone.
     pub engine_gone: u32,
+    /// The body has been put back, or trimmed: what is mapped in it now is what a run has left there.
+    pub was_reset: u32,
     /// The program is unmapped: a process of this body can only execute another one.
     pub is_shell: u32,
     /// The signals that the keeper ignores, and so each process that it makes; bit 0 is signal 1.

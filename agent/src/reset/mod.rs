@@ -45,7 +45,6 @@ pub fn make_seed(agent: &Agent) {
         (*private).engine_gone = 0;
         (*private).is_shell = 0;
         (*private).ignored = sys::ignored_signals();
-        (*private).pagemap = -1;
     }
     open_proc(agent);
     // SAFETY: as above.
@@ -57,20 +56,17 @@ pub fn make_seed(agent: &Agent) {
         sys::close(fd);
     }
     // SAFETY: as above.
-    unsafe { (*private).pagemap = -1 };
+    unsafe { (*private).was_reset = 0 };
 }
 
-/// Opens the files of `/proc/self` that a reset reads, if it is the first one of a body; true then. Gives the body up when
-/// there is no `/proc`.
-fn open_proc(agent: &Agent) -> bool {
+/// Opens the files of `/proc/self` that a reset reads. Gives the body up when there is no `/proc`. It is done before the first
+/// run, which may make the memory undumpable: then `/proc/self` is root's.
+pub fn open_proc(agent: &Agent) {
     const RDWR_CLOEXEC: u32 = 0o2_000_002;
     const WRONLY_CLOEXEC: u32 = 0o2_000_001;
     const RDONLY_CLOEXEC: u32 = 0o2_000_000;
     // SAFETY: the private area is this process's own, and no other reference to it is alive.
     let private = unsafe { &mut *agent.private() };
-    if private.pagemap >= 0 {
-        return false;
-    }
     private.pagemap = open_high(b"/proc/self/pagemap\0", RDONLY_CLOEXEC);
     private.maps = open_high(b"/proc/self/maps\0", RDONLY_CLOEXEC);
     private.clear_refs = open_high(b"/proc/self/clear_refs\0", WRONLY_CLOEXEC);
@@ -79,7 +75,12 @@ fn open_proc(agent: &Agent) -> bool {
     if private.pagemap < 0 || private.maps < 0 {
         agent.give_up(Broken::Proc, 0);
     }
-    true
+}
+
+/// Notes that the body is put back or trimmed. True when it is for the first time.
+fn is_first(agent: &Agent) -> bool {
+    // SAFETY: the private area is this process's own, and no reference to it is alive.
+    unsafe { core::mem::replace(&mut (*agent.private()).was_reset, 1) == 0 }
 }
 
 /// Puts the body back, or gives it up.
@@ -97,15 +98,14 @@ pub fn run(agent: &Agent) {
         _ => {}
     }
     sys::munlockall();
-    let is_first = open_proc(agent);
-    if let Err((why, errno)) = everything(agent, is_first) {
+    if let Err((why, errno)) = everything(agent, is_first(agent)) {
         agent.give_up(why, errno);
     }
 }
 
 /// Gives all pages back that the image does not have.
 pub fn trim(agent: &Agent) {
-    open_proc(agent);
+    is_first(agent);
     if let Err((why, errno)) = pages::put_back(agent, 0, false) {
         agent.give_up(why, errno);
     }

@@ -31,7 +31,8 @@ struct Cursor<'a> {
     drop: (u64, u64),
     /// Most pages that are zeroed in place.
     hot: u32,
-    /// Pages that are zero are dropped: they were mapped ahead, and the run has not needed them.
+    /// Pages that the image does not have and that are zero are dropped: most were mapped ahead, and the run has not needed
+    /// them.
     drops_zero: bool,
     zeroed: u32,
     compared: u32,
@@ -40,7 +41,7 @@ struct Cursor<'a> {
 }
 
 /// Gives every page the image's content. At most `hot` pages that the image does not have stay mapped, after the first run
-/// of a body only those that it has written to.
+/// of a body only those that are not zero.
 pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> Step {
     let vmas = agent.vmas();
     let mut cursor = Cursor {

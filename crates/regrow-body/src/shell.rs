@@ -20,8 +20,12 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_RANGES: usize = 4096;
 /// Files that are mapped ahead as a whole are not larger.
 const MAX_FILE_BYTES: u64 = 4 << 20;
+/// All of them together.
+const MAX_FILES_BYTES: u64 = 16 << 20;
 /// Zero pages of a mapping that is larger are not mapped ahead.
 const MAX_ZERO_BYTES: u64 = 256 << 10;
+/// All of them together.
+const MAX_ZEROS_BYTES: u64 = 1 << 20;
 /// Saved pages of an image that has more are not mapped ahead.
 const MAX_SAVED_PAGES: usize = 1024;
 
@@ -97,16 +101,22 @@ impl Body {
 /// mappings that are zero. As ranges of address and bytes, of which bit 0 says that they are only read.
 fn likely_pages(image: &Image) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let (mut file_bytes, mut zero_bytes) = (0, 0);
     for vma in image.vmas.iter().filter(|vma| vma.flags & (vma_flags::HANDS_OFF | vma_flags::SHARED) == 0) {
         let bytes = vma.end - vma.start;
         let has = |flag: u32| vma.flags & flag != 0;
         match (has(vma_flags::WRITE), has(vma_flags::FILE)) {
-            (false, true) if bytes <= MAX_FILE_BYTES => ranges.push((vma.start, bytes | PREFAULT_READ)),
+            (false, true) if bytes <= MAX_FILE_BYTES && file_bytes + bytes <= MAX_FILES_BYTES => {
+                file_bytes += bytes;
+                ranges.push((vma.start, bytes | PREFAULT_READ));
+            }
             (true, false)
                 if bytes <= MAX_ZERO_BYTES
+                    && zero_bytes + bytes <= MAX_ZEROS_BYTES
                     && !has(vma_flags::STACK | vma_flags::WIPE)
                     && !(vma.start..=vma.end).contains(&image.header.brk) =>
             {
+                zero_bytes += bytes;
                 ranges.push((vma.start, bytes));
             }
             (true, _) if image.pages.len() <= MAX_SAVED_PAGES => {

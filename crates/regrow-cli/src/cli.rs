@@ -154,10 +154,11 @@ Examples:
 
 /// What `regrow record --help` ends with.
 const RECORD_EXAMPLES: &str = "\
-The command is traced, which makes each of its creations some tens of microseconds slower. FILE is CSV; the lines above
-its header say what the columns are.
+The command is traced, which makes each of its creations some tens of microseconds slower.
+FILE is CSV; the lines above its header say what the columns are.
 
-Exit status: the command's own, as env(1) gives it; 127 when there is no such program; 126 when it cannot be executed.
+Exit status: the command's own, as env(1) gives it; 127 when there is no such program;
+126 when it cannot be executed; 125 when FILE cannot be written, or Regrow itself failed.
 
 Examples:
   regrow record --output make.csv -- make -j2
@@ -172,14 +173,17 @@ The policies:
   pool          as recycle-one, with what is unused given back and what is expected added
   adaptive      what saves the most start-up time for its bytes, learned from the sequence
 
-Before a creation that would be one more, the oldest process ends, so that as many as --existing says stay alive;
-`recorded` lets each live as long as it did. Every 100 creations time and memory are noted, for --json and --plot.
+Before a creation that would be one more, the oldest process ends, so that as many as --existing
+says stay alive; `recorded` lets each live as long as it did.
+Every 100 creations time and memory are noted, for --json and --plot.
 
-Exit status: 0; 2 when the trace or the costs cannot be read.
+Exit status: 0; 2 when it cannot be replayed: the trace or the costs cannot be read, there is no
+such policy, or what is asked for cannot be written.
 
 Examples:
   regrow replay traces/web-1000.csv --simulate
-  regrow replay traces/make-1000.csv --simulate --policy recycle-one,adaptive --existing 20,recorded --plot plots";
+  regrow replay traces/make-1000.csv --policy recycle-one,adaptive --existing 20,recorded
+  regrow replay traces/git-1000.csv --json git.json --plot plots";
 
 /// What `regrow bench --help` ends with.
 const BENCH_EXAMPLES: &str = "\

@@ -1,6 +1,9 @@
 //! `regrow daemon` and `regrow stop`.
 
 use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,16 +35,18 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
     // What it makes is its user's alone, whatever the command that has started it was told to make.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let listener = match crate::detach::passed_socket() {
-        Some(socket) => Listener::given(socket),
-        None => Listener::bind(&Place::of_user()?),
-    };
-    let listener = match listener {
-        Ok(listener) => listener,
-        Err(error @ ServeError::AlreadyThere { .. }) => {
-            crate::complain(&error.to_string());
-            return Ok(0);
+        Some(socket) => Listener::given(socket)?,
+        None => {
+            let place = Place::of_user()?;
+            match Listener::bind(&place) {
+                Err(error @ ServeError::AlreadyThere { .. }) => {
+                    let pid = pid_of_daemon(&place).map(|pid| format!(", pid {pid}")).unwrap_or_default();
+                    crate::complain(&format!("{error}{pid}; options given now are not applied to it"));
+                    return Ok(0);
+                }
+                listener => listener?,
+            }
         }
-        Err(error) => return Err(error.into()),
     };
     raise_descriptors();
     let log = match &args.log_creations {
@@ -50,10 +55,28 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
     };
     let mut server = Server::new(listener, options, log)?;
     if let Some(address) = args.metrics {
-        crate::metrics::serve(address)?;
+        crate::metrics::serve(address).map_err(|error| with_address(error, address))?;
     }
     server.serve()?;
     Ok(0)
+}
+
+/// The number of the daemon of a place, if it listens.
+fn pid_of_daemon(place: &Place) -> Option<i32> {
+    let client = Client::connect(place).ok()?;
+    let peer = rustix::net::sockopt::socket_peercred(client.as_fd()).ok()?;
+    Some(peer.pid.as_raw_nonzero().get())
+}
+
+/// The error of a step of the metrics, with the address that was asked for.
+fn with_address(error: CliError, address: SocketAddr) -> CliError {
+    match error {
+        CliError::System { what, source } => {
+            let source = io::Error::new(source.kind(), format!("{address}: {source}"));
+            CliError::System { what, source }
+        }
+        error => error,
+    }
 }
 
 /// Clients and images hold descriptors. Runs have the limits of their clients all the same.

@@ -22,6 +22,14 @@ pub(crate) enum CliError {
         /// What is wrong with it.
         source: tracing_subscriber::filter::ParseError,
     },
+    /// A word of the log filter is neither a level nor a module of Regrow.
+    #[error(
+        "--log or REGROW_LOG: {word:?} is no level (off, error, warn, info, debug, trace) and no module of Regrow"
+    )]
+    LogLevel {
+        /// The word.
+        word: String,
+    },
     /// There is no safe place for the daemon's socket.
     #[error(transparent)]
     Place(#[from] regrow_daemon::place::PlaceError),

@@ -32,6 +32,12 @@ pub(crate) enum LinkError {
         /// The file.
         path: PathBuf,
     },
+    /// The file is not to be removed.
+    #[error("{}: is no launcher, left alone", path.display())]
+    NoLauncher {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is no such launcher.
     #[error("{}: there is no such launcher", path.display())]
     NotThere {
@@ -48,18 +54,20 @@ pub(crate) enum LinkError {
         path: PathBuf,
     },
     /// The system refuses.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {what}: {source}", path.display())]
     System {
         /// What it speaks of.
         path: PathBuf,
+        /// What was attempted.
+        what: &'static str,
         /// What it says.
         source: io::Error,
     },
 }
 
-fn system(path: &Path) -> impl FnOnce(io::Error) -> LinkError {
+fn system(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> LinkError {
     let path = path.to_owned();
-    move |source| LinkError::System { path, source }
+    move |source| LinkError::System { path, what, source }
 }
 
 /// What stands where a launcher is to be.
@@ -76,7 +84,7 @@ impl Place {
             Ok(file) if file.is_symlink() && is_launcher(path, own) => Ok(Place::Launcher),
             Ok(_) => Ok(Place::Occupied),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Place::Vacant),
-            Err(error) => Err(system(path)(error)),
+            Err(error) => Err(system(path, "cannot be looked at")(error)),
         }
     }
 }
@@ -107,7 +115,11 @@ pub(crate) fn link(args: &LinkArgs) -> Result<u8, CliError> {
             return Err(LinkError::Occupied { path }.into());
         }
     }
-    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(system(&folder))?;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(&folder)
+        .map_err(system(&folder, "the folder cannot be made"))?;
     for name in &args.names {
         make(&folder.join(name), &command, own)?;
     }
@@ -128,7 +140,9 @@ pub(crate) fn unlink(args: &UnlinkArgs) -> Result<u8, CliError> {
     };
     for path in launchers {
         match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(system(&path)(error).into()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(system(&path, "cannot be removed")(error).into());
+            }
             _ => {}
         }
     }
@@ -141,19 +155,20 @@ fn existing(folder: &Path, name: &OsStr, own: Own) -> Result<PathBuf, LinkError>
     match Place::look(&path, own)? {
         Place::Launcher => Ok(path),
         Place::Vacant => Err(LinkError::NotThere { path }),
-        Place::Occupied => Err(LinkError::Occupied { path }),
+        Place::Occupied => Err(LinkError::NoLauncher { path }),
     }
 }
 
 /// A folder that is not there has none.
 fn all_launchers(folder: &Path, own: Own) -> Result<Vec<PathBuf>, LinkError> {
+    let cannot_read = || system(folder, "the folder cannot be read");
     let entries = match folder.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(system(folder))?,
+        entries => entries.map_err(cannot_read())?,
     };
     let mut launchers = Vec::new();
     for entry in entries {
-        let path = entry.map_err(system(folder))?.path();
+        let path = entry.map_err(cannot_read())?.path();
         if Place::look(&path, own)? == Place::Launcher {
             launchers.push(path);
         }
@@ -174,9 +189,10 @@ fn check(name: &OsStr) -> Result<(), LinkError> {
 
 /// Makes a launcher, or has one that is there lead to this command.
 fn make(path: &Path, command: &Path, own: Own) -> Result<(), LinkError> {
+    const MAKE: &str = "the launcher cannot be made";
     match symlink(command, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        result => return result.map_err(system(path)),
+        result => return result.map_err(system(path, MAKE)),
     }
     match Place::look(path, own)? {
         Place::Launcher => {}
@@ -188,13 +204,13 @@ fn make(path: &Path, command: &Path, own: Own) -> Result<(), LinkError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let beside =
         tempfile::Builder::new().prefix(".regrow-").make_in(folder, |beside| symlink(command, beside));
-    let beside = beside.map_err(system(folder))?.into_temp_path();
-    beside.persist(path).map_err(|error| system(path)(error.error))
+    let beside = beside.map_err(system(folder, "no link can be made in it"))?.into_temp_path();
+    beside.persist(path).map_err(|error| system(path, MAKE)(error.error))
 }
 
 /// Where this command stands.
 fn own_path(own: Own) -> Result<PathBuf, LinkError> {
-    let path = std::env::current_exe().map_err(system(Path::new("/proc/self/exe")))?;
+    let path = std::env::current_exe().map_err(system(Path::new("/proc/self/exe"), "cannot be read"))?;
     let is_own = path.metadata().is_ok_and(|file| own.is(&file));
     if is_own && path.file_name() == Some(OsStr::new(OWN_NAME)) {
         Ok(path)
@@ -206,7 +222,7 @@ fn own_path(own: Own) -> Result<PathBuf, LinkError> {
 /// The folder of the launchers, as an absolute path.
 fn folder(named: Option<&Path>) -> Result<PathBuf, LinkError> {
     if let Some(named) = named {
-        return std::path::absolute(named).map_err(system(named));
+        return std::path::absolute(named).map_err(system(named, "it leads nowhere"));
     }
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));

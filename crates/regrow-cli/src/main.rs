@@ -42,6 +42,7 @@ use std::io::{IsTerminal, Write};
 use clap::{CommandFactory, Parser};
 use regrow_sys::disable::FeatureSet;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::{Action, Cli};
 use crate::error::{CliError, chain};
@@ -146,6 +147,13 @@ fn complain(text: &str) {
 }
 
 fn start_log(filter: &str) -> Result<(), CliError> {
+    // The filter takes any word for the name of a module, of which there is nothing to log.
+    let mut words =
+        filter.split(',').map(str::trim).filter(|word| !word.is_empty() && !word.contains(['=', '[']));
+    let is_known = |word: &str| word.starts_with("regrow") || word.parse::<LevelFilter>().is_ok();
+    if let Some(word) = words.find(|word| !is_known(word)) {
+        return Err(CliError::LogLevel { word: word.to_owned() });
+    }
     let parsed =
         EnvFilter::try_new(filter).map_err(|source| CliError::Log { filter: filter.to_owned(), source })?;
     tracing_subscriber::fmt()

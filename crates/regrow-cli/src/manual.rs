@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, roman};
+use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::cli::{Cli, ManArgs};
 use crate::error::CliError;
@@ -47,7 +47,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
-    man.render_synopsis_section(&mut text)?;
+    synopsis(command).to_writer(&mut text)?;
     man.render_description_section(&mut text)?;
     man.render_options_section(&mut text)?;
     if command.has_subcommands() {
@@ -57,6 +57,56 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
         after_help(&after.to_string()).to_writer(&mut text)?;
     }
     Ok(text)
+}
+
+/// How the command is called: options, then words, each with its value, and with dots where it may come again.
+fn synopsis(command: &Command) -> Roff {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let mut line = vec![bold(name)];
+    let shown = || command.get_arguments().filter(|argument| !argument.is_hide_set());
+    for argument in shown().filter(|argument| !argument.is_positional()) {
+        let (open, close) = brackets(argument.is_required_set());
+        line.push(roman(format!(" {open}")));
+        let short = argument.get_short().map(|short| format!("-{short}"));
+        let long = argument.get_long().map(|long| format!("--{long}"));
+        line.extend(short.iter().map(bold));
+        if short.is_some() && long.is_some() {
+            line.push(roman("|"));
+        }
+        line.extend(long.iter().map(bold));
+        if argument.get_action().takes_values() {
+            line.extend([roman(" "), italic(value_name(argument))]);
+        }
+        line.push(roman(close));
+    }
+    for argument in shown().filter(|argument| argument.is_positional()) {
+        let (open, close) = brackets(argument.is_required_set());
+        let is_list = matches!(argument.get_action(), ArgAction::Append);
+        let dots = if is_list { "..." } else { "" };
+        line.extend([
+            roman(format!(" {open}")),
+            italic(value_name(argument)),
+            roman(format!("{close}{dots}")),
+        ]);
+    }
+    if command.has_subcommands() {
+        line.extend([roman(" "), italic("COMMAND")]);
+    }
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]).text(line);
+    roff
+}
+
+/// What stands around an argument.
+fn brackets(is_required: bool) -> (&'static str, &'static str) {
+    if is_required { ("", "") } else { ("[", "]") }
+}
+
+fn value_name(argument: &Arg) -> String {
+    match argument.get_value_names() {
+        Some(names) => names.join(" "),
+        None => argument.get_id().as_str().to_uppercase(),
+    }
 }
 
 /// What follows the help: a section for each of [`SECTIONS`], and one for the rest. Lines that are indented stay lines.
@@ -122,6 +172,27 @@ mod tests {
                 assert!(text.contains(section), "{name}: {section}\n{text}");
             }
         }
+    }
+
+    #[test]
+    fn the_synopsis_has_values_and_dots() {
+        let pages = pages().unwrap();
+        let synopsis = |wanted: &str| {
+            let (_, text) = pages.iter().find(|(name, _)| name == wanted).unwrap();
+            let text = String::from_utf8_lossy(text).replace("\\fB", "").replace("\\fI", "");
+            let text = text.replace("\\fR", "").replace("\\-", "-");
+            text.split_once(".SH SYNOPSIS\n").unwrap().1.lines().next().unwrap().to_owned()
+        };
+        let run = synopsis("regrow-run.1");
+        for part in ["regrow run [", " [--no-tty] ", " [--repeat N] ", "[-h|--help] PROG [ARGS]..."] {
+            assert!(run.contains(part), "{part}: {run}");
+        }
+        let record = synopsis("regrow-record.1");
+        assert!(record.contains(" -o|--output FILE "), "{record}");
+        let link = synopsis("regrow-link.1");
+        assert!(link.ends_with(" NAME..."), "{link}");
+        let whole = synopsis("regrow.1");
+        assert!(whole.starts_with("regrow [") && whole.ends_with(" COMMAND"), "{whole}");
     }
 
     #[test]

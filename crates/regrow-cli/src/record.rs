@@ -36,19 +36,16 @@ peak_kib   most memory that was resident, in KiB; empty: not known";
 
 /// Carries out the command.
 pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
-    let path = find_in(&args.program, std::env::var_os("PATH").as_deref());
-    let Some(path) = path else {
-        complain(&error::chain(&CliError::NoProgram { program: args.program.clone() }));
-        return Ok(NOT_FOUND);
+    let search = std::env::var_os("PATH");
+    let Some(path) = find_in(&args.program, search.as_deref()) else {
+        return Ok(not_found(&args.program, search.as_deref()));
     };
     // Before the command runs: a file that cannot be written is not to be found out after it.
     let cannot_write = |source| CliError::Write { path: args.output.clone(), source };
     let file = File::create(&args.output).map_err(cannot_write)?;
     let mut follower = match start(&path, args) {
         Err(FollowError::Exec(source)) => {
-            let program = args.program.to_string_lossy().into_owned();
-            complain(&error::chain(&CliError::Start { program, by: "exec", source }));
-            return Ok(NOT_EXECUTABLE);
+            return Ok(not_executable(&args.program, source));
         }
         other => other?,
     };
@@ -69,6 +66,40 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
     trace::write(BufWriter::new(file), &comment, &rows)?;
     complain(&told(&rows, recording.left_out));
     Ok(status)
+}
+
+/// Tells why there is no program to execute, and gives the exit status that `env` has then.
+fn not_found(program: &OsStr, search: Option<&OsStr>) -> u8 {
+    // Names of something, where exec would look: it goes on after one that it may not execute, and says so at the end.
+    let denied = if program.as_bytes().contains(&b'/') {
+        why_not(Path::new(program))
+    } else {
+        let folders = search.into_iter().flat_map(std::env::split_paths);
+        let named = folders.filter(|_| !program.is_empty()).map(|folder| folder.join(program));
+        let mut denied = named.filter_map(|path| why_not(&path));
+        denied.find(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    };
+    match denied {
+        Some(source) => not_executable(program, source),
+        None => {
+            complain(&error::chain(&CliError::NoProgram { program: program.to_owned() }));
+            NOT_FOUND
+        }
+    }
+}
+
+/// Why a file that is no program cannot be executed; none where there is no file.
+fn why_not(path: &Path) -> Option<io::Error> {
+    match fs::metadata(path) {
+        Ok(_) => Some(io::Error::from_raw_os_error(libc::EACCES)),
+        Err(error) => (error.kind() != io::ErrorKind::NotFound).then_some(error),
+    }
+}
+
+fn not_executable(program: &OsStr, source: io::Error) -> u8 {
+    let program = program.to_string_lossy().into_owned();
+    complain(&error::chain(&CliError::Start { program, by: "exec", source }));
+    NOT_EXECUTABLE
 }
 
 fn start(path: &Path, args: &RecordArgs) -> Result<Follower, FollowError> {

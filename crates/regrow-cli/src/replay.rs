@@ -16,7 +16,7 @@ use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
 
 use regrow::Pool;
-use regrow_pool::policy::UnknownPolicy;
+use regrow_pool::policy::{Choice, UnknownPolicy};
 use regrow_pool::sim::{self, Costs, Existing, Report, Setup};
 use regrow_pool::trace::{self, Creation};
 use serde::Serialize;
@@ -55,8 +55,11 @@ pub(crate) enum ReplayError {
         source: serde_json::Error,
     },
     /// There is no such policy.
-    #[error(transparent)]
-    Policy(#[from] UnknownPolicy),
+    #[error("--policy: there is no policy '{name}' (one of {})", Choice::NAMES.join(", "))]
+    Policy {
+        /// The name that was given.
+        name: String,
+    },
     /// The simulator met what cannot be.
     #[error("policy {policy}")]
     Simulation {
@@ -79,6 +82,12 @@ pub(crate) enum ReplayError {
     /// A plot cannot be drawn.
     #[error(transparent)]
     Plot(#[from] PlotError),
+}
+
+impl From<UnknownPolicy> for ReplayError {
+    fn from(UnknownPolicy(name): UnknownPolicy) -> Self {
+        Self::Policy { name }
+    }
 }
 
 /// One policy with one number of processes.
@@ -108,9 +117,18 @@ struct Replay<'a> {
 
 /// Carries out the command.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<u8, CliError> {
+    for name in &args.policy {
+        name.parse::<Choice>().map_err(ReplayError::from)?;
+    }
     let recorded = read_trace(&args.trace)?;
-    let (mut costs, mut measured) = match &args.costs {
-        Some(path) => (read_costs(path)?, Vec::new()),
+    let given = args.costs.as_deref().map(read_costs).transpose()?;
+    // Before the replay: a place that cannot be written to is not to be found out after it.
+    if let Some(folder) = &args.plot {
+        plot::make_folder(folder).map_err(ReplayError::from)?;
+    }
+    let json = args.json.as_deref().map(create).transpose()?;
+    let (mut costs, mut measured) = match given {
+        Some(costs) => (costs, Vec::new()),
         None => costs::measure()?,
     };
     let (mut trace, mut absent) = (recorded.clone(), 0);
@@ -138,11 +156,10 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8, CliError> {
         runs,
     };
     print(&replay)?;
-    if let Some(path) = &args.json {
-        let write = |source| CliError::Write { path: path.clone(), source };
-        let mut file = BufWriter::new(File::create(path).map_err(write)?);
+    if let Some((path, mut file)) = json {
         serde_json::to_writer(&mut file, &replay).map_err(CliError::Json)?;
-        file.write_all(b"\n").and_then(|()| file.flush()).map_err(write)?;
+        let written = file.write_all(b"\n").and_then(|()| file.flush());
+        written.map_err(|source| CliError::Write { path: path.to_owned(), source })?;
     }
     if let Some(folder) = &args.plot {
         plot::draw(folder, &replay).map_err(ReplayError::from)?;
@@ -153,6 +170,14 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8, CliError> {
 fn open(path: &Path) -> Result<BufReader<File>, ReplayError> {
     let cannot = |source| ReplayError::Open { path: path.display().to_string(), source };
     File::open(path).map(BufReader::new).map_err(cannot)
+}
+
+/// A new file, and its path.
+fn create(path: &Path) -> Result<(&Path, BufWriter<File>), CliError> {
+    match File::create(path) {
+        Ok(file) => Ok((path, BufWriter::new(file))),
+        Err(source) => Err(CliError::Write { path: path.to_owned(), source }),
+    }
 }
 
 fn read_trace(path: &Path) -> Result<Vec<Creation>, ReplayError> {

@@ -73,30 +73,41 @@ fn reasons(status: &Value, resources: &[(String, Value)], width: usize) -> Strin
         mib(&pool["idle_bytes"]),
         mib(&pool["budget_bytes"]),
     );
-    let learned = &pool["learned"];
-    if learned.is_object() {
+    let mut head = "learned    ";
+    for line in learned(&pool["learned"], program) {
         // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "learned    a shell that nobody takes is kept {} s (T1); {} shells (H1), {} regions (H2) are wanted",
-            plain(&learned["t1_s"]),
-            learned["h1"],
-            learned["h2"],
-        );
-        for (image, fields) in learned["t2"].as_object().into_iter().flatten() {
-            let image = image.parse::<u64>().map_or(Value::Null, Value::from);
-            let _ = writeln!(
-                text,
-                "           {}: kept {} s unused (T2, {}), {} wanted",
-                program(&image),
-                plain(&fields["keep_s"]),
-                plain(&fields["from"]),
-                fields["wanted"],
-            );
-        }
+        let _ = writeln!(text, "{head}{line}");
+        head = "           ";
     }
     text.push('\n');
     text + &table.render(width)
+}
+
+/// What the policy has learned, a line each: of shells, where they are of use, and of each program that is kept.
+fn learned(learned: &Value, program: impl Fn(&Value) -> String) -> Vec<String> {
+    let mut lines = Vec::new();
+    if learned["h1"].as_u64().is_some_and(|wanted| wanted > 0) {
+        lines.push(format!(
+            "a shell that nobody takes is kept {} s (T1); shells wanted: {} (H1), regions wanted: {} (H2)",
+            plain(&learned["t1_s"]),
+            learned["h1"],
+            learned["h2"],
+        ));
+    }
+    for (image, fields) in learned["t2"].as_object().into_iter().flatten() {
+        let image = image.parse::<u64>().map_or(Value::Null, Value::from);
+        let name = program(&image);
+        // What is not kept at present has no name here.
+        if name != "-" {
+            lines.push(format!(
+                "{name}: kept {} s unused (T2, {}), wanted: {}",
+                plain(&fields["keep_s"]),
+                plain(&fields["from"]),
+                fields["wanted"],
+            ));
+        }
+    }
+    lines
 }
 
 /// Prints the names below a path, one in a line.

@@ -251,7 +251,11 @@ fn files_that_are_no_launchers_are_left_alone() {
     }
     assert_eq!(home.link("bin", &["tool", "cat"]).status.code(), Some(0));
     for name in ["mine", "true", "folder"] {
-        refused(&home.unlink("bin", &["tool", name]), &home.at("bin").join(name), there);
+        refused(
+            &home.unlink("bin", &["tool", name]),
+            &home.at("bin").join(name),
+            "is no launcher, left alone",
+        );
     }
     refused(&home.unlink("bin", &["tool", "none"]), &home.at("bin/none"), "there is no such launcher");
     assert_eq!(home.names("bin"), ["cat", "folder", "mine", "regrow", "tool", "true"]);
@@ -284,6 +288,9 @@ fn names_that_cannot_be_launchers_are_told() {
     let folder = home.program("file", "").join("bin");
     let output = home.link(folder.to_str().unwrap(), &["cat"]);
     assert!(stderr(&output).starts_with(&format!("regrow: {}", folder.display())), "{}", stderr(&output));
+    let output = home.link("/proc/none", &["cat"]);
+    let text = "regrow: /proc/none: the folder cannot be made: ";
+    assert!(stderr(&output).starts_with(text), "{}", stderr(&output));
 }
 
 #[test]

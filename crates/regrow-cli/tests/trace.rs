@@ -78,6 +78,15 @@ fn a_limit_leaves_the_rest_out_and_signals_are_told() {
 
     let output = regrow().args(["record", "-o"]).arg(&file).args(["--", "no-such-program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(127));
+    for denied in ["/etc/passwd", "/etc"] {
+        let output = regrow().args(["record", "-o"]).arg(&file).args(["--", denied]).output().unwrap();
+        assert_eq!(output.status.code(), Some(126), "{denied}");
+        assert!(stderr(&output).contains("Permission denied"), "{}", stderr(&output));
+    }
+    let mut command = regrow();
+    let output = command.env("PATH", "/nonexistent:/etc").args(["record", "-o"]).arg(&file);
+    let output = output.args(["--", "passwd"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
     let output = regrow().args(["record", "-o", "/nonexistent/x.csv", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).contains("/nonexistent/x.csv: cannot be written"), "{}", stderr(&output));
@@ -176,6 +185,48 @@ fn what_cannot_be_replayed_is_told() {
     let good = folder.path().join("good.csv");
     fs::write(&good, "program,argv_hash,parent,start_us,end_us,peak_kib\na,0,0,1,5,\n").unwrap();
     let good = good.to_str().unwrap();
-    assert!(told(&[good, "--simulate", "--policy", "lru"]).contains("there is no policy `lru`"));
+    let unknown = told(&[good, "--simulate", "--policy", "lru"]);
+    assert!(unknown.contains("--policy: there is no policy 'lru' (one of none, recycle, "), "{unknown}");
+    assert!(told(&[good, "--policy", ""]).contains("--policy: there is no policy ''"));
     assert!(told(&[good, "--simulate", "--costs", bad]).contains("no table of costs"));
+}
+
+#[test]
+fn what_is_no_trace_is_told_with_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |path: &Path| {
+        let output = regrow().arg("replay").arg(path).output().unwrap();
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{}", path.display());
+        assert!(stderr(&output).contains(path.to_str().unwrap()), "{}", stderr(&output));
+        stderr(&output)
+    };
+    assert!(told(folder.path()).contains("Is a directory"));
+    let file = folder.path().join("trace.csv");
+    let header = "program,argv_hash,parent,start_us,end_us,peak_kib\n";
+    for empty in ["", header] {
+        fs::write(&file, empty).unwrap();
+        assert!(told(&file).contains("holds no creation"));
+    }
+    for (row, expected) in [
+        ("a,x,0,0,0,", "line 3: column `argv_hash`: \"x\""),
+        ("a,0,x,0,0,", "line 3: column `parent`: \"x\""),
+        ("a,0,7,0,0,", "line 3: creation 1: `parent` is not an earlier creation"),
+    ] {
+        fs::write(&file, format!("# a comment\n{header}{row}\n")).unwrap();
+        assert!(told(&file).contains(expected), "{}", told(&file));
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_told_before_the_replay() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.csv");
+    fs::write(&trace, "program,argv_hash,parent,start_us,end_us,peak_kib\na,0,0,1,5,\n").unwrap();
+    let nowhere = [("--json", folder.path().join("no/replay.json")), ("--plot", trace.join("plots"))];
+    for (flag, path) in nowhere {
+        let output = regrow().arg("replay").arg(&trace).arg(flag).arg(&path).output().unwrap();
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{flag}");
+        let expected = format!("{}: cannot be written", path.display());
+        assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
+    }
 }

@@ -17,10 +17,12 @@ const LOCK: &str = "regrow.lock";
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// The folder cannot be made or looked at.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {what}: {source}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
+        /// What was attempted.
+        what: &'static str,
         /// Why.
         source: io::Error,
     },
@@ -32,6 +34,9 @@ pub enum PlaceError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The folder that the environment names is not fit.
+    #[error("XDG_RUNTIME_DIR names {0}")]
+    Named(#[source] Box<PlaceError>),
 }
 
 /// A folder in which the user's daemon has its socket.
@@ -50,7 +55,9 @@ impl Place {
         let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
         let run = PathBuf::from(format!("/run/user/{user}"));
         let folder = match named {
-            Some(folder) => folder,
+            Some(folder) => {
+                return Place::at(folder, user).map_err(|error| PlaceError::Named(Box::new(error)));
+            }
             None if run.is_dir() => run,
             None => {
                 let folder = PathBuf::from(format!("/tmp/regrow-{user}"));
@@ -64,11 +71,14 @@ impl Place {
     /// A place in a folder that is `user`'s alone.
     ///
     /// # Errors
-    /// [`PlaceError::Unsafe`] when it is not.
+    /// [`PlaceError::Unsafe`] when it is not; [`PlaceError::Folder`] when it cannot be looked at.
     pub fn at(folder: PathBuf, user: u32) -> Result<Place, PlaceError> {
-        let metadata = folder
-            .symlink_metadata()
-            .map_err(|source| PlaceError::Folder { path: folder.clone(), source })?;
+        let what = "the folder cannot be looked at";
+        let metadata = folder.symlink_metadata().map_err(|source| PlaceError::Folder {
+            path: folder.clone(),
+            what,
+            source,
+        })?;
         let what = if !metadata.is_dir() {
             "it is no folder"
         } else if metadata.uid() != user {
@@ -104,7 +114,9 @@ fn make(folder: &Path) -> Result<(), PlaceError> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(source) => Err(PlaceError::Folder { path: folder.to_owned(), source }),
+        Err(source) => {
+            Err(PlaceError::Folder { path: folder.to_owned(), what: "the folder cannot be made", source })
+        }
     }
 }
 

@@ -71,7 +71,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            pool: Settings::default(),
+            pool: Settings { shells: false, ..Settings::default() },
             max_clients: 512,
             max_runs: 128,
             idle: Some(Duration::from_secs(600)),

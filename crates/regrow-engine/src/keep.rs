@@ -200,6 +200,7 @@ impl Drop for Keeping {
 
 fn new_pool(settings: &Settings) -> Pool {
     let state = regrow_pool::State::new(settings.budget_bytes, SHELL_BYTES).without_regions();
+    let state = if settings.shells { state } else { state.without_shells() };
     Pool::new(state, settings.policy.clone().build())
 }
 
@@ -313,14 +314,14 @@ impl Shard {
     }
 
     /// A run was started in a body. The pool is told a little later, of several at once, and of the runs that have ended
-    /// meanwhile: a run is not to wait for that.
+    /// meanwhile: only one run in many waits for that.
     pub(crate) fn entered(&mut self, owner: Owner, id: u64, choice: Choice, over: Arc<AtomicBool>) {
         let at = self.keeping.began.elapsed();
         let Choice { forked, waited, .. } = choice;
         self.keeping.notes.push_back(Note { at, owner, id, forked, waited, over });
         let due = |note: &Note| note.at + NOTES_WAIT <= at;
         if self.keeping.notes.len() >= MAX_NOTES || self.keeping.notes.front().is_some_and(due) {
-            self.tick();
+            self.settle_all();
         }
     }
 
@@ -664,11 +665,16 @@ impl Shard {
         self.settle(owner);
     }
 
-    /// Looks at all bodies, and asks the policy where its time has come.
-    pub(crate) fn tick(&mut self) {
+    /// Tells the pool of all runs that were started, and of those that have ended.
+    fn settle_all(&mut self) {
         self.flush();
         let owners: Vec<Owner> = self.keeping.tracked.keys().copied().collect();
         owners.into_iter().for_each(|owner| self.settle(owner));
+    }
+
+    /// Looks at all bodies, and asks the policy where its time has come.
+    pub(crate) fn tick(&mut self) {
+        self.settle_all();
         let now = Instant::now();
         if self.keeping.next_tick().is_none_or(|tick| tick > now) {
             return;

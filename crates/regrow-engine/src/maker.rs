@@ -90,9 +90,11 @@ pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
 /// Forks a body that nobody waits for, and maps what its first run is going to touch.
 pub(crate) fn fork_ahead(image: &Image, settings: &Settings) -> Result<Body, BodyError> {
     let body = fork(image, settings)?;
-    // One that does not wait, as in verify mode, is as good without.
-    let _ = body.prefault_first(image);
-    Ok(body)
+    // In verify mode it waits to be compared first.
+    if settings.verify || body.prefault_first(image) {
+        return Ok(body);
+    }
+    Err(BodyError::Silent { keeper: body.keeper() })
 }
 
 /// Forks a body with the settings' fault point in it.

@@ -28,6 +28,8 @@ pub struct Settings {
     pub max_bodies_per_program: usize,
     /// What decides which bodies and shells are kept.
     pub policy: Choice,
+    /// Whether shells are kept: whoever executes a program in a process of its own has no use for them.
+    pub shells: bool,
     /// How much memory may be held by what is kept and in no use.
     pub budget_bytes: u64,
     /// Whether the times of each run are noted (see `Shard::times`).
@@ -46,6 +48,7 @@ impl Default for Settings {
             point: PointChoice::Auto,
             max_bodies_per_program: 8,
             policy: Choice::default(),
+            shells: true,
             budget_bytes: default_budget(),
             timed: false,
             disabled: FeatureSet::from_env().unwrap_or_default(),

@@ -172,8 +172,9 @@ impl fmt::Display for Why {
             Self::Grows { at_a_time } => write!(f, "{at_a_time} at a time were needed, and it gets more"),
             Self::Gap { unused, keep_alive, at_a_time, saves_us_per_mib_hour, from } => write!(
                 f,
-                "{at_a_time} at a time were needed {unused:.1?} ago, kept for {keep_alive:.1?} ({from}); saves \
-                 {saves_us_per_mib_hour} µs per MiB and hour"
+                "{at_a_time} at a time needed {unused:.1?} ago, kept for {keep_alive:.1?} ({from}); saves {:.1?} per MiB \
+                 and hour",
+                Duration::from_micros(*saves_us_per_mib_hour)
             ),
         }
     }
@@ -236,7 +237,7 @@ impl<'a> Turn<'a> {
     /// # Errors
     /// [`Illegal`].
     pub fn break_up_or_drop(&mut self, id: BodyId) -> Result<(), Illegal> {
-        if self.state.shells().len() >= self.state.most_alive() {
+        if self.state.shells().len() >= self.state.most_shells() {
             return self.act(Action::Drop(Kept::Body(id))).map(drop);
         }
         match self.act(Action::BreakUp(id)) {

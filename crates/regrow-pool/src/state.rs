@@ -178,6 +178,7 @@ pub struct State {
     budget_bytes: u64,
     shell_bytes: u64,
     keeps_regions: bool,
+    keeps_shells: bool,
     most_alive: usize,
     kept_bytes: u64,
     at: Duration,
@@ -197,6 +198,7 @@ impl State {
             budget_bytes,
             shell_bytes,
             keeps_regions: true,
+            keeps_shells: true,
             most_alive: 0,
             kept_bytes: 0,
             at: Duration::ZERO,
@@ -221,10 +223,22 @@ impl State {
         self.keeps_regions
     }
 
-    /// The most processes that were alive at a time.
+    /// The same where nobody takes shells.
     #[must_use]
-    pub fn most_alive(&self) -> usize {
-        self.most_alive
+    pub fn without_shells(self) -> State {
+        State { keeps_shells: false, ..self }
+    }
+
+    /// Whether somebody takes shells.
+    #[must_use]
+    pub fn keeps_shells(&self) -> bool {
+        self.keeps_shells
+    }
+
+    /// How many shells are of use at most: as many as processes were alive at a time.
+    #[must_use]
+    pub fn most_shells(&self) -> usize {
+        if self.keeps_shells { self.most_alive } else { 0 }
     }
 
     /// The time of the last event.

@@ -23,6 +23,9 @@ use std::io::{Read, Write};
 
 use serde::{Deserialize, Serialize};
 
+/// The columns.
+const COLUMNS: [&str; 6] = ["program", "argv_hash", "parent", "start_us", "end_us", "peak_kib"];
+
 /// Most creations of a trace.
 pub const MOST: usize = 1 << 20;
 
@@ -48,15 +51,46 @@ pub struct Creation {
 /// A trace cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It is no CSV, or a column is missing or cannot be read; the message names line and column.
+    /// The file cannot be read.
     #[error("the trace cannot be read")]
-    Read(#[source] csv::Error),
+    Read(#[source] std::io::Error),
+    /// The header is not that of a trace.
+    #[error("line {line}: the header is to have each of {} once, and nothing else", COLUMNS.join(", "))]
+    Header {
+        /// The line of the file, from 1.
+        line: usize,
+    },
+    /// A row is no CSV, or has too many cells or too few.
+    #[error("line {line}: {what}")]
+    Line {
+        /// The line of the file, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// A cell cannot be read.
+    #[error("line {line}: column `{column}`: {cell:?} cannot be read: {what}")]
+    Cell {
+        /// The line of the file, from 1.
+        line: usize,
+        /// The name of the column.
+        column: String,
+        /// What stands there.
+        cell: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// There are no rows.
+    #[error("the trace holds no creation")]
+    Empty,
     /// It cannot be written.
     #[error("the trace cannot be written")]
     Write(#[source] csv::Error),
     /// What a row says cannot be.
-    #[error("creation {number} of the trace: {what}")]
+    #[error("line {line}: creation {number}: {what}")]
     Row {
+        /// The line of the file, from 1.
+        line: usize,
         /// The number of the creation, from 1.
         number: usize,
         /// What is wrong.
@@ -88,18 +122,75 @@ pub enum RowFault {
 ///
 /// # Errors
 /// [`TraceError`].
-pub fn read(from: impl Read) -> Result<Vec<Creation>, TraceError> {
-    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(from);
+pub fn read(mut from: impl Read) -> Result<Vec<Creation>, TraceError> {
+    let mut text = Vec::new();
+    from.read_to_end(&mut text).map_err(TraceError::Read)?;
+    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_slice());
+    let header = reader.headers().map_err(|error| broken(&error, &text))?.clone();
+    let expected = |name: &str| COLUMNS.contains(&name);
+    if header.is_empty() {
+        return Err(TraceError::Empty);
+    } else if header.len() != COLUMNS.len()
+        || !header.iter().all(expected)
+        || !COLUMNS.iter().all(|column| header.iter().any(|name| name == *column))
+    {
+        return Err(TraceError::Header { line: line_of(header.position(), &text) });
+    }
     let mut trace = Vec::new();
-    for row in reader.deserialize() {
-        let creation: Creation = row.map_err(TraceError::Read)?;
+    for row in reader.records() {
+        let row = row.map_err(|error| broken(&error, &text))?;
         if trace.len() == MOST {
             return Err(TraceError::TooLong);
         }
-        check(&creation, &trace).map_err(|what| TraceError::Row { number: trace.len() + 1, what })?;
+        let line = || line_of(row.position(), &text);
+        let creation: Creation =
+            row.deserialize(Some(&header)).map_err(|error| bad_cell(&error, line(), &header, &row))?;
+        let number = trace.len() + 1;
+        check(&creation, &trace).map_err(|what| TraceError::Row { line: line(), number, what })?;
         trace.push(creation);
     }
-    Ok(trace)
+    if trace.is_empty() { Err(TraceError::Empty) } else { Ok(trace) }
+}
+
+/// A row that is none.
+fn broken(error: &csv::Error, text: &[u8]) -> TraceError {
+    let what = match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("{len} cells, where the header has {expected_len}")
+        }
+        csv::ErrorKind::Utf8 { err, .. } => format!("cell {} is not UTF-8", err.field() + 1),
+        _ => error.to_string(),
+    };
+    TraceError::Line { line: line_of(error.position(), text), what }
+}
+
+fn bad_cell(
+    error: &csv::Error,
+    line: usize,
+    header: &csv::StringRecord,
+    row: &csv::StringRecord,
+) -> TraceError {
+    let csv::ErrorKind::Deserialize { err, .. } = error.kind() else {
+        return TraceError::Line { line, what: error.to_string() };
+    };
+    // The header is right, so that an error without a column is that of the hash, which is read here.
+    let hash = || header.iter().position(|name| name == "argv_hash");
+    let index = err.field().and_then(|field| usize::try_from(field).ok()).or_else(hash).unwrap_or(0);
+    TraceError::Cell {
+        line,
+        column: header.get(index).unwrap_or_default().to_owned(),
+        cell: row.get(index).unwrap_or_default().to_owned(),
+        what: err.kind().to_string(),
+    }
+}
+
+/// The line of a row, from 1. The reader's position is before the comments and the empty lines above the row.
+fn line_of(position: Option<&csv::Position>, text: &[u8]) -> usize {
+    let start = position.map_or(0, |position| usize::try_from(position.byte()).unwrap_or(usize::MAX));
+    let (above, rest) = text.split_at(start.min(text.len()));
+    let is_skipped = |line: &&[u8]| line.starts_with(b"#") || matches!(line, [] | [b'\r']);
+    let ends = above.iter().filter(|&&byte| byte == b'\n').count();
+    ends + rest.split(|&byte| byte == b'\n').take_while(is_skipped).count() + 1
 }
 
 fn check(creation: &Creation, before: &[Creation]) -> Result<(), RowFault> {
@@ -192,28 +283,43 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_cannot_be_are_told_by_their_number() {
+    fn rows_that_cannot_be_are_told_by_their_line_and_number() {
         let fault = |rows: [Creation; 2]| {
             let mut text = Vec::new();
-            write(&mut text, "", &rows).unwrap();
+            write(&mut text, "Two.", &rows).unwrap();
             read(text.as_slice()).unwrap_err().to_string()
         };
         let first = || creation("/bin/sh", 0, 10, 20);
-        assert_eq!(fault([first(), creation("", 0, 10, 20)]), "creation 2 of the trace: `program` is empty");
+        assert_eq!(fault([first(), creation("", 0, 10, 20)]), "line 4: creation 2: `program` is empty");
         assert!(fault([first(), creation("a", 2, 10, 20)]).ends_with("`parent` is not an earlier creation"));
         assert!(fault([first(), creation("a", 0, 20, 19)]).ends_with("`end_us` is before `start_us`"));
         assert!(fault([first(), creation("a", 0, 9, 20)]).ends_with("is before that of the row above"));
     }
 
     #[test]
-    fn an_unknown_column_and_a_bad_number_are_told() {
-        let told = |text: &str| {
-            let error = read(text.as_bytes()).unwrap_err();
-            std::error::Error::source(&error).unwrap().to_string()
-        };
-        let header = "program,argv_hash,parent,start_us,end_us,peak_kib";
-        assert!(told(&format!("{header},more\na,0,0,0,0,,1\n")).contains("unknown field `more`"));
-        assert!(told(&format!("{header}\na,x,0,0,0,\n")).contains("line: 2"));
-        assert!(told("program\na\n").contains("missing field"));
+    fn what_is_no_trace_is_told_with_line_and_column() {
+        let told = |text: &str| read(text.as_bytes()).unwrap_err().to_string();
+        let header = COLUMNS.join(",");
+        assert!(told(&format!("# a\n\n{header},more\na,0,0,0,0,,1\n")).starts_with("line 3: the header"));
+        assert!(told("program\na\n").starts_with("line 1: the header"));
+        for empty in ["", "# nothing\n", &header, &format!("# a\n{header}\n\n# b\n")] {
+            assert_eq!(told(empty), "the trace holds no creation", "{empty:?}");
+        }
+        let row = |row: &str| told(&format!("# a\n{header}\n# b\n\na,0,0,0,0,\n# c\n\n{row}\n"));
+        assert!(row("a,x,0,0,0,").starts_with("line 8: column `argv_hash`: \"x\" cannot be read: "));
+        assert!(row("a,,0,0,0,").starts_with("line 8: column `argv_hash`: \"\" "));
+        assert!(row("a,0,-1,0,0,").starts_with("line 8: column `parent`: \"-1\" cannot be read: "));
+        assert!(row("a,0,0,z,0,").starts_with("line 8: column `start_us`: \"z\" "));
+        assert!(row("a,0,0,0,0,y").starts_with("line 8: column `peak_kib`: \"y\" "));
+        assert_eq!(row("a,0"), "line 8: 2 cells, where the header has 6");
+        assert_eq!(row("\"a\nb\",0,0,0,0,\nc,0,9,0,0,").split(": ").next(), Some("line 10"));
+        let returns = format!("{header}\r\na,0,0,0,0,\r\n\r\na,0,0,0,x,\r\n");
+        assert!(told(&returns).starts_with("line 4: column `end_us`: \"x\" "), "{}", told(&returns));
+    }
+
+    #[test]
+    fn columns_may_stand_in_another_order() {
+        let trace = read(&b"parent,argv_hash,program,end_us,start_us,peak_kib\n0,ff,a,2,1,7\n"[..]).unwrap();
+        assert_eq!((trace[0].argv_hash, trace[0].end_us, trace[0].peak_kib), (255, 2, Some(7)));
     }
 }

@@ -16,6 +16,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use regrow_pool::sim::Point;
+use rustix::fs::{Access, access};
 
 use super::letters::Lettered;
 use super::{Replay, Run, mib};
@@ -75,10 +76,15 @@ struct Chart {
     lines: bool,
 }
 
-/// Draws all plots of a replay into a folder, which is made if it is missing.
+/// Makes the folder of the plots if it is missing, and sees whether it can be written to.
+pub(super) fn make_folder(folder: &Path) -> Result<(), PlotError> {
+    let cannot = |source| PlotError::Write { path: folder.to_owned(), source };
+    fs::create_dir_all(folder).map_err(cannot)?;
+    access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| cannot(error.into()))
+}
+
+/// Draws all plots of a replay into a folder that is there.
 pub(super) fn draw(folder: &Path, replay: &Replay<'_>) -> Result<(), PlotError> {
-    let cannot_make = |source| PlotError::Write { path: folder.to_owned(), source };
-    fs::create_dir_all(folder).map_err(cannot_make)?;
     charts(replay).iter().try_for_each(|chart| {
         draw_svg(&folder.join(format!("{}.svg", chart.name)), chart)?;
         draw_png(&folder.join(format!("{}.png", chart.name)), chart)

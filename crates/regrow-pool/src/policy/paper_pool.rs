@@ -103,7 +103,11 @@ impl PaperPool {
         let at = turn.state().at();
         self.follows.created(at, *program, *site);
         if missed && self.recycle_one.runs(*program) >= self.settings.again.max(1) {
-            *self.wanted.entry(*program).or_insert(1) += 1;
+            if matches!(from, Source::Made { image: true, .. }) {
+                let at_once = turn.state().alive(*program).max(1);
+                let wanted = self.wanted.entry(*program).or_insert(1);
+                *wanted = (*wanted + 1).min(at_once);
+            }
             self.expect(*program, self.recycle_one.why(*program), turn)?;
         }
         let expected = self.follows.next(self.settings.follows_percent);
@@ -175,7 +179,8 @@ impl PaperPool {
     /// H1 and H2.
     fn fill_up(&mut self, turn: &mut Turn<'_>) -> Result<(), Illegal> {
         let shell_bytes = turn.state().shell_bytes();
-        while turn.state().shells().len() < self.settings.h1 && turn.state().room() >= shell_bytes {
+        let h1 = if turn.state().keeps_shells() { self.settings.h1 } else { 0 };
+        while turn.state().shells().len() < h1 && turn.state().room() >= shell_bytes {
             turn.act(Action::AddShell)?;
         }
         if !turn.state().keeps_regions() {

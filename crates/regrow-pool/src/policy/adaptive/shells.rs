@@ -40,7 +40,7 @@ impl Adaptive {
         if self.settings.shell_saves.is_zero() || self.is_paused(state.at()) {
             return 0;
         }
-        self.shells.demand.wanted(state.at(), &self.shell_frame(state)).min(state.most_alive())
+        self.shells.demand.wanted(state.at(), &self.shell_frame(state)).min(state.most_shells())
     }
 
     /// H2: for each size as many as the shells that are wanted will ask for.
