@@ -125,8 +125,10 @@ fn a_daemon_that_cannot_tell_does_not_serve() {
     let service = Service::empty();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
+    let taken_why =
+        format!("the address of --metrics cannot be listened at: {address}: Address already in use");
     let cases = [
-        (["--metrics", &address], "the address of --metrics cannot be listened at: Address already in use"),
+        (["--metrics", &address], taken_why.as_str()),
         (
             ["--log-creations", "/nonexistent/log"],
             "/nonexistent/log: cannot be written: No such file or directory",
