@@ -154,7 +154,8 @@ fn caller_killed() {
     let run: i32 = line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number");
     let children: Vec<i32> =
         left::children(holder.id()).expect("it lives").iter().filter_map(|pid| pid.parse().ok()).collect();
-    assert!(children.len() >= 4, "seed, two keepers, the run, and what is armed: {children:?}");
+    // The process after the run, which has executed another program, may not be armed yet.
+    assert!(children.len() >= 3, "seed, keeper and run: {children:?}");
     holder.kill().expect("it is ours");
     holder.wait().expect("its end");
     for pid in children.into_iter().filter(|&pid| pid != run) {
