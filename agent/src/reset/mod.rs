@@ -78,7 +78,7 @@ pub fn open_proc(agent: &Agent) {
 }
 
 /// Notes that the body is put back or trimmed. True when it is for the first time.
-fn is_first(agent: &Agent) -> bool {
+fn mark_reset(agent: &Agent) -> bool {
     // SAFETY: the private area is this process's own, and no reference to it is alive.
     unsafe { core::mem::replace(&mut (*agent.private()).was_reset, 1) == 0 }
 }
@@ -98,14 +98,14 @@ pub fn run(agent: &Agent) {
         _ => {}
     }
     sys::munlockall();
-    if let Err((why, errno)) = everything(agent, is_first(agent)) {
+    if let Err((why, errno)) = everything(agent, mark_reset(agent)) {
         agent.give_up(why, errno);
     }
 }
 
 /// Gives all pages back that the image does not have.
 pub fn trim(agent: &Agent) {
-    is_first(agent);
+    mark_reset(agent);
     if let Err((why, errno)) = pages::put_back(agent, 0, false) {
         agent.give_up(why, errno);
     }
