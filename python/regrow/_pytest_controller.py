@@ -1,0 +1,385 @@
+"""In the pytest that was started: hands tests out to processes, and shows their reports.
+
+    session.items ──groups──> waiting ──start──> running ──frames──> reported ──in order──> pytest's own hooks
+
+Tests are grouped by what shares a process (a test, a module, a file) and started in the order of collection. Their reports
+are kept until all tests before them have been shown, so that pytest sees what it sees without processes: `-x` stops at
+the same test, and the output is the same whatever ends first. A process is waited for before the next one takes its
+place, and the next one is started before the reports of the last one are shown: both go on at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+import warnings
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any, Optional
+
+import pytest
+from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative
+
+from regrow._pytest_processes import Executing, Process, Recycling, Starter, setup_for
+from regrow._pytest_worker import FRAME_HEAD, READY, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+READ_BYTES = 1 << 16
+
+# A test's last event, when its process runs no further ones although it could.
+LEFT_EARLY = ("interrupt", "exit", "internal")
+
+# Why a test is started by exec after a recycled process has not found it.
+NOT_IN_IMAGE = "the collection in the image has no test of this name"
+
+# What is wrong when it is not found there either.
+NOT_FOUND = "a pytest that is started for this test alone does not collect it: its name changes from one start to the next"
+
+
+class Controller:
+    """The plugin of the pytest that was started, for one session."""
+
+    def __init__(self, config: pytest.Config, timeout_s: Optional[float]) -> None:
+        self.config = config
+        self.timeout_s = timeout_s
+        self.processes: int = config.option.regrow_processes
+        self.not_recycled: Counter[str] = Counter()
+
+    def pytest_report_header(self) -> str:
+        at_once = "one at a time" if self.processes == 1 else f"{self.processes} at a time"
+        return f"regrow: a fresh process for each {self.config.option.regrow}, {at_once}"
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self) -> None:
+        """Begins with the image: it collects while this session does."""
+        setup = setup_for(self.config)
+        self.executing = Executing(setup)
+        self.recycling = Recycling(setup, self.processes)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed and not session.config.option.continue_on_collection_errors:
+            errors = "1 error" if session.testsfailed == 1 else f"{session.testsfailed} errors"
+            raise session.Interrupted(f"{errors} during collection")
+        if session.items:
+            Schedule(self, session).run()
+        return True
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for why, count in self.not_recycled.items():
+            tests = "1 test" if count == 1 else f"{count} tests"
+            terminalreporter.write_line(f"regrow: {tests} not recycled: {why}")
+
+
+class Run:
+    """A process, and what it has reported so far."""
+
+    def __init__(
+        self, process: Process, tests: list[int], results: int, slot: int, why_exec: Optional[str]
+    ) -> None:
+        self.process = process
+        self.why_exec = why_exec or process.why_exec
+        self.tests = tests
+        self.results = results
+        self.slot = slot
+        self.since = time.perf_counter()
+        self.deadline: Optional[float] = None
+        self.timed_out = False
+        self.unread = bytearray()
+        self.reported: dict[int, list[Event]] = {}
+
+    def read(self) -> bool:
+        """Takes what has come on the pipe; False at its end."""
+        while True:
+            try:
+                chunk = os.read(self.results, READ_BYTES)
+            except BlockingIOError:
+                return True
+            if not chunk:
+                return False
+            self.unread += chunk
+            if len(chunk) < READ_BYTES:
+                return True
+
+    def frames(self) -> Iterator[tuple[int, list[Event]]]:
+        """The complete frames among what was read."""
+        while len(self.unread) >= FRAME_HEAD.size:
+            (length,) = FRAME_HEAD.unpack_from(self.unread)
+            end = FRAME_HEAD.size + length
+            if len(self.unread) < end:
+                return
+            body = bytes(self.unread[FRAME_HEAD.size : end])
+            del self.unread[:end]
+            yield pickle.loads(body)
+
+    def how_it_ended(self, status: int, limit_s: Optional[float]) -> str:
+        """Words for the end of a process that did not run all of its tests."""
+        if self.timed_out:
+            return f"took longer than {limit_s:g} s and was killed"
+        if status >= 0:
+            return f"its process ended with exit status {status}"
+        try:
+            return f"crashed with {signal.Signals(-status).name}"
+        except ValueError:
+            return f"crashed with signal {-status}"
+
+
+class Schedule:
+    """The tests of a session on their way through processes. A test is named by its index in the session's items."""
+
+    def __init__(self, controller: Controller, session: pytest.Session) -> None:
+        self.session = session
+        self.items = session.items
+        self.timeout_s = controller.timeout_s
+        self.not_recycled = controller.not_recycled
+        self.recycling: Starter = controller.recycling
+        self.executing: Starter = controller.executing
+        self.why_exec = controller.recycling.why_not()
+        self.free = list(range(controller.processes))
+        # With output that is not captured, a test may not write before the reports of the one before it are shown.
+        self.in_step = session.config.option.capture == "no" and controller.processes == 1
+        # Groups of tests, and why they are not to be recycled.
+        self.waiting: deque[tuple[list[int], Optional[str]]] = deque()
+        for tests in grouped(session.items, session.config.option.regrow):
+            self.waiting.append((tests, self.why_exec))
+        self.running: list[Run] = []
+        self.sources: dict[int, Run] = {}
+        self.poll = select.epoll()
+        # The events of each test that is over, and the first test that has not been shown.
+        self.reported: list[Optional[list[Event]]] = [None] * len(self.items)
+        self.head = 0
+        self.announced = -1
+        # Whether showing what is over may end the session, so that nothing is started before.
+        self.hold = False
+
+    def run(self) -> None:
+        """Runs all tests, or those up to where the session is to stop."""
+        try:
+            while self.head < len(self.items):
+                self.announce()
+                self.fill()
+                self.show()
+                self.take()
+        finally:
+            for run in self.running:
+                run.process.kill()
+                run.process.wait()
+                os.close(run.results)
+            self.poll.close()
+
+    def announce(self) -> None:
+        """Tells pytest of the test that is shown next, while it runs."""
+        if self.announced < self.head:
+            self.announced = self.head
+            item = self.items[self.head]
+            item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+
+    def fill(self) -> None:
+        """Starts what waits, as far as there is room."""
+        while self.waiting and self.free:
+            if self.hold and self.reported[self.head] is not None:
+                return
+            self.hold = False
+            tests, why_exec = self.waiting[0]
+            if self.in_step:
+                if tests[0] != self.head:
+                    return
+                sys.stdout.flush()
+            self.waiting.popleft()
+            self.start(tests, why_exec)
+
+    def start(self, tests: list[int], why_exec: Optional[str]) -> None:
+        """Starts a process for these tests."""
+        starter = self.recycling if why_exec is None else self.executing
+        slot = self.free.pop(0)
+        results, theirs = os.pipe()
+        try:
+            ids = [self.items[test].nodeid for test in tests]
+            run = Run(starter.start(ids, f"gw{slot}", theirs), tests, results, slot, why_exec)
+        except BaseException:
+            os.close(results)
+            raise
+        finally:
+            os.close(theirs)
+        os.set_blocking(results, False)
+        self.running.append(run)
+        for source in (results, run.process.fileno()):
+            self.sources[source] = run
+            self.poll.register(source, select.EPOLLIN)
+        if run.why_exec is not None:
+            self.not_recycled[run.why_exec] += len(tests)
+        elif self.timeout_s is not None:
+            run.deadline = run.since + self.timeout_s
+
+    def show(self) -> None:
+        """Gives pytest the events of the next test, if it is over."""
+        events = self.reported[self.head]
+        if events is None:
+            return
+        item = self.items[self.head]
+        for event in events:
+            self.replay(item, event)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        self.reported[self.head] = []
+        self.head += 1
+        if self.session.shouldfail:
+            raise self.session.Failed(self.session.shouldfail)
+        if self.session.shouldstop:
+            raise self.session.Interrupted(self.session.shouldstop)
+
+    def take(self) -> None:
+        """Takes what processes have sent, and their ends; waits for that while there is nothing to show."""
+        for source, _ in self.poll.poll(self.patience_s()) if self.running else ():
+            run = self.sources.get(source)
+            if run is None:
+                continue
+            if source == run.results:
+                self.read(run)
+            else:
+                self.end(run)
+        if self.timeout_s is not None:
+            now = time.perf_counter()
+            for run in self.running:
+                if run.deadline is not None and run.deadline <= now and not run.timed_out:
+                    run.timed_out = True
+                    run.process.kill()
+
+    def patience_s(self) -> Optional[float]:
+        """For how long there is nothing else to do."""
+        if self.head == len(self.items) or self.reported[self.head] is not None:
+            return 0.0
+        deadlines = [run.deadline for run in self.running if run.deadline is not None and not run.timed_out]
+        return max(0.0, min(deadlines) - time.perf_counter()) if deadlines else None
+
+    def read(self, run: Run) -> None:
+        """Takes the frames that have come. The last one is kept until the process is over, which may still go wrong."""
+        if not run.read():
+            self.forget(run.results)
+        for index, events in run.frames():
+            if index != READY:
+                test = run.tests[index]
+                run.reported[test] = events
+                if len(run.reported) < len(run.tests) and events != [("missing",)]:
+                    self.reported[test] = events
+            run.since = time.perf_counter()
+            if self.timeout_s is not None:
+                run.deadline = run.since + self.timeout_s
+
+    def end(self, run: Run) -> None:
+        """Takes the end of a process: it frees its slot, and what it has not run goes to others."""
+        self.read(run)
+        self.forget(run.results)
+        self.forget(run.process.fileno())
+        status = run.process.wait()
+        os.close(run.results)
+        self.running.remove(run)
+        self.free.append(run.slot)
+        how = run.how_it_ended(status, self.timeout_s)
+        rest = [test for test in run.tests if test not in run.reported]
+        if rest and not any(events and events[-1][0] in LEFT_EARLY for events in run.reported.values()):
+            seconds = time.perf_counter() - run.since
+            run.reported[rest.pop(0)] = [("ended", how, "call", seconds)]
+        elif not rest and status < 0:
+            run.reported[run.tests[-1]].append(("ended", how, "teardown", 0.0))
+        if rest:
+            self.waiting.appendleft((rest, self.why_exec))
+        self.publish(run)
+
+    def publish(self, run: Run) -> None:
+        """Has the reports of a process shown; tests that it does not know are started by exec."""
+        for test in reversed(run.tests):
+            events = run.reported.get(test)
+            if events == [("missing",)]:
+                if run.why_exec is None:
+                    self.waiting.appendleft(([test], NOT_IN_IMAGE))
+                    continue
+                events = [("ended", NOT_FOUND, "setup", 0.0)]
+            if events is not None:
+                self.reported[test] = events
+                self.hold = self.hold or not all(map(is_calm, events))
+
+    def forget(self, source: int) -> None:
+        """Does not wait for this descriptor any more."""
+        if self.sources.pop(source, None) is not None:
+            self.poll.unregister(source)
+
+    def replay(self, item: pytest.Item, event: Event) -> None:
+        """Does here what an event says was done in the process of a test."""
+        kind, *values = event
+        config = self.session.config
+        if kind == "report":
+            report = config.hook.pytest_report_from_serializable(config=config, data=values[0])
+            item.ihook.pytest_runtest_logreport(report=report)
+        elif kind == "warning":
+            config.hook.pytest_warning_recorded.call_historic(kwargs=recorded_warning(*values))
+        elif kind == "text":
+            reporter = config.pluginmanager.getplugin("terminalreporter")
+            if reporter is not None:
+                reporter._tw.write(values[0])
+        elif kind == "ended":
+            item.ihook.pytest_runtest_logreport(report=failure(item, *values))
+        elif kind == "internal":
+            item.ihook.pytest_runtest_logreport(report=failure(item, values[0], "call", 0.0))
+        elif kind == "interrupt":
+            raise KeyboardInterrupt
+        elif kind == "exit":
+            pytest.exit(values[0], values[1])
+        elif kind == "stop":
+            for name, why in zip(("shouldfail", "shouldstop"), values):
+                if why:
+                    setattr(self.session, name, why)
+
+
+def is_calm(event: Event) -> bool:
+    """Whether the session goes on behind this event, whatever its options are."""
+    return event[0] in ("warning", "text") or (event[0] == "report" and event[1].get("outcome") != "failed")
+
+
+def grouped(items: list[pytest.Item], unit: str) -> list[list[int]]:
+    """The tests that share a process, in the order of the first of each group."""
+    if unit == "test":
+        return [[test] for test in range(len(items))]
+    groups: dict[Any, list[int]] = {}
+    for test, item in enumerate(items):
+        of = item.getparent(pytest.File) if unit == "module" else item.nodeid.split("::")[0]
+        groups.setdefault(of, []).append(test)
+    return list(groups.values())
+
+
+def failure(item: pytest.Item, what: str, when: str, seconds: float) -> pytest.TestReport:
+    """The report of a test that could not make its own."""
+    path, line, _ = item.location
+    where = ReprFileLocation(path, (line or 0) + 1, what)
+    words = ReprTracebackNative([f"{path}:{(line or 0) + 1}: {what}\n"])
+    return pytest.TestReport(
+        nodeid=item.nodeid,
+        location=item.location,
+        keywords=dict.fromkeys(item.keywords, 1),
+        outcome="failed",
+        longrepr=ReprExceptionInfo(reprtraceback=words, reprcrash=where),
+        when=when,  # type: ignore[arg-type]
+        duration=seconds,
+        user_properties=item.user_properties,
+    )
+
+
+def recorded_warning(
+    what: tuple[str, str, str],
+    where: tuple[str, int, Optional[str]],
+    when: str,
+    nodeid: str,
+    location: Optional[tuple[str, int, str]],
+) -> dict[str, Any]:
+    """The arguments of pytest's hook for a warning that was recorded in another process."""
+    module, name, text = what
+    category = getattr(sys.modules.get(module), name, None)
+    if not (isinstance(category, type) and issubclass(category, Warning)):
+        category = type(name, (Warning,), {"__module__": module})
+    filename, lineno, line = where
+    message = warnings.WarningMessage(text, category, filename, lineno, line=line)  # type: ignore[arg-type]
+    return {"warning_message": message, "when": when, "nodeid": nodeid, "location": location}

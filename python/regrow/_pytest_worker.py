@@ -1,0 +1,250 @@
+"""Inside the process of a test: a pytest that has collected, and runs the tests that an order names.
+
+A worker has two lives. It prepares itself: the same arguments, options and plugins as the pytest that was started, and
+the same collection, without a terminal. In a warm image it then stops, and each run continues behind that point; in a
+process that was executed the run follows at once. The run sends *frames* to its results descriptor:
+
+    8 bytes     length of what follows, little-endian
+    pickle      (index of the test in the order, [events])
+
+An event is a tuple: its kind, then plain values, as `RunRecorder` makes them. A frame is sent when its test is over, so
+that a test without a frame is the one that the process has died in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import struct
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, Optional
+
+import pytest
+from _pytest import capture as pytest_capture
+from _pytest.config import _prepareconfig
+from _pytest.main import Session
+
+if TYPE_CHECKING:
+    import warnings
+    from typing import IO
+
+Event = tuple[Any, ...]
+
+# The index of the frame that an executed process sends when it has collected.
+READY = -1
+
+FRAME_HEAD = struct.Struct("<Q")
+
+# What the controller's options are replaced by: a worker starts no processes, opens no debugger, and shows nothing.
+OWN_OPTIONS: dict[str, Any] = {"regrow": None, "numprocesses": None, "dist": "no", "tx": [], "usepdb": False}
+
+
+class Sink:
+    """The file that the terminal reporter of a worker writes to: its text is sent as events."""
+
+    encoding = "utf-8"
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+
+    def write(self, text: str) -> int:
+        self.events.append(("text", text))
+        return len(text)
+
+    def flush(self) -> None:
+        """There is nothing to flush."""
+
+    def isatty(self) -> bool:
+        return False
+
+
+class SilentReporter:
+    """Stands for the terminal reporter: all that it can be asked for, and none of its hooks."""
+
+    def __init__(self, reporter: object) -> None:
+        self._reporter = reporter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reporter, name)
+
+
+class RunRecorder:
+    """The plugin that runs the tests of the order, and records what pytest says of them."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.events = worker.events
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.worker.run_tests()
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        config = self.worker.config
+        data = config.hook.pytest_report_to_serializable(config=config, report=report)
+        self.events.append(("report", data))
+
+    def pytest_warning_recorded(
+        self,
+        warning_message: warnings.WarningMessage,
+        when: str,
+        nodeid: str,
+        location: Optional[tuple[str, int, str]],
+    ) -> None:
+        category = warning_message.category
+        what = (category.__module__, category.__qualname__, str(warning_message.message))
+        where = (warning_message.filename, warning_message.lineno, warning_message.line)
+        self.events.append(("warning", what, where, when, nodeid, location))
+
+
+class Worker:
+    """A pytest session that stands behind its collection."""
+
+    def __init__(self, setup: dict[str, Any], only: Optional[list[str]] = None) -> None:
+        """Starts pytest as `setup` says and collects, everything or `only` the tests with these ids."""
+        self.events: list[Event] = []
+        self.order: dict[str, Any] = {}
+        sys.path[:] = setup["search_path"]
+        sys.argv[:] = setup["argv"]
+        self.config = _prepareconfig(setup["args"], setup["plugins"])
+        for name, value in {**setup["options"], **OWN_OPTIONS}.items():
+            setattr(self.config.option, name, value)
+        self.config.workerinput = setup["workerinput"]  # type: ignore[attr-defined]
+        self.config._do_configure()
+        self._silence(setup["width"])
+        self._share_base_directory(setup["basetemp"])
+        self.session = Session.from_config(self.config)
+        self.config.hook.pytest_sessionstart(session=self.session)
+        if only is not None:
+            self.config.args = [os.path.join(self.config.rootpath, nodeid) for nodeid in only]
+            self.config.option.pyargs = False
+        self.config.hook.pytest_collection(session=self.session)
+        self.items = {item.nodeid: item for item in self.session.items}
+        self.config.pluginmanager.register(RunRecorder(self), "regrow-recorder")
+
+    def _silence(self, width: int) -> None:
+        """Takes the terminal reporter's hooks away, and leads to the events what others let it write."""
+        manager = self.config.pluginmanager
+        reporter = manager.getplugin("terminalreporter")
+        if reporter is None:
+            return
+        manager.unregister(reporter)
+        manager.register(SilentReporter(reporter), "terminalreporter")
+        reporter._tw._file = Sink(self.events)
+        reporter._tw.fullwidth = width
+
+    def _share_base_directory(self, directory: Optional[str]) -> None:
+        """Makes `tmp_path` of all processes a directory in that of the session."""
+        factory = getattr(self.config, "_tmp_path_factory", None)
+        if factory is not None and directory is not None:
+            factory._basetemp = self.config.rootpath.__class__(directory)
+
+    def park(self) -> None:
+        """Closes what may not be open at the stop: `wake` opens it again."""
+        manager = self.config.pluginmanager
+        manager.getplugin("capturemanager").stop_global_capturing()
+        if (faults := manager.getplugin("faulthandler")) is not None:
+            faults.pytest_unconfigure(self.config)
+        handler = getattr(manager.getplugin("logging-plugin"), "log_file_handler", None)
+        if handler is not None:
+            # A handler without a stream opens its file at the first record; each process adds to the session's.
+            handler.close()
+            handler.mode = "a"
+
+    def wake(self) -> None:
+        """Puts back what `park` has taken away, in the process of a run."""
+        manager = self.config.pluginmanager
+        if (faults := manager.getplugin("faulthandler")) is not None:
+            faults.pytest_configure(self.config)
+        capturing = manager.getplugin("capturemanager")
+        capturing.start_global_capturing()
+        capturing.suspend_global_capture()
+
+    def run(self, order: dict[str, Any]) -> None:
+        """Runs the tests that the order names, and sends a frame for each."""
+        self.order = order
+        os.set_inheritable(order["results"], False)
+        self.config.workerinput["workerid"] = order["worker"]  # type: ignore[attr-defined]
+        self.events.clear()
+        self.config.hook.pytest_runtestloop(session=self.session)
+        self.config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
+
+    def run_tests(self) -> None:
+        """The loop over the order's tests; fixtures of a wider scope live as long as their tests follow each other."""
+        ids = self.order["tests"]
+        here = [(index, self.items[nodeid]) for index, nodeid in enumerate(ids) if nodeid in self.items]
+        for index in sorted(set(range(len(ids))).difference(index for index, _ in here)):
+            self._send(index, [("missing",)])
+        for place, (index, item) in enumerate(here):
+            following = here[place + 1][1] if place + 1 < len(here) else None
+            go_on = self._run_test(item, following)
+            self._send(index, self.events)
+            self.events.clear()
+            if not go_on:
+                break
+
+    def _run_test(self, item: pytest.Item, following: Optional[pytest.Item]) -> bool:
+        """Runs one test. What ends a whole session is an event as well; then no further test is run."""
+        try:
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        except KeyboardInterrupt:
+            self.events.append(("interrupt",))
+            return False
+        except pytest.exit.Exception as leave:
+            self.events.append(("exit", str(leave.msg), leave.returncode))
+            return False
+        except BaseException:
+            self.events.append(("internal", traceback.format_exc()))
+            return False
+        if self.session.shouldfail or self.session.shouldstop:
+            self.events.append(("stop", self.session.shouldfail, self.session.shouldstop))
+        return True
+
+    def _send(self, index: int, events: list[Event]) -> None:
+        """Writes a frame; what cannot be pickled is said instead."""
+        try:
+            body = pickle.dumps((index, events), pickle.HIGHEST_PROTOCOL)
+        except Exception as why:
+            text = f"the report of this test cannot be sent: {type(why).__name__}: {why}"
+            body = pickle.dumps((index, [("internal", text)]), pickle.HIGHEST_PROTOCOL)
+        rest = memoryview(FRAME_HEAD.pack(len(body)) + body)
+        while rest:
+            rest = rest[os.write(self.order["results"], rest) :]
+
+
+def memory_file(buffering: int = -1) -> IO[bytes]:
+    """What captured output is kept in: as a temporary file, but no file system is asked."""
+    return open(os.memfd_create("captured"), "wb+", buffering=buffering)
+
+
+_prepared: Optional[Worker] = None
+
+
+def prepare(data: bytes) -> None:
+    """Prepares a warm image: called by the front end before it stops."""
+    global _prepared
+    pytest_capture.TemporaryFile = memory_file  # type: ignore[attr-defined]
+    _prepared = Worker(json.loads(data))
+    _prepared.park()
+
+
+def run_tests(data: bytes) -> None:
+    """Runs the tests of an order: called by the front end in every run."""
+    if _prepared is None:
+        raise RuntimeError("tests were ordered from a process that has not been prepared for them")
+    _prepared.wake()
+    _prepared.run(json.loads(data))
+
+
+def run_alone(descriptor: int) -> None:
+    """Prepares for the tests of one order and runs them, in a process that was executed for that."""
+    with open(descriptor, "rb") as file:
+        setup, order = json.load(file)
+    worker = Worker(setup, only=order["tests"])
+    worker.order = order
+    worker._send(READY, [])
+    worker.run(order)
