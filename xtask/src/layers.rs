@@ -6,7 +6,7 @@
 //!  6  daemon          service
 //!  5  regrow          the library people add
 //!  4  engine          a shard
-//!  3  pool            decisions
+//!  3  pool, front     decisions
 //!  2  body            mechanism
 //!  1  image           mechanism            agent (inside a body)
 //!  0  abi, sys        wire types; ground
@@ -24,6 +24,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("regrow-agent", 1),
     ("regrow-image", 1),
     ("regrow-body", 2),
+    ("regrow-front", 3),
     ("regrow-pool", 3),
     ("regrow-engine", 4),
     ("regrow", 5),
