@@ -21,7 +21,8 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Optional
 
 import pytest
-from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative
+from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative, TerminalRepr
+from _pytest._io import TerminalWriter
 
 from regrow._pytest_processes import Executing, Process, Recycling, Starter, setup_for
 from regrow._pytest_worker import FRAME_HEAD, READY, Event
@@ -314,6 +315,8 @@ class Schedule:
         config = self.session.config
         if kind == "report":
             report = config.hook.pytest_report_from_serializable(config=config, data=values[0])
+            if values[1] is not None and isinstance(report.longrepr, str):
+                report.longrepr = Words(report.longrepr, values[1])
             item.ihook.pytest_runtest_logreport(report=report)
         elif kind == "warning":
             config.hook.pytest_warning_recorded.call_historic(kwargs=recorded_warning(*values))
@@ -333,6 +336,17 @@ class Schedule:
             for name, why in zip(("shouldfail", "shouldstop"), values):
                 if why:
                     setattr(self.session, name, why)
+
+
+class Words(TerminalRepr):
+    """What is left of a failure that has a form of its own, as that of a doctest has: its words."""
+
+    def __init__(self, text: str, as_shown: str) -> None:
+        self.text = text
+        self.as_shown = as_shown
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        tw.line(self.as_shown if tw.hasmarkup else self.text)
 
 
 def is_calm(event: Event) -> bool:

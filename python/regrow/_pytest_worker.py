@@ -13,6 +13,7 @@ that a test without a frame is the one that the process has died in.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -23,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import pytest
 from _pytest import capture as pytest_capture
-from _pytest.config import _prepareconfig
+from _pytest._code.code import ExceptionRepr, TerminalRepr
+from _pytest.config import _prepareconfig, create_terminal_writer
 from _pytest.main import Session
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ class RunRecorder:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.events = worker.events
+        self.has_parts = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -85,8 +88,23 @@ class RunRecorder:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         config = self.worker.config
+        # Failed parts make a test fail where plugins are asked for its status: they know of the parts here alone.
+        if type(report) is not pytest.TestReport:
+            self.has_parts = True
+        elif self.has_parts and report.when == "call":
+            self.has_parts = False
+            config.hook.pytest_report_teststatus(report=report, config=config)
         data = config.hook.pytest_report_to_serializable(config=config, report=report)
-        self.events.append(("report", data))
+        self.events.append(("report", data, self._as_shown(report.longrepr)))
+
+    def _as_shown(self, longrepr: object) -> Optional[str]:
+        """What a terminal shows of a failure, if pytest does not send its form but its words alone."""
+        if isinstance(longrepr, ExceptionRepr) or not isinstance(longrepr, TerminalRepr):
+            return None
+        file = io.StringIO()
+        writer = create_terminal_writer(self.worker.config, file)
+        longrepr.toterminal(writer)
+        return file.getvalue().rstrip("\n")
 
     def pytest_warning_recorded(
         self,
@@ -105,7 +123,7 @@ class Worker:
     """A pytest session that stands behind its collection."""
 
     def __init__(self, setup: dict[str, Any], only: Optional[list[str]] = None) -> None:
-        """Starts pytest as `setup` says and collects, everything or `only` the tests with these ids."""
+        """Starts pytest as `setup` says and collects, everything or `only` the files of the tests with these ids."""
         self.events: list[Event] = []
         self.order: dict[str, Any] = {}
         sys.path[:] = setup["search_path"]
@@ -120,7 +138,8 @@ class Worker:
         self.session = Session.from_config(self.config)
         self.config.hook.pytest_sessionstart(session=self.session)
         if only is not None:
-            self.config.args = [os.path.join(self.config.rootpath, nodeid) for nodeid in only]
+            files = dict.fromkeys(nodeid.split("::")[0] for nodeid in only)
+            self.config.args = [os.path.join(self.config.rootpath, file) for file in files]
             self.config.option.pyargs = False
         self.config.hook.pytest_collection(session=self.session)
         self.items = {item.nodeid: item for item in self.session.items}

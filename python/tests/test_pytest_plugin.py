@@ -122,11 +122,6 @@ MIXED = {
             @unittest.expectedFailure
             def test_expected(self):
                 self.fail("as expected")
-
-            def test_with_parts(self):
-                for number in range(3):
-                    with self.subTest(number=number):
-                        self.assertNotEqual(number, 1)
     """,
     "test_second.py": """
         import pytest
@@ -201,7 +196,7 @@ def passes(result: pytest.RunResult, **counts: int) -> None:
         ("-x",),
         ("--maxfail=3", "-v"),
         ("-k", "values or Case"),
-        ("--setup-show", "test_second.py"),
+        ("--setup-show", "-k", "teardown_error or passes"),
         ("-o", "log_cli=true", "--log-cli-level=INFO", "-k", "test_logs"),
         ("-p", "no:terminal"),
         ("--color=yes",),
@@ -239,6 +234,43 @@ def test_junit_is_that_of_plain_pytest(files: pytest.Pytester) -> None:
     start(files, "--junitxml=plain.xml")
     start(files, "--regrow", "--junitxml=recycled.xml")
     assert cases("recycled.xml") == cases("plain.xml")
+
+
+def test_parts_of_tests_are_shown(pytester: pytest.Pytester) -> None:
+    make(
+        pytester,
+        "test_parts.py",
+        """
+        import unittest
+
+        class Case(unittest.TestCase):
+            def test_parts(self):
+                for number in range(3):
+                    with self.subTest(number=number):
+                        self.assertNotEqual(number, 1)
+        """,
+    )
+    plain = start(pytester)
+    recycled = start(pytester, "--regrow")
+    assert recycled.parseoutcomes() == plain.parseoutcomes()
+    assert recycled.ret == plain.ret
+
+
+@pytest.mark.skipif(find_spec("_pytest.subtests") is None, reason="this pytest has no subtests fixture")
+def test_failed_parts_make_the_test_fail(pytester: pytest.Pytester) -> None:
+    make(
+        pytester,
+        "test_parts.py",
+        """
+        def test_parts(subtests):
+            for number in range(3):
+                with subtests.test(number=number):
+                    assert number != 1
+        """,
+    )
+    plain = start(pytester)
+    recycled = start(pytester, "--regrow")
+    assert recycled.parseoutcomes() == plain.parseoutcomes()
 
 
 GLOBAL = """
@@ -380,7 +412,7 @@ def test_a_test_that_takes_too_long_is_killed(pytester: pytest.Pytester, unit: s
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["FAILED test_slow.py::test_slow - took longer than 1.5 s and was killed"])
     pytester.makeini("[pytest]\nregrow_timeout = 1.5\n")
-    start(pytester, f"--regrow={unit}", "-k", "slow and not fast and not last").assert_outcomes(failed=1, passed=2)
+    start(pytester, f"--regrow={unit}", "-k", "test_slow and not last and not fast").assert_outcomes(failed=1, deselected=2)
 
 
 def test_output_that_is_not_captured_comes_in_order(pytester: pytest.Pytester) -> None:
