@@ -1,0 +1,54 @@
+"""Fresh processes of Python in microseconds, out of kept interpreters.
+
+The names of the package are loaded when they are first used: a process that only answers a call needs none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regrow import aio
+    from regrow._context import Context, get_context
+    from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback
+    from regrow._executor import Executor
+    from regrow._run import Completed, run
+
+__all__ = [
+    "BrokenProcess",
+    "Completed",
+    "Context",
+    "Executor",
+    "RemoteError",
+    "RemoteTraceback",
+    "aio",
+    "get_context",
+    "run",
+]
+
+_HOME = {
+    "BrokenProcess": "_errors",
+    "Completed": "_run",
+    "Context": "_context",
+    "Executor": "_executor",
+    "RemoteError": "_errors",
+    "RemoteTraceback": "_errors",
+    "get_context": "_context",
+    "run": "_run",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "aio":
+        return importlib.import_module("regrow.aio")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"regrow.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,58 @@
+"""What of the package is not Python (`src/`)."""
+
+from collections.abc import Sequence
+from typing import Optional, final
+
+@final
+class Image:
+    """An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command
+    lines the modules that are imported."""
+
+    def __new__(cls, program: str, options: list[str], preparation: list[str], *, preload: Sequence[str] = ()) -> Image: ...
+
+@final
+class Pool:
+    """What is kept between runs. A forked copy of the process makes one of its own."""
+
+    def __new__(cls, max_bodies: int, *, recycle: bool = True) -> Pool: ...
+    def prepare(self, image: Image, words: list[str], *, call: Optional[bytes] = None) -> tuple[Optional[str], str]:
+        """Makes the image ahead: where it stands, or None and why its processes will be started by exec."""
+
+    def start(
+        self,
+        image: Image,
+        words: list[str],
+        *,
+        call: Optional[bytes] = None,
+        environment: Optional[list[tuple[str, str]]] = None,
+        directory: Optional[str] = None,
+        input: Optional[bytes] = None,
+        outputs: list[int] = ...,
+        fds: list[tuple[int, int]] = ...,
+        memory_limit: Optional[int] = None,
+    ) -> Process:
+        """Starts a process of the image."""
+
+    def clear(self) -> None:
+        """Drops everything that is kept."""
+
+    def keepers(self) -> list[int]:
+        """The processes that keep images and bodies."""
+
+@final
+class Process:
+    """A process that was started."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def creation(self) -> str: ...
+    @property
+    def returncode(self) -> Optional[int]: ...
+    def pidfd(self) -> int: ...
+    def readable(self) -> list[int]: ...
+    def writable(self) -> Optional[int]: ...
+    def wait(self, timeout: Optional[float] = None, *, outputs: bool = False) -> bool: ...
+    def output(self, number: int) -> bytes: ...
+    def send_signal(self, signal: int) -> None: ...
+    def kill(self) -> None: ...

@@ -1,0 +1,63 @@
+"""An executor of which every call runs in a fresh process."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import pickle
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Optional, TypeVar
+
+from regrow._calls import Calls, Future, order_of
+from regrow._starter import worker_starter
+
+T = TypeVar("T")
+
+
+class Executor(concurrent.futures.Executor):
+    """Runs each call in a process of its own, which nothing was run in before, and which ends with the call.
+
+    `max_workers` processes run at a time, by default one for each processor. `preload` names modules that every process has
+    imported when it starts. `initializer` is called with `initargs` once, in the interpreter that the processes are made
+    from: what it does to the memory, every call finds. A call that takes longer than `timeout` seconds is killed, and its
+    future raises `TimeoutError`. `memory_limit` is how many bytes of memory of its own that it can write to a process may
+    have, with what was preloaded; beyond that Python raises `MemoryError`.
+
+    A function, its arguments and its result are pickled, as with `concurrent.futures.ProcessPoolExecutor`. A process that
+    ends before its call returns is the error of that call alone, `BrokenProcess`.
+    """
+
+    def __init__(
+        self,
+        max_workers: Optional[int] = None,
+        preload: Sequence[str] = (),
+        initializer: Optional[Callable[..., object]] = None,
+        initargs: Sequence[Any] = (),
+        timeout: Optional[float] = None,
+        memory_limit: Optional[int] = None,
+    ) -> None:
+        if max_workers is None:
+            max_workers = os.cpu_count() or 1
+        for name, value in (("max_workers", max_workers), ("timeout", timeout), ("memory_limit", memory_limit)):
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be greater than 0")
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be callable")
+        pickled = None if initializer is None else pickle.dumps((initializer, tuple(initargs)))
+        self._calls = Calls(worker_starter(preload, pickled), max_workers, timeout, memory_limit)
+        weakref.finalize(self, self._calls.close).atexit = False
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Starts `fn(*args, **kwargs)` in a process of its own, as soon as fewer than `max_workers` run."""
+        try:
+            order = order_of(fn, args, kwargs)
+        except Exception as error:
+            failed: Future[T] = Future(self._calls, b"")
+            failed.set_exception(error)
+            return failed
+        return self._calls.submit(order)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Takes no further calls; see `concurrent.futures.Executor.shutdown`."""
+        self._calls.close(wait, cancel_futures)

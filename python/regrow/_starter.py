@@ -1,0 +1,186 @@
+"""Which interpreter is started, what it has prepared, and out of which pool.
+
+    Starter   one image: the interpreter's options, modules to be imported, a function to be called
+    pools     one for each set of modules, and of this process alone: a forked copy makes its own
+
+A pool is dropped with the last starter that uses it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Optional
+
+from regrow import _core
+from regrow._progress import progress
+
+#: The longest setup that is passed as an argument, in bytes; a longer one is passed in a file.
+_LONGEST_ARGUMENT = 64 * 1024
+#: How many bodies a program may have beside one for each processor.
+_SPARE_BODIES = 8
+
+_pools: weakref.WeakValueDictionary[tuple[str, ...], _Pool] = weakref.WeakValueDictionary()
+_pools_lock = threading.Lock()
+#: The pools of the process that this one was forked from. Nothing of them is this process's to end.
+_others: list[_Pool] = []
+#: Whose the pools are: changes with every fork.
+_owner = object()
+
+
+class _Pool:
+    """A pool of the engine, in a form that can be referred to weakly."""
+
+    __slots__ = ("__weakref__", "core")
+
+    def __init__(self) -> None:
+        self.core = _core.Pool((os.cpu_count() or 1) + _SPARE_BODIES)
+
+
+def _pool_of(preload: tuple[str, ...]) -> _Pool:
+    with _pools_lock:
+        pool = _pools.get(preload)
+        if pool is None:
+            pool = _pools[preload] = _Pool()
+        return pool
+
+
+def _leave_to_parent() -> None:
+    global _pools, _pools_lock, _owner
+    _others.extend(_pools.values())
+    _pools = weakref.WeakValueDictionary()
+    _pools_lock = threading.Lock()
+    _owner = object()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+class Starter:
+    """Starts processes of one image.
+
+    `preload` is imported in the order given, then `setup`, a function as `module:name`, is called with `setup_data`.
+    `path` is what modules are looked for in before the interpreter's own directories.
+    """
+
+    def __init__(
+        self,
+        *,
+        options: Sequence[str] = (),
+        preload: Sequence[str] = (),
+        setup: Optional[str] = None,
+        setup_data: bytes = b"",
+        path: Sequence[str] = (),
+    ) -> None:
+        if not sys.executable:
+            raise RuntimeError("this interpreter does not know its own program, so that it cannot start another one")
+        self._preload = checked_preload(preload)
+        self._setup_file: Optional[tempfile._TemporaryFileWrapper[bytes]] = None
+        words: list[str] = []
+        if self._preload:
+            words += ["--preload", ",".join(self._preload)]
+        if setup is not None:
+            words += ["--setup", f"{setup}:{self._argument(setup_data)}"]
+        for directory in path:
+            words += ["--path", directory]
+        self._image = _core.Image(sys.executable, list(options), words, preload=self._preload)
+        self._prepares = bool(words)
+        self._renew()
+
+    def _argument(self, data: bytes) -> str:
+        if len(data) > _LONGEST_ARGUMENT:
+            self._setup_file = tempfile.NamedTemporaryFile(prefix="regrow-")  # noqa: SIM115
+            self._setup_file.write(data)
+            self._setup_file.flush()
+            data = b"@" + os.fsencode(self._setup_file.name)
+        else:
+            data = b"=" + data
+        return base64.b64encode(data).decode("ascii")
+
+    def _renew(self) -> None:
+        self._owner = _owner
+        self._pool = _pool_of(self._preload)
+        self._is_prepared = False
+        self._preparing = threading.Lock()
+
+    @property
+    def pool(self) -> _core.Pool:
+        """The pool of this process that the image is in."""
+        if self._owner is not _owner:
+            self._renew()
+        return self._pool.core
+
+    def is_prepared(self) -> bool:
+        """Whether nobody has to wait any more, because the image is made, cannot be, or has nothing to prepare."""
+        return (self._is_prepared and self._owner is _owner) or not self._prepares
+
+    def prepare(self, words: list[str], call: Optional[bytes] = None) -> None:
+        """Makes the image, if no thread has done so; a terminal shows that it takes time."""
+        pool = self.pool
+        with self._preparing:
+            if self._is_prepared:
+                return
+            what = f"importing {', '.join(self._preload)}" if self._preload else "preparing an interpreter"
+            with progress(what):
+                pool.prepare(self._image, words, call=call)
+            self._is_prepared = True
+
+    def start(
+        self,
+        words: list[str],
+        *,
+        call: Optional[bytes] = None,
+        environment: Optional[list[tuple[str, str]]] = None,
+        directory: Optional[str] = None,
+        input: Optional[bytes] = None,
+        outputs: list[int],
+        fds: list[tuple[int, int]],
+        memory_limit: Optional[int] = None,
+    ) -> _core.Process:
+        """Starts a process; see `Pool.start`."""
+        return self.pool.start(
+            self._image,
+            words,
+            call=call,
+            environment=environment,
+            directory=directory,
+            input=input,
+            outputs=outputs,
+            fds=fds,
+            memory_limit=memory_limit,
+        )
+
+
+def checked_preload(preload: Sequence[str]) -> tuple[str, ...]:
+    """Names of modules, as they can be passed on."""
+    if isinstance(preload, str):
+        raise TypeError("preload is a sequence of names of modules, not one string")
+    names = tuple(preload)
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f"{name!r} is not the name of a module")
+    return names
+
+
+def worker_starter(preload: Sequence[str], initializer: Optional[bytes]) -> Starter:
+    """A starter of processes that answer calls (`regrow._worker`): with this process's options, path and main module."""
+    import subprocess
+    from multiprocessing import spawn
+
+    main = spawn.get_preparation_data("regrow")
+    # Neither is for a command line, which every user can read; and a kept interpreter stays where it is.
+    del main["authkey"], main["dir"]
+    path = main["sys_path"]
+    return Starter(
+        options=subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
+        preload=preload,
+        setup="regrow._worker:prepare",
+        setup_data=pickle.dumps((main, initializer)),
+        path=[entry for entry in path if os.path.isabs(entry)],
+    )

@@ -1,0 +1,171 @@
+"""The side of a call that runs in its process.
+
+    in the image   prepare(setup)    imports the main module of the parent as `__mp_main__`, calls the initializer
+    in a run       call(order)       calls the function; its answer is written when everything else is done
+                   process(order)    a `multiprocessing` process
+
+    order          length of the authentication key (2 bytes) | key | pickle of (function, args, kwargs)
+                   empty: the order is in the file at descriptor 61
+    answer         kind (1 byte) | length (8 bytes) | pickle, at descriptor 62
+
+Numbers are little-endian. The kinds are `=`, the value; `!`, an exception of the call; `?`, one of the preparation. An
+exception is `(pickle of it or None, its text, its traceback)`. The answer is written last, so that whoever has read it need
+not wait long for the end of the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import sys
+import traceback
+from typing import Optional
+
+ORDER_FD = 61
+ANSWER_FD = 62
+
+VALUE = b"="
+ERROR = b"!"
+UNPREPARED = b"?"
+
+#: The longest answer that is copied so that one call writes it.
+_ONE_PIECE = 16 * 1024
+
+#: Whether this process is one of a call: it has a descriptor for the answer.
+_in_call = False
+#: What is written at the end: kind, and pickle.
+_answer: Optional[tuple[bytes, bytes]] = None
+#: The exception of the preparation.
+_failure: Optional[bytes] = None
+#: What modules are looked for in.
+_path: list[str] = []
+
+
+def prepare(setup: bytes) -> None:
+    """Gets the interpreter ready for calls. An exception is kept, and is what every call is answered with."""
+    global _failure
+    atexit.register(_send)
+    os.register_at_fork(after_in_child=_forget)
+    try:
+        _prepare(setup)
+    except BaseException as error:
+        _failure = _described(error)
+    _path[:] = sys.path
+
+
+def _prepare(setup: bytes) -> None:
+    from multiprocessing import process, spawn
+
+    if setup.startswith(b"@"):
+        with open(setup[1:], "rb") as file:
+            data = file.read()
+    else:
+        data = setup[1:]
+    main, initializer = pickle.loads(data)
+    current = process.current_process()
+    # As multiprocessing has it: a main module that starts processes while it is imported is told so.
+    current._inheriting = True  # type: ignore[attr-defined]
+    try:
+        spawn.prepare(main)
+        if initializer is not None:
+            function, args = pickle.loads(initializer)
+            function(*args)
+    finally:
+        del current._inheriting  # type: ignore[attr-defined]
+
+
+def call(order: bytes) -> None:
+    """Carries out one call."""
+    global _answer, _in_call
+    _in_call = True
+    _continue_main()
+    if not order:
+        order = _long_order()
+    try:
+        _answer = _carry_out(order)
+    except BaseException as error:
+        _answer = ERROR, _described(error)
+
+
+def _carry_out(order: bytes) -> tuple[bytes, bytes]:
+    if _failure is not None:
+        return UNPREPARED, _failure
+    end = 2 + int.from_bytes(order[:2], "little")
+    _authenticate(order[2:end])
+    function, args, kwargs = pickle.loads(memoryview(order)[end:])
+    return VALUE, pickle.dumps(function(*args, **kwargs), pickle.HIGHEST_PROTOCOL)
+
+
+def process(order: bytes) -> None:
+    """Becomes a process of `multiprocessing`, which is told the descriptors of the resource tracker and of its own pipe."""
+    from multiprocessing import spawn
+
+    _continue_main()
+    tracker, pipe = (int(number) for number in order.split())
+    spawn.spawn_main(pipe_handle=pipe, tracker_fd=tracker)
+
+
+def _continue_main() -> None:
+    """Has the parent's main module be this process's, and its path, as prepared."""
+    main = sys.modules.get("__mp_main__")
+    if main is not None:
+        sys.modules["__main__"] = main
+    if _path:
+        sys.path[:] = _path
+
+
+def _authenticate(key: bytes) -> None:
+    """Takes over the key by which processes of one family know one another."""
+    process = sys.modules.get("multiprocessing.process")
+    if key and process is not None:
+        process.current_process().authkey = key
+
+
+def _long_order() -> bytes:
+    with open(ORDER_FD, "rb") as file:
+        return file.read()
+
+
+def _described(error: BaseException) -> bytes:
+    """An exception in a form that always travels."""
+    inner = error.__traceback__
+    while inner is not None and inner.tb_frame.f_code.co_filename == __file__:
+        inner = inner.tb_next
+    text = "".join(traceback.format_exception(type(error), error, inner))
+    try:
+        pickled = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        pickled = None
+    return pickle.dumps((pickled, traceback.format_exception_only(type(error), error)[-1].strip(), text))
+
+
+def _send() -> None:
+    """Writes the answer. It is registered before anything else, so that it is called after everything else."""
+    if _answer is None:
+        return
+    kind, data = _answer
+    head = kind + len(data).to_bytes(8, "little")
+    # Whoever wants no answer any more has closed the pipe.
+    with contextlib.suppress(BrokenPipeError):
+        if len(data) <= _ONE_PIECE:
+            _write(head + data)
+        else:
+            _write(head)
+            _write(data)
+
+
+def _write(data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(ANSWER_FD, rest) :]
+
+
+def _forget() -> None:
+    """A process that the function has forked answers nothing, and holds up nobody who waits for the answer."""
+    global _answer
+    _answer = None
+    if _in_call:
+        with contextlib.suppress(OSError):
+            os.close(ANSWER_FD)

@@ -1,0 +1,149 @@
+//! What an interpreter is started with, and what it prepares before its first run.
+//!
+//! ```text
+//!   a command line   python3 OPTIONS WORDS                                    in the image of Regrow's own front end, or not
+//!   a call           python3 OPTIONS -c FRONT SKIP PREPARATION  ──stops──>    the image
+//!                    python3 OPTIONS -c START                   ──order──>    the run, in the image or without one
+//! ```
+//!
+//! The front end and its words are those of docs/warm.md. `START` has the front end and its words read from a file of this
+//! process: they are long, and a run that is recycled is given the arguments of its command without having any use of them.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use regrow::{Command, Strings, Warm};
+use regrow_front::python::{FRONT, NAMES};
+use regrow_front::{DESCRIPTOR, ORDER_VARIABLE, order};
+use rustix::fs::MemfdFlags;
+
+use crate::errors::os_error;
+
+/// An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command lines
+/// the modules that are imported.
+#[pyclass(frozen, module = "regrow._core")]
+pub(crate) struct Image {
+    program: OsString,
+    options: Vec<OsString>,
+    preload: Vec<String>,
+    front_end: Arc<Warm>,
+    /// The front end and its words, each ended by a NUL.
+    start: OwnedFd,
+}
+
+#[pymethods]
+impl Image {
+    #[new]
+    #[pyo3(signature = (program, options, preparation, *, preload = vec![]))]
+    fn new(
+        program: OsString,
+        options: Vec<OsString>,
+        preparation: Vec<OsString>,
+        preload: Vec<String>,
+    ) -> PyResult<Self> {
+        Self::described(program, options, preparation, preload).map_err(|error| os_error(&error))
+    }
+}
+
+impl Image {
+    fn described(
+        program: OsString,
+        options: Vec<OsString>,
+        preparation: Vec<OsString>,
+        preload: Vec<String>,
+    ) -> io::Result<Self> {
+        let words = [OsString::from((1 + options.len()).to_string())].into_iter().chain(preparation);
+        let words: Vec<OsString> = words.collect();
+        let mut args = strings(&options)?;
+        args.push(&[b"-c"])?;
+        args.push(&[FRONT.as_bytes()])?;
+        let mut start = [FRONT.as_bytes(), b"\0"].concat();
+        for word in &words {
+            args.push(&[word.as_bytes()])?;
+            start.extend_from_slice(word.as_bytes());
+            start.push(0);
+        }
+        let front_end = Arc::new(Warm { args, variables: variables(), directory: None });
+        Ok(Self { program, options, preload, front_end, start: memory_file("regrow-front", &start)? })
+    }
+
+    /// The interpreter.
+    pub(crate) fn program(&self) -> &OsStr {
+        &self.program
+    }
+
+    /// Has a command be a command line of the interpreter, with these words after the options.
+    pub(crate) fn command_line(&self, command: &mut Command, words: &[OsString]) {
+        command.args(&self.options).args(words).preload(&self.preload);
+    }
+
+    /// Has a command be a call, which has these words as `sys.argv`.
+    pub(crate) fn call(&self, command: &mut Command, words: &[OsString], payload: &[u8]) -> io::Result<()> {
+        command.args(&self.options).arg("-c").arg(self.starter());
+        command.env(ORDER_VARIABLE, DESCRIPTOR.to_string());
+        command.fd(self.order(words, payload)?, DESCRIPTOR);
+        command.warm(Arc::clone(&self.front_end));
+        Ok(())
+    }
+
+    /// A program that becomes the front end.
+    fn starter(&self) -> String {
+        let (process, number) = (std::process::id(), self.start.as_raw_fd());
+        format!(
+            "import sys\nsys.argv[1:] = open('/proc/{process}/fd/{number}', encoding=sys.getfilesystemencoding(), \
+             errors='surrogateescape', newline='').read().split('\\0')[:-1]\nexec(sys.argv.pop(1))"
+        )
+    }
+
+    /// A file with the order of a call, at its start.
+    fn order(&self, words: &[OsString], payload: &[u8]) -> io::Result<OwnedFd> {
+        let argv = [&self.program].into_iter().chain(&self.options).chain(words);
+        let environment: Vec<Vec<u8>> =
+            std::env::vars_os().map(|(name, value)| entry(name, &value)).collect();
+        let mut bytes = Vec::new();
+        order::write(
+            argv.map(|word| word.as_bytes()),
+            environment.iter().map(Vec::as_slice),
+            payload,
+            &mut bytes,
+        );
+        memory_file("regrow-order", &bytes)
+    }
+}
+
+/// The variables that an interpreter reads in any case.
+fn variables() -> Vec<Vec<u8>> {
+    let prefixes = NAMES.prefixes.iter().map(|prefix| format!("{prefix}*").into_bytes());
+    NAMES.exact.iter().map(|name| name.as_bytes().to_vec()).chain(prefixes).collect()
+}
+
+/// `NAME=VALUE`.
+fn entry(name: OsString, value: &OsStr) -> Vec<u8> {
+    let mut entry = name.into_vec();
+    entry.push(b'=');
+    entry.extend_from_slice(value.as_bytes());
+    entry
+}
+
+fn strings(words: &[OsString]) -> io::Result<Strings> {
+    let mut strings = Strings::new();
+    for word in words {
+        strings.push(&[word.as_bytes()])?;
+    }
+    Ok(strings)
+}
+
+/// A file in memory with this content, its offset at the start.
+fn memory_file(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?;
+    let mut written = 0;
+    while let Some(rest) = content.get(written..).filter(|rest| !rest.is_empty()) {
+        let offset = u64::try_from(written).map_err(io::Error::other)?;
+        written += rustix::io::retry_on_intr(|| rustix::io::pwrite(&file, rest, offset))?;
+    }
+    Ok(file)
+}

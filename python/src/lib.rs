@@ -1,0 +1,26 @@
+//! The module `regrow._core`: what of the Python package is not Python.
+//!
+//! ```text
+//!   Image    what an interpreter is started with, and what it prepares
+//!   Pool     starts processes of images ──> Process: its pipes, its end
+//! ```
+//!
+//! Whatever may take time releases the interpreter's lock first. A wait that a signal interrupts has Python run its
+//! handlers, and goes on unless one of them raises.
+
+mod errors;
+mod image;
+mod pipes;
+mod pool;
+mod process;
+
+/// What of the package `regrow` is not Python.
+#[pyo3::pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::image::Image;
+    #[pymodule_export]
+    use crate::pool::Pool;
+    #[pymodule_export]
+    use crate::process::Process;
+}

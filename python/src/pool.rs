@@ -1,0 +1,165 @@
+//! A pool: starts the processes of images.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use pyo3::prelude::*;
+use regrow::{Command, PrepareError, Resource, Stdio};
+
+use crate::errors::os_error;
+use crate::image::Image;
+use crate::pipes::Pipes;
+use crate::process::Process;
+
+/// What is kept between runs. A forked copy of the process makes one of its own.
+#[pyclass(frozen, module = "regrow._core")]
+pub(crate) struct Pool {
+    pool: regrow::Pool,
+    /// `/dev/null`, for standard inputs.
+    null: OnceLock<OwnedFd>,
+}
+
+/// What one run is asked to be, in the caller's descriptors.
+struct Order<'a> {
+    words: &'a [OsString],
+    call: Option<&'a [u8]>,
+    environment: Option<Vec<(OsString, OsString)>>,
+    directory: Option<PathBuf>,
+    input: Option<Vec<u8>>,
+    outputs: Vec<RawFd>,
+    fds: Vec<(RawFd, RawFd)>,
+    memory_limit: Option<u64>,
+}
+
+#[pymethods]
+impl Pool {
+    #[new]
+    #[pyo3(signature = (max_bodies, *, recycle = true))]
+    fn new(max_bodies: usize, recycle: bool) -> Self {
+        let pool = regrow::Pool::builder().max_bodies_per_program(max_bodies).recycle(recycle).build();
+        Self { pool, null: OnceLock::new() }
+    }
+
+    /// Makes the image ahead, as the first start with these words would, and says where it stands; None, and why, when its
+    /// processes will be started by exec.
+    #[pyo3(signature = (image, words, *, call = None))]
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        image: &Image,
+        words: Vec<OsString>,
+        call: Option<&[u8]>,
+    ) -> PyResult<(Option<String>, String)> {
+        let prepared = py.detach(|| {
+            let command = self.command(image, &words, call).map_err(|error| os_error(&error))?;
+            Ok::<_, PyErr>(self.pool.prepare(&command))
+        })?;
+        match prepared {
+            Ok(point) => Ok((Some(point.to_string()), String::new())),
+            Err(PrepareError::Program { source, .. }) => Err(os_error(&source)),
+            Err(why) => Ok((None, why.to_string())),
+        }
+    }
+
+    /// Starts a process of the image. `words` follow the interpreter's options; with `call` the run is a call, and they
+    /// become `sys.argv`. `outputs` are descriptors of the run that its `Process` reads; `fds` are pairs of a descriptor
+    /// here and its number in the run. The standard input has `input`, or nothing.
+    #[pyo3(signature = (image, words, *, call = None, environment = None, directory = None, input = None,
+                        outputs = vec![], fds = vec![], memory_limit = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn start(
+        &self,
+        py: Python<'_>,
+        image: &Image,
+        words: Vec<OsString>,
+        call: Option<&[u8]>,
+        environment: Option<Vec<(OsString, OsString)>>,
+        directory: Option<PathBuf>,
+        input: Option<Vec<u8>>,
+        outputs: Vec<RawFd>,
+        fds: Vec<(RawFd, RawFd)>,
+        memory_limit: Option<u64>,
+    ) -> PyResult<Process> {
+        let order = Order { words: &words, call, environment, directory, input, outputs, fds, memory_limit };
+        py.detach(|| self.start_process(image, order)).map_err(|error| os_error(&error))
+    }
+
+    /// Drops everything that is kept. Runs that go on are not touched.
+    fn clear(&self, py: Python<'_>) {
+        py.detach(|| self.pool.clear());
+    }
+
+    /// The processes that keep images and bodies.
+    fn keepers(&self, py: Python<'_>) -> Vec<i32> {
+        py.detach(|| self.pool.keepers())
+    }
+}
+
+impl Pool {
+    /// The command of an image with the arguments of a run, and nothing else.
+    fn command(&self, image: &Image, words: &[OsString], call: Option<&[u8]>) -> io::Result<Command> {
+        let mut command = self.pool.command(image.program());
+        match call {
+            Some(payload) => image.call(&mut command, words, payload)?,
+            None => image.command_line(&mut command, words),
+        }
+        Ok(command)
+    }
+
+    fn start_process(&self, image: &Image, order: Order<'_>) -> io::Result<Process> {
+        let mut command = self.command(image, order.words, order.call)?;
+        if let Some(variables) = order.environment {
+            command.env_clear().envs(variables);
+        }
+        if let Some(directory) = order.directory {
+            command.current_dir(directory);
+        }
+        for (source, target) in order.fds {
+            command.fd(duplicate(source)?, target);
+        }
+        if let Some(bytes) = order.memory_limit {
+            limit_memory(&mut command, bytes);
+        }
+        let pipes = Pipes::give(&mut command, order.input, &order.outputs)?;
+        if !pipes.has_input() {
+            command.stdin(self.null()?);
+        }
+        let child = command.spawn()?;
+        // The run's ends of the pipes are the command's, and would keep them open here.
+        drop(command);
+        Ok(Process::new(child, pipes))
+    }
+
+    fn null(&self) -> io::Result<Stdio> {
+        let null = match self.null.get() {
+            Some(null) => null,
+            None => {
+                let opened = std::fs::File::open("/dev/null")?.into();
+                self.null.get_or_init(|| opened)
+            }
+        };
+        Ok(Stdio::from(null.try_clone()?))
+    }
+}
+
+/// Limits the memory that a process may have for itself: private memory that it can write to.
+fn limit_memory(command: &mut Command, bytes: u64) {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Data).maximum.unwrap_or(u64::MAX);
+    let bytes = bytes.min(most);
+    command.limit(Resource::Data, bytes, bytes);
+}
+
+/// A copy of a descriptor that Python code names by its number.
+fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
+    if number < 0 {
+        return Err(io::Error::from(rustix::io::Errno::BADF));
+    }
+    #[allow(unsafe_code, reason = "Python names descriptors by number")]
+    // SAFETY: the number is not -1, and borrowed for this call alone. If nothing is open under it the copy fails, and if
+    // another thread closes it meanwhile the copy is of what is there then, as with `os.dup`.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    Ok(rustix::io::fcntl_dupfd_cloexec(borrowed.as_fd(), 0)?)
+}

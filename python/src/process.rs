@@ -1,0 +1,302 @@
+//! A process that was started: its pipes and its end.
+//!
+//! ```text
+//!   wait:  poll the pipes ──bytes──> read, poll again
+//!              │ all at their ends                       │ nothing for a while
+//!              ▼                                         ▼
+//!          wait for the end of the process          poll the process as well: somebody else may hold its pipes
+//! ```
+//!
+//! The number of the process is its own until it has been waited for. That, and every signal to it, is done under one
+//! lock, which is held for single system calls only: a thread that waits for the end does not hold it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use regrow::Child;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+
+use crate::errors::{lock, os_error};
+use crate::pipes::Pipes;
+
+/// How long pipes alone are polled. A process that takes longer can afford a descriptor of its own.
+const ALONE: Duration = Duration::from_millis(50);
+
+/// Wait for children of every kind, also for one whose end makes no signal (`__WALL`).
+const WALL: WaitIdOptions = WaitIdOptions::from_bits_retain(0x4000_0000);
+
+/// A process that was started.
+#[pyclass(frozen, module = "regrow._core")]
+pub(crate) struct Process {
+    #[pyo3(get)]
+    pid: i32,
+    child: Mutex<Kept>,
+    pipes: Mutex<Pipes>,
+    pidfd: OnceLock<OwnedFd>,
+}
+
+/// The process as its parent has it.
+struct Kept {
+    child: Child,
+    end: Option<End>,
+}
+
+/// How a process ended. Nobody knows when somebody else has waited for it.
+#[derive(Clone, Copy)]
+enum End {
+    Known(ExitStatus),
+    Unknown,
+}
+
+/// What a wait is for.
+#[derive(Clone, Copy, PartialEq)]
+enum Until {
+    /// The end of the process; its outputs are read as far as they have been written then.
+    End,
+    /// The end of all outputs, and then that of the process.
+    OutputsEnd,
+}
+
+#[pymethods]
+impl Process {
+    /// How the process was made, in words.
+    #[getter]
+    fn creation(&self) -> String {
+        lock(&self.child).child.creation().to_string()
+    }
+
+    /// The exit status, or the negative number of the signal that ended the process; None before its end has been waited
+    /// for, or if somebody else has waited for it.
+    #[getter]
+    fn returncode(&self) -> Option<i32> {
+        match lock(&self.child).end {
+            Some(End::Known(status)) => status.code().or_else(|| status.signal().map(|signal| -signal)),
+            Some(End::Unknown) | None => None,
+        }
+    }
+
+    /// A descriptor that becomes readable when the process has ended. It is this object's.
+    fn pidfd(&self) -> PyResult<RawFd> {
+        self.open_pidfd().map(AsRawFd::as_raw_fd).map_err(|error| os_error(&error))
+    }
+
+    /// The descriptors of outputs that are not at their ends.
+    fn readable(&self, py: Python<'_>) -> Vec<RawFd> {
+        py.detach(|| lock(&self.pipes).readable())
+    }
+
+    /// The descriptor through which input is still to be written.
+    fn writable(&self, py: Python<'_>) -> Option<RawFd> {
+        py.detach(|| lock(&self.pipes).writable())
+    }
+
+    /// Moves bytes through the pipes until the process has ended, or for this many seconds. True when it has ended; with
+    /// `outputs` only when nobody else holds its outputs any more either.
+    #[pyo3(signature = (timeout = None, *, outputs = false))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>, outputs: bool) -> PyResult<bool> {
+        let deadline = match timeout {
+            Some(seconds) => deadline(seconds)?,
+            None => None,
+        };
+        let until = if outputs { Until::OutputsEnd } else { Until::End };
+        loop {
+            match py.detach(|| self.wait_until(deadline, until)) {
+                Ok(over) => return Ok(over),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => py.check_signals()?,
+                Err(error) => return Err(os_error(&error)),
+            }
+        }
+    }
+
+    /// Takes away what has been read of an output.
+    fn output<'py>(&self, py: Python<'py>, number: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let taken = py.detach(|| lock(&self.pipes).take(number));
+        let bytes = taken.ok_or_else(|| PyValueError::new_err("there is no such output"))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Sends a signal, to a process that has not been waited for.
+    fn send_signal(&self, signal: i32) -> PyResult<()> {
+        let signal = Signal::from_named_raw(signal)
+            .ok_or_else(|| PyValueError::new_err(format!("there is no signal {signal}")))?;
+        self.signal(signal).map_err(|error| os_error(&error))
+    }
+
+    /// Kills the process, if it has not ended.
+    fn kill(&self) -> PyResult<()> {
+        self.signal(Signal::KILL).map_err(|error| os_error(&error))
+    }
+}
+
+impl Process {
+    pub(crate) fn new(child: Child, pipes: Pipes) -> Self {
+        Self {
+            pid: child.id().cast_signed(),
+            child: Mutex::new(Kept { child, end: None }),
+            pipes: Mutex::new(pipes),
+            pidfd: OnceLock::new(),
+        }
+    }
+
+    /// False when the deadline has passed first; `Interrupted` when a signal came.
+    fn wait_until(&self, deadline: Option<Instant>, until: Until) -> io::Result<bool> {
+        let mut pipes = lock(&self.pipes);
+        let started = Instant::now();
+        while !pipes.at_end() || pipes.has_input() {
+            let alone = self.pidfd.get().is_none();
+            let first = if alone { earlier(deadline, started + ALONE) } else { deadline };
+            if self.poll_pipes(&mut pipes, first, until)? {
+                pipes.drain()?;
+                return Ok(true);
+            }
+            if pipes.at_end() && self.has_ended()? {
+                return Ok(true);
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return self.ends_here(&mut pipes, until);
+            }
+            if alone && until == Until::End && now >= started + ALONE {
+                self.open_pidfd()?;
+            }
+        }
+        drop(pipes);
+        self.await_end(deadline)
+    }
+
+    /// One poll of the pipes and what it brought. True when the process is seen to have ended.
+    fn poll_pipes(&self, pipes: &mut Pipes, deadline: Option<Instant>, until: Until) -> io::Result<bool> {
+        let mut polled = pipes.polled();
+        if let (Until::End, Some(pidfd)) = (until, self.pidfd.get()) {
+            polled.push(PollFd::new(pidfd, PollFlags::IN));
+        }
+        let ready = rustix::event::poll(&mut polled, timespec(deadline).as_ref())?;
+        if ready == 0 {
+            return Ok(false);
+        }
+        let mut events: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
+        let ended = match (until, self.pidfd.get()) {
+            (Until::End, Some(_)) => events.pop().is_some_and(|events| !events.is_empty()),
+            _ => false,
+        };
+        pipes.transfer(events.into_iter())?;
+        Ok(ended && self.has_ended()?)
+    }
+
+    /// At a deadline: whether the process has ended although its outputs are held open.
+    fn ends_here(&self, pipes: &mut Pipes, until: Until) -> io::Result<bool> {
+        if until == Until::OutputsEnd || !self.has_ended()? {
+            return Ok(false);
+        }
+        pipes.drain()?;
+        Ok(true)
+    }
+
+    /// Waits for the end of a process whose pipes are done with.
+    fn await_end(&self, deadline: Option<Instant>) -> io::Result<bool> {
+        loop {
+            if self.has_ended()? {
+                return Ok(true);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            match deadline {
+                None => self.await_status()?,
+                Some(_) => self.poll_end(deadline)?,
+            }
+        }
+    }
+
+    /// Waits until the process can be waited for, or the deadline.
+    fn poll_end(&self, deadline: Option<Instant>) -> io::Result<()> {
+        let pidfd = match self.open_pidfd() {
+            Ok(pidfd) => pidfd,
+            // Another thread has seen the end.
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], timespec(deadline).as_ref())?;
+        Ok(())
+    }
+
+    /// Waits until the process can be waited for.
+    fn await_status(&self) -> io::Result<()> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WALL;
+        match rustix::process::waitid(WaitId::Pid(self.number()?), options) {
+            Ok(_) | Err(Errno::CHILD) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Whether the process has ended. Its status is taken.
+    fn has_ended(&self) -> io::Result<bool> {
+        let mut kept = lock(&self.child);
+        if kept.end.is_none() {
+            kept.end = match kept.child.try_wait() {
+                Ok(status) => status.map(End::Known),
+                Err(error) if error.raw_os_error() == Some(Errno::CHILD.raw_os_error()) => Some(End::Unknown),
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(kept.end.is_some())
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let kept = lock(&self.child);
+        if kept.end.is_some() {
+            return Ok(());
+        }
+        match rustix::process::kill_process(self.number()?, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn open_pidfd(&self) -> io::Result<&OwnedFd> {
+        if let Some(pidfd) = self.pidfd.get() {
+            return Ok(pidfd);
+        }
+        let kept = lock(&self.child);
+        if kept.end.is_some() {
+            return Err(Errno::SRCH.into());
+        }
+        let opened = rustix::process::pidfd_open(self.number()?, PidfdFlags::empty())?;
+        Ok(self.pidfd.get_or_init(|| opened))
+    }
+
+    fn number(&self) -> io::Result<Pid> {
+        Pid::from_raw(self.pid).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+}
+
+/// When a wait of this many seconds is over; None when it is too long to be measured.
+fn deadline(seconds: f64) -> PyResult<Option<Instant>> {
+    if seconds.is_nan() {
+        return Err(PyValueError::new_err("the timeout is not a number"));
+    }
+    let length = Duration::try_from_secs_f64(seconds.max(0.0));
+    Ok(length.ok().and_then(|length| Instant::now().checked_add(length)))
+}
+
+fn earlier(deadline: Option<Instant>, other: Instant) -> Option<Instant> {
+    Some(deadline.map_or(other, |deadline| deadline.min(other)))
+}
+
+/// What is left until the deadline, as a poll wants it.
+fn timespec(deadline: Option<Instant>) -> Option<Timespec> {
+    let left = deadline?.saturating_duration_since(Instant::now());
+    Some(Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    })
+}
