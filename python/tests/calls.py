@@ -1,0 +1,173 @@
+"""Functions that the tests call in other processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, NoReturn
+
+STATE: list[int] = []
+
+
+class CustomError(Exception):
+    """An exception with attributes, and with arguments of its own."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+
+
+class Unloadable(Exception):  # noqa: N818
+    """An exception that can be pickled, but not be loaded again."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def add(one: int, two: int = 0) -> int:
+    return one + two
+
+
+def remember(value: int) -> list[int]:
+    """Leaves something behind in its process."""
+    STATE.append(value)
+    return STATE
+
+
+def initialize(value: int) -> None:
+    STATE.append(value)
+
+
+def initialize_badly() -> NoReturn:
+    raise CustomError(7, "not today")
+
+
+def raise_custom() -> NoReturn:
+    raise CustomError(3, "three")
+
+
+def raise_unloadable() -> NoReturn:
+    raise Unloadable(1, 2)
+
+
+def raise_unpicklable() -> NoReturn:
+    error = ValueError("holds a lock")
+    error.lock = threading.Lock()  # type: ignore[attr-defined]
+    raise error
+
+
+def leave(status: int) -> NoReturn:
+    sys.exit(status)
+
+
+def leave_at_once(status: int) -> NoReturn:
+    os._exit(status)
+
+
+def kill_self(number: int) -> NoReturn:
+    os.kill(os.getpid(), number)
+    time.sleep(60)
+    raise AssertionError
+
+
+def sleep(seconds: float) -> str:
+    time.sleep(seconds)
+    return "slept"
+
+
+def touch_and_sleep(path: str, seconds: float) -> None:
+    with open(path, "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(seconds)
+
+
+def unpicklable() -> Any:
+    return lambda: None
+
+
+def allocate(count: int) -> int:
+    return len(bytearray(count))
+
+
+def fork_and_crash() -> NoReturn:
+    """Ends without a result while a process that it has forked goes on."""
+    if os.fork() == 0:
+        time.sleep(5)
+        os._exit(0)
+    os._exit(9)
+
+
+def fork_and_return() -> str:
+    """A process that it has forked returns from the call as well."""
+    return "child" if os.fork() == 0 else "parent"
+
+
+def start_thread() -> str:
+    """Returns before a thread that it has started ends."""
+    threading.Thread(target=time.sleep, args=(0.2,)).start()
+    return "returned"
+
+
+def nested(value: int) -> int:
+    """Uses an executor itself."""
+    import regrow
+
+    with regrow.Executor(1) as executor:
+        return executor.submit(add, value, 1).result()
+
+
+def surroundings() -> tuple[list[str], list[str], str, dict[str, str]]:
+    return sys.argv, sys.path, os.getcwd(), dict(os.environ)
+
+
+def modules() -> set[str]:
+    return set(sys.modules)
+
+
+def print_and_return(text: str) -> None:
+    print(text)
+
+
+def interrupted() -> str:
+    """Waits for an interrupt."""
+    try:
+        time.sleep(30)
+    except KeyboardInterrupt:
+        return "interrupted"
+    return "slept"
+
+
+def put(queue: Any, value: object) -> None:
+    queue.put(value)
+
+
+def answer(connection: Any) -> None:
+    connection.send(connection.recv() * 2)
+    connection.close()
+
+
+def count_up(lock: Any, number: Any, times: int) -> None:
+    for _ in range(times):
+        with lock:
+            number.value += 1
+
+
+def set_event(event: Any) -> None:
+    event.set()
+
+
+def exit_with(code: int) -> NoReturn:
+    sys.exit(code)
+
+
+def ignore_termination(event: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    event.set()
+    time.sleep(60)

@@ -1,0 +1,306 @@
+"""The executor: every call in a fresh process, and whatever happens to one is nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import calls
+import pytest
+import regrow
+
+
+def test_a_call_gives_its_value(executor: regrow.Executor) -> None:
+    assert executor.submit(calls.add, 1, two=2).result() == 3
+
+
+def test_every_call_has_a_process_of_its_own(executor: regrow.Executor) -> None:
+    pids = [future.result() for future in [executor.submit(calls.pid) for _ in range(8)]]
+    assert len(set(pids)) == 8
+    assert os.getpid() not in pids
+
+
+def test_nothing_is_left_of_a_call(executor: regrow.Executor) -> None:
+    assert [executor.submit(calls.remember, number).result() for number in range(4)] == [[0], [1], [2], [3]]
+
+
+def test_the_process_is_gone_when_the_result_is_there(executor: regrow.Executor) -> None:
+    pid = executor.submit(calls.pid).result()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_thousand_calls_give_what_they_are_asked_for() -> None:
+    with regrow.Executor(4) as executor:
+        assert list(executor.map(calls.add, range(1000), range(1000))) == [2 * number for number in range(1000)]
+
+
+def test_map_gives_results_while_others_run(executor: regrow.Executor) -> None:
+    results = executor.map(calls.add, [1, 2], timeout=60)
+    assert next(results) == 1
+    assert list(results) == [2]
+
+
+def test_many_threads_share_an_executor(executor: regrow.Executor) -> None:
+    results: list[int] = []
+
+    def use(number: int) -> None:
+        results.extend(executor.submit(calls.add, number, 10 * turn).result() for turn in range(4))
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == sorted(number + 10 * turn for number in range(5) for turn in range(4))
+
+
+def test_two_threads_wait_for_one_future(executor: regrow.Executor) -> None:
+    future = executor.submit(calls.sleep, 0.3)
+    results: list[str] = []
+    threads = [threading.Thread(target=lambda: results.append(future.result())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == ["slept"] * 3
+
+
+def test_wait_and_as_completed_work() -> None:
+    with regrow.Executor(3) as executor:
+        slow, fast = executor.submit(calls.sleep, 1.5), executor.submit(calls.add, 1)
+        done, rest = concurrent.futures.wait([slow, fast], return_when=concurrent.futures.FIRST_COMPLETED)
+        assert (done, rest) == ({fast}, {slow})
+        assert [future.result() for future in concurrent.futures.as_completed([slow, fast])] == [1, "slept"]
+
+
+def test_callbacks_are_called_without_anybody_waiting(executor: regrow.Executor) -> None:
+    called = threading.Event()
+    executor.submit(calls.add, 1).add_done_callback(lambda future: called.set())
+    assert called.wait(30)
+
+
+def test_asyncio_can_wait_for_a_call(executor: regrow.Executor) -> None:
+    async def main() -> list[int]:
+        loop = asyncio.get_running_loop()
+        return await asyncio.gather(*(loop.run_in_executor(executor, calls.add, number) for number in range(4)))
+
+    assert asyncio.run(main()) == [0, 1, 2, 3]
+
+
+def test_no_more_run_than_were_asked_for(tmp_path: Path) -> None:
+    with regrow.Executor(1) as executor:
+        first = executor.submit(calls.touch_and_sleep, str(tmp_path / "first"), 0.5)
+        second = executor.submit(calls.pid)
+        assert first.running()
+        assert not second.running()
+        second.result()
+        assert first.done()
+
+
+def test_a_timeout_of_result_leaves_the_call_alone(executor: regrow.Executor) -> None:
+    future = executor.submit(calls.sleep, 0.6)
+    with pytest.raises(concurrent.futures.TimeoutError):
+        future.result(timeout=0.05)
+    assert future.result() == "slept"
+
+
+def test_big_arguments_and_results_travel(executor: regrow.Executor) -> None:
+    size = 100 * 1024 * 1024
+    data = bytes(range(256)) * (size // 256)
+    assert executor.submit(bytes.upper, data).result() == data.upper()
+
+
+def test_an_exception_comes_back_with_its_traceback(executor: regrow.Executor) -> None:
+    with pytest.raises(calls.CustomError) as caught:
+        executor.submit(calls.raise_custom).result()
+    assert caught.value.code == 3
+    cause = caught.value.__cause__
+    assert isinstance(cause, regrow.RemoteTraceback)
+    assert "in raise_custom" in str(cause)
+    assert "_worker.py" not in str(cause)
+
+
+def test_an_exception_that_cannot_be_loaded_comes_back_as_text(executor: regrow.Executor) -> None:
+    for function in (calls.raise_unloadable, calls.raise_unpicklable):
+        error = executor.submit(function).exception()
+        assert isinstance(error, regrow.RemoteError)
+        assert function.__name__ in str(error.__cause__)
+    assert "Unloadable: 1 and 2" in str(executor.submit(calls.raise_unloadable).exception())
+
+
+def test_a_result_that_cannot_be_pickled_is_an_error(executor: regrow.Executor) -> None:
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        executor.submit(calls.unpicklable).result()
+
+
+def test_an_argument_that_cannot_be_pickled_is_an_error(executor: regrow.Executor) -> None:
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        executor.submit(calls.add, lambda: None).result()
+
+
+def test_sys_exit_is_an_exception_like_others(executor: regrow.Executor) -> None:
+    with pytest.raises(SystemExit) as caught:
+        executor.submit(calls.leave, 3).result()
+    assert caught.value.code == 3
+
+
+def test_an_end_without_a_result_is_that_call_s_error(executor: regrow.Executor) -> None:
+    others = [executor.submit(calls.sleep, 0.5)]
+    with pytest.raises(regrow.BrokenProcess, match="exit status 5") as caught:
+        executor.submit(calls.leave_at_once, 5).result()
+    assert caught.value.returncode == 5
+    for number in (signal.SIGSEGV, signal.SIGKILL):
+        with pytest.raises(regrow.BrokenProcess, match=f"killed by {number.name}") as caught:
+            executor.submit(calls.kill_self, int(number)).result()
+        assert caught.value.returncode == -number
+    assert [future.result() for future in others] == ["slept"]
+    assert executor.submit(calls.add, 1).result() == 1
+
+
+def test_a_crash_is_seen_although_a_forked_child_lives_on(executor: regrow.Executor) -> None:
+    start = time.monotonic()
+    with pytest.raises(regrow.BrokenProcess, match="exit status 9"):
+        executor.submit(calls.fork_and_crash).result()
+    assert time.monotonic() - start < 5, "the end of the child was waited for"
+
+
+def test_a_forked_child_does_not_answer(executor: regrow.Executor) -> None:
+    assert executor.submit(calls.fork_and_return).result() == "parent"
+
+
+def test_threads_of_a_call_are_waited_for(executor: regrow.Executor) -> None:
+    assert executor.submit(calls.start_thread).result() == "returned"
+
+
+def test_a_running_call_can_be_cancelled(tmp_path: Path) -> None:
+    with regrow.Executor(2) as executor:
+        other = executor.submit(calls.sleep, 1)
+        future = executor.submit(calls.touch_and_sleep, str(tmp_path / "pid"), 60)
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            time.sleep(0.01)
+        pid = (tmp_path / "pid").read_text()
+        assert future.cancel()
+        assert future.cancelled()
+        with pytest.raises(concurrent.futures.CancelledError):
+            future.result()
+        assert other.result() == "slept"
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_waiting_call_can_be_cancelled() -> None:
+    with regrow.Executor(1) as executor:
+        running = executor.submit(calls.sleep, 0.5)
+        waiting = executor.submit(calls.add, 1)
+        assert waiting.cancel()
+        assert executor.submit(calls.add, 2).result() == 2
+        assert running.result() == "slept"
+        assert not running.cancel()
+
+
+def test_cancelling_tells_those_who_wait() -> None:
+    with regrow.Executor(1) as executor:
+        future = executor.submit(calls.sleep, 60)
+        threading.Timer(0.3, future.cancel).start()
+        assert concurrent.futures.wait([future], timeout=30).done == {future}
+
+
+def test_a_call_that_takes_too_long_is_killed() -> None:
+    with regrow.Executor(3, timeout=1.0) as executor:
+        # One is waited for, the others are served by the executor's thread.
+        futures = [executor.submit(calls.sleep, 60) for _ in range(3)]
+        with pytest.raises(TimeoutError, match=r"longer than 1\.0 s"):
+            futures[0].result()
+        for future in futures[1:]:
+            assert isinstance(future.exception(), TimeoutError)
+        assert executor.submit(calls.add, 1).result() == 1
+
+
+def test_memory_is_limited() -> None:
+    with regrow.Executor(2, memory_limit=200 * 1024 * 1024) as executor:
+        with pytest.raises(MemoryError):
+            executor.submit(calls.allocate, 400 * 1024 * 1024).result()
+        assert executor.submit(calls.allocate, 1024).result() == 1024
+
+
+def test_an_initializer_is_called_and_every_call_finds_what_it_did() -> None:
+    with regrow.Executor(2, initializer=calls.initialize, initargs=(7,)) as executor:
+        assert executor.submit(calls.remember, 1).result() == [7, 1]
+        assert executor.submit(calls.remember, 2).result() == [7, 2]
+
+
+def test_a_long_setup_travels() -> None:
+    with regrow.Executor(1, initializer=calls.initialize, initargs=(2**1_000_000,)) as executor:
+        assert executor.submit(calls.remember, 1).result() == [2**1_000_000, 1]
+
+
+def test_an_initializer_that_fails_breaks_calls_with_its_exception() -> None:
+    with regrow.Executor(1, initializer=calls.initialize_badly) as executor:
+        error = executor.submit(calls.add, 1).exception()
+        assert isinstance(error, regrow.BrokenProcess)
+        assert isinstance(error.__cause__, calls.CustomError)
+        assert "in initialize_badly" in str(error.__cause__.__cause__)
+
+
+def test_modules_are_preloaded() -> None:
+    with regrow.Executor(1, preload=["colorsys", "xml.dom"]) as executor:
+        assert {"colorsys", "xml.dom"} <= executor.submit(calls.modules).result()
+
+
+def test_surroundings_are_the_caller_s(executor: regrow.Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor.submit(calls.pid).result()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("A_VARIABLE", "of the caller")
+    argv, path, directory, environment = executor.submit(calls.surroundings).result()
+    assert argv == sys.argv
+    assert path == sys.path
+    assert directory == str(tmp_path)
+    assert environment.items() >= dict(os.environ).items()
+
+
+def test_calls_nest(executor: regrow.Executor) -> None:
+    assert executor.submit(calls.nested, 1).result() == 2
+
+
+def test_what_a_call_prints_is_there_with_its_result(capfd: pytest.CaptureFixture[str], executor: regrow.Executor) -> None:
+    executor.submit(calls.print_and_return, "printed").result()
+    assert capfd.readouterr().out == "printed\n"
+
+
+def test_shutdown_waits_and_then_nothing_is_taken() -> None:
+    executor = regrow.Executor(1)
+    futures = [executor.submit(calls.sleep, 0.2), executor.submit(calls.add, 1)]
+    executor.shutdown()
+    assert [future.done() for future in futures] == [True, True]
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(calls.add, 1)
+
+
+def test_shutdown_can_cancel_what_waits() -> None:
+    executor = regrow.Executor(1)
+    running, waiting = executor.submit(calls.sleep, 0.3), executor.submit(calls.add, 1)
+    executor.shutdown(cancel_futures=True)
+    assert running.result() == "slept"
+    assert waiting.cancelled()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_workers": 0}, {"timeout": -1.0}, {"memory_limit": 0}, {"preload": ["not a name"]}],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"must be greater than 0|not the name of a module"):
+        regrow.Executor(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_string_is_no_list_of_modules() -> None:
+    with pytest.raises(TypeError):
+        regrow.Executor(preload="json")
+    with pytest.raises(TypeError):
+        regrow.Executor(initializer=3)  # type: ignore[arg-type]
