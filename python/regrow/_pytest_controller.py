@@ -80,9 +80,7 @@ class Controller:
 class Run:
     """A process, and what it has reported so far."""
 
-    def __init__(
-        self, process: Process, tests: list[int], results: int, slot: int, why_exec: Optional[str]
-    ) -> None:
+    def __init__(self, process: Process, tests: list[int], results: int, slot: int, why_exec: Optional[str]) -> None:
         self.process = process
         self.why_exec = why_exec or process.why_exec
         self.tests = tests
@@ -155,6 +153,8 @@ class Schedule:
         self.reported: list[Optional[list[Event]]] = [None] * len(self.items)
         self.head = 0
         self.announced = -1
+        # The hooks of that test's directory.
+        self.hook = session.ihook
         # Whether showing what is over may end the session, so that nothing is started before.
         self.hold = False
 
@@ -178,7 +178,8 @@ class Schedule:
         if self.announced < self.head:
             self.announced = self.head
             item = self.items[self.head]
-            item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+            self.hook = item.ihook
+            self.hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
 
     def fill(self) -> None:
         """Starts what waits, as far as there is room."""
@@ -225,7 +226,7 @@ class Schedule:
         item = self.items[self.head]
         for event in events:
             self.replay(item, event)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        self.hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         self.reported[self.head] = []
         self.head += 1
         if self.session.shouldfail:
@@ -317,7 +318,7 @@ class Schedule:
             report = config.hook.pytest_report_from_serializable(config=config, data=values[0])
             if values[1] is not None and isinstance(report.longrepr, str):
                 report.longrepr = Words(report.longrepr, values[1])
-            item.ihook.pytest_runtest_logreport(report=report)
+            self.hook.pytest_runtest_logreport(report=report)
         elif kind == "warning":
             config.hook.pytest_warning_recorded.call_historic(kwargs=recorded_warning(*values))
         elif kind == "text":
@@ -325,9 +326,9 @@ class Schedule:
             if reporter is not None:
                 reporter._tw.write(values[0])
         elif kind == "ended":
-            item.ihook.pytest_runtest_logreport(report=failure(item, *values))
+            self.hook.pytest_runtest_logreport(report=failure(item, *values))
         elif kind == "internal":
-            item.ihook.pytest_runtest_logreport(report=failure(item, values[0], "call", 0.0))
+            self.hook.pytest_runtest_logreport(report=failure(item, values[0], "call", 0.0))
         elif kind == "interrupt":
             raise KeyboardInterrupt
         elif kind == "exit":
@@ -360,7 +361,7 @@ def grouped(items: list[pytest.Item], unit: str) -> list[list[int]]:
         return [[test] for test in range(len(items))]
     groups: dict[Any, list[int]] = {}
     for test, item in enumerate(items):
-        of = item.getparent(pytest.File) if unit == "module" else item.nodeid.split("::")[0]
+        of = item.getparent(pytest.File) if unit == "module" else item.nodeid.split("::")[0]  # type: ignore[type-abstract]
         groups.setdefault(of, []).append(test)
     return list(groups.values())
 
@@ -395,5 +396,5 @@ def recorded_warning(
     if not (isinstance(category, type) and issubclass(category, Warning)):
         category = type(name, (Warning,), {"__module__": module})
     filename, lineno, line = where
-    message = warnings.WarningMessage(text, category, filename, lineno, line=line)  # type: ignore[arg-type]
+    message = warnings.WarningMessage(text, category, filename, lineno, line=line)
     return {"warning_message": message, "when": when, "nodeid": nodeid, "location": location}

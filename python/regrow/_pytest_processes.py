@@ -96,7 +96,7 @@ class Executing:
         # The descriptors may be in each other's place: they are led past both.
         free = max(results, order, ORDER) + 1
         moves = [(results, free), (order, free + 1), (free, RESULTS), (free + 1, ORDER)]
-        actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in moves]
+        actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in moves]
         actions += [(os.POSIX_SPAWN_CLOSE, free), (os.POSIX_SPAWN_CLOSE, free + 1)]
         return os.posix_spawn(
             self._command[0],

@@ -28,6 +28,8 @@ from _pytest._code.code import ExceptionRepr, TerminalRepr
 from _pytest.config import _prepareconfig, create_terminal_writer
 from _pytest.main import Session
 
+import regrow
+
 if TYPE_CHECKING:
     import warnings
     from typing import IO
@@ -128,6 +130,8 @@ class Worker:
         self.order: dict[str, Any] = {}
         sys.path[:] = setup["search_path"]
         sys.argv[:] = setup["argv"]
+        # By these words pytest knows a module whose assertions it does not rewrite: it would warn that it comes too late.
+        regrow.__doc__ = f"{regrow.__doc__}\nPYTEST_DONT_REWRITE"
         self.config = _prepareconfig(setup["args"], setup["plugins"])
         for name, value in {**setup["options"], **OWN_OPTIONS}.items():
             setattr(self.config.option, name, value)
@@ -246,7 +250,7 @@ _prepared: Optional[Worker] = None
 def prepare(data: bytes) -> None:
     """Prepares a warm image: called by the front end before it stops."""
     global _prepared
-    pytest_capture.TemporaryFile = memory_file  # type: ignore[attr-defined]
+    pytest_capture.TemporaryFile = memory_file  # type: ignore[assignment,attr-defined]
     _prepared = Worker(json.loads(data))
     _prepared.park()
 

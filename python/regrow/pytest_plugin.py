@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # The search path before any conftest has changed it: that of the processes that are started for tests.
 SEARCH_PATH = list(sys.path)
 
+# What may share a process; the first is meant where none is named.
+UNITS = ("test", "module", "file")
+
 # A session with one of these options runs no tests, so that no process is prepared for them.
 RUNS_NO_TESTS = ("collectonly", "showfixtures", "show_fixtures_per_test", "markers", "cacheshow", "help", "version")
 
@@ -32,9 +35,11 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Declares the options, and ``-n`` where pytest-xdist does not."""
     group = parser.getgroup("regrow", "a fresh process for every test")
     # An option with an optional value would take the path behind it for its value: each value is an option of its own.
-    for unit, flags in {"test": ("--regrow", "--regrow=test"), "module": ("--regrow=module",), "file": ("--regrow=file",)}.items():
+    for unit in UNITS:
+        flags = ["--regrow"] if unit == UNITS[0] else []
         group.addoption(
             *flags,
+            f"--regrow={unit}",
             dest="regrow",
             action="store_const",
             const=unit,

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["pytester"]
-
 # Tests of every kind, with every way to end but a crash.
 MIXED = {
     "conftest.py": """
