@@ -24,7 +24,7 @@ import pytest
 from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative, TerminalRepr
 from _pytest._io import TerminalWriter
 
-from regrow._pytest_processes import Executing, Process, Recycling, Starter, setup_for
+from regrow._pytest_processes import RESULTS, Executing, Process, Recycling, Starter, setup_for
 from regrow._pytest_worker import FRAME_HEAD, READY, Event
 
 if TYPE_CHECKING:
@@ -201,22 +201,29 @@ class Schedule:
         slot = self.free.pop(0)
         results, theirs = os.pipe()
         try:
-            ids = [self.items[test].nodeid for test in tests]
-            run = Run(starter.start(ids, f"gw{slot}", theirs), tests, results, slot, why_exec)
+            process = starter.start(self.order(tests, slot), theirs)
         except BaseException:
             os.close(results)
             raise
         finally:
             os.close(theirs)
         os.set_blocking(results, False)
+        run = Run(process, tests, results, slot, why_exec)
         self.running.append(run)
         for source in (results, run.process.fileno()):
             self.sources[source] = run
             self.poll.register(source, select.EPOLLIN)
         if run.why_exec is not None:
             self.not_recycled[run.why_exec] += len(tests)
-        elif self.timeout_s is not None:
-            run.deadline = run.since + self.timeout_s
+
+    def order(self, tests: list[int], slot: int) -> dict[str, Any]:
+        """What a process is told."""
+        return {
+            "tests": [self.items[test].nodeid for test in tests],
+            "worker": f"gw{slot}",
+            "results": RESULTS,
+            "tell_ready": self.timeout_s is not None,
+        }
 
     def show(self) -> None:
         """Gives pytest the events of the next test, if it is over."""

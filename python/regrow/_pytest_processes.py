@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from regrow import _core
 
-# Where a process that is executed finds its results descriptor, and its setup and order.
+# The descriptor that a process sends its reports to, and the one where a process that is executed finds its order.
 RESULTS, ORDER = 3, 4
 
 ALONE = "import sys; sys.path[:] = {path!r}; from regrow._pytest_worker import run_alone; run_alone({order})"
@@ -48,8 +48,8 @@ class Process(Protocol):
 class Starter(Protocol):
     """What starts processes."""
 
-    def start(self, tests: list[str], worker: str, results: int) -> Process:
-        """Starts a process for these tests; their reports go to the descriptor `results`."""
+    def start(self, order: dict[str, Any], results: int) -> Process:
+        """Starts a process for an order; the reports of its tests go to the descriptor `results`."""
 
 
 class Executed:
@@ -81,18 +81,17 @@ class Executing:
         code = ALONE.format(path=setup["search_path"], order=ORDER)
         self._command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", code]  # type: ignore[attr-defined]
 
-    def start(self, tests: list[str], worker: str, results: int) -> Process:
-        order = {"tests": tests, "worker": worker, "results": RESULTS}
+    def start(self, order: dict[str, Any], results: int) -> Process:
         memory = os.memfd_create("order")
         try:
             with open(memory, "w", closefd=False) as file:
                 json.dump([self._setup, order], file)
             os.lseek(memory, 0, os.SEEK_SET)
-            return Executed(self._spawn(results, memory))
+            return Executed(self._spawn(memory, results))
         finally:
             os.close(memory)
 
-    def _spawn(self, results: int, order: int) -> int:
+    def _spawn(self, order: int, results: int) -> int:
         # The descriptors may be in each other's place: they are led past both.
         free = max(results, order, ORDER) + 1
         moves = [(results, free), (order, free + 1), (free, RESULTS), (free + 1, ORDER)]
@@ -163,8 +162,7 @@ class Recycling:
             self._maker.join()
         return self._why
 
-    def start(self, tests: list[str], worker: str, results: int) -> Process:
-        order = {"tests": tests, "worker": worker, "results": RESULTS}
+    def start(self, order: dict[str, Any], results: int) -> Process:
         call = b"regrow._pytest_worker:run_tests\n" + json.dumps(order).encode()
         return Recycled(self._pool.start(self._image, self._argv, call=call, fds=[(results, RESULTS)]))
 
@@ -186,6 +184,7 @@ def setup_for(config: pytest.Config) -> dict[str, Any]:
         "width": reporter._tw.fullwidth if reporter is not None else 80,
         "basetemp": str(factory.getbasetemp()) if factory is not None else None,
         "workerinput": worker_input(config),
+        "variables": sorted(os.environ),
     }
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Event = tuple[Any, ...]
 
-# The index of the frame that an executed process sends when it has collected.
+# The index of the frame that a process sends before its first test, if its tests have a time limit.
 READY = -1
 
 FRAME_HEAD = struct.Struct("<Q")
@@ -193,6 +193,8 @@ class Worker:
         os.set_inheritable(order["results"], False)
         self.config.workerinput["workerid"] = order["worker"]  # type: ignore[attr-defined]
         self.events.clear()
+        if order["tell_ready"]:
+            self._send(READY, [])
         self.config.hook.pytest_runtestloop(session=self.session)
         self.config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
 
@@ -244,6 +246,7 @@ def memory_file(buffering: int = -1) -> IO[bytes]:
     return open(os.memfd_create("captured"), "wb+", buffering=buffering)
 
 
+_setup: dict[str, Any] = {}
 _prepared: Optional[Worker] = None
 
 
@@ -251,23 +254,27 @@ def prepare(data: bytes) -> None:
     """Prepares a warm image: called by the front end before it stops."""
     global _prepared
     pytest_capture.TemporaryFile = memory_file  # type: ignore[assignment,attr-defined]
-    _prepared = Worker(json.loads(data))
-    _prepared.park()
+    _setup.update(json.loads(data))
+    # A front end is given the variables that it is known to read. Asking for those that tests may read makes them known:
+    # then it is prepared again, with all of them, and has not collected in vain.
+    if all([name in os.environ for name in _setup["variables"]]):  # noqa: C419, every one of them is asked for
+        _prepared = Worker(_setup)
+        _prepared.park()
 
 
 def run_tests(data: bytes) -> None:
     """Runs the tests of an order: called by the front end in every run."""
+    order = json.loads(data)
     if _prepared is None:
-        raise RuntimeError("tests were ordered from a process that has not been prepared for them")
-    _prepared.wake()
-    _prepared.run(json.loads(data))
+        Worker(_setup, only=order["tests"]).run(order)
+    else:
+        _prepared.wake()
+        _prepared.run(order)
 
 
 def run_alone(descriptor: int) -> None:
     """Prepares for the tests of one order and runs them, in a process that was executed for that."""
     with open(descriptor, "rb") as file:
         setup, order = json.load(file)
-    worker = Worker(setup, only=order["tests"])
-    worker.order = order
-    worker._send(READY, [])
-    worker.run(order)
+    os.set_inheritable(order["results"], False)
+    Worker(setup, only=order["tests"]).run(order)
