@@ -85,6 +85,9 @@ fn register_task(agent: &Agent) -> i32 {
             let (address, bytes) = (image.rseq_address as usize, image.rseq_bytes as usize);
             sys::raw(nr::RSEQ, [address, bytes, 0, image.rseq_signature as usize, 0, 0]);
         }
+        if image.signal_stack[2] != 0 {
+            sys::raw(nr::SIGALTSTACK, [image.signal_stack.as_ptr() as usize, 0, 0, 0, 0, 0]);
+        }
         tid as i32
     }
 }
@@ -232,8 +235,21 @@ pub fn drop_signals(agent: &Agent, order: &Order) {
     let mut pending = 0u64;
     // SAFETY: a signal set is 8 bytes.
     unsafe { sys::raw(nr::RT_SIGPENDING, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };
-    if pending != 0 || order.flags & order_flags::IGNORES != 0 {
+    if agent.is_warm() {
+        // Its dispositions are the front end's.
+        while pending != 0 && take_signal() {}
+    } else if pending != 0 || order.flags & order_flags::IGNORES != 0 {
         set_dispositions(agent, order, pending);
+    }
+}
+
+/// Takes one of the signals that are pending, all of which are blocked. False when there is none.
+fn take_signal() -> bool {
+    let (all, at_once) = (u64::MAX, [0u64; 2]);
+    // SAFETY: a signal set is 8 bytes; the times and the set are live.
+    unsafe {
+        let args = [&raw const all as usize, 0, at_once.as_ptr() as usize, 8, 0, 0];
+        sys::raw(nr::RT_SIGTIMEDWAIT, args) > 0
     }
 }
 
@@ -265,7 +281,7 @@ fn leave(agent: &Agent, order: &Order) -> ! {
     };
     if image.point == point::ENTRY {
         registers.general[register::RSP] = order.stack_pointer;
-    } else {
+    } else if image.point == point::MAIN {
         registers.general[register::RDI] = order.argc;
         registers.general[register::RSI] = order.argv;
         registers.general[register::RDX] = order.envp;

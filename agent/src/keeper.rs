@@ -42,6 +42,7 @@ pub fn run(agent: &Agent) -> ! {
     let control = agent.control();
     control.keeper.store(sys::getpid(), Relaxed);
     reset::open_proc(agent);
+    reset::track::begin(agent);
     wait_for_verify(agent);
     loop {
         agent.set_state(State::Arming);
@@ -90,7 +91,9 @@ pub fn run(agent: &Agent) -> ! {
 /// this task is killed at that very moment.
 fn clone_armed(agent: &Agent) -> isize {
     let (stack, bytes) = agent.armed_stack();
-    let flags = CLONE_VM | CLONE_PARENT | CLONE_FS | CLONE_CLEAR_SIGHAND | CLONE_PARENT_SETTID;
+    // A front end's handlers are its runs' as well; the signals that it ignores are ignored either way.
+    let handlers = if agent.is_warm() { 0 } else { CLONE_CLEAR_SIGHAND };
+    let flags = CLONE_VM | CLONE_PARENT | CLONE_FS | CLONE_PARENT_SETTID | handlers;
     let number = agent.control().pid.as_ptr() as u64;
     let args: [u64; 11] = [flags, 0, 0, number, 0, stack, bytes, 0, 0, 0, 0];
     // SAFETY: the stack lies in the private area and is used by no other task.

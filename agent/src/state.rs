@@ -42,6 +42,8 @@ pub struct Private {
     pub clear_refs: i32,
     /// Descriptor of `/proc/self/coredump_filter`.
     pub coredump_filter: i32,
+    /// The userfaultfd that tracks what runs write, or -1.
+    pub uffd: i32,
     /// The armed process saw that the engine is gone.
     pub engine_gone: u32,
     /// The body has been put back, or trimmed: what is mapped in it now is what a run has left there.
@@ -165,6 +167,11 @@ impl Agent {
     /// Whether the agent may use a kernel feature ([`features`]).
     pub fn has(&self, feature: u32) -> bool {
         self.image().features & feature != 0
+    }
+
+    /// Whether the image is a front end's, which has stopped itself.
+    pub fn is_warm(&self) -> bool {
+        self.image().point == regrow_abi::point::WARM
     }
 
     /// Whether floating-point state is kept by XSAVE.

@@ -36,6 +36,9 @@ pub mod nr {
     pub const MUNLOCKALL: usize = 152;
     pub const MODIFY_LDT: usize = 154;
     pub const PRCTL: usize = 157;
+    pub const SIGALTSTACK: usize = 131;
+    pub const RT_SIGTIMEDWAIT: usize = 128;
+    pub const USERFAULTFD: usize = 323;
     pub const FUTEX: usize = 202;
     pub const SCHED_SETAFFINITY: usize = 203;
     pub const IO_DESTROY: usize = 207;
@@ -103,8 +106,8 @@ pub unsafe fn clone_onto(
     result
 }
 
-/// Leaves the agent for the snapshot point: loads the floating-point state and all general registers, and jumps through
-/// the word below the stack pointer, which nobody uses at a function's first instruction.
+/// Leaves the agent for the snapshot point: loads the floating-point state and all general registers but for r11, through
+/// which it jumps: at a function's first instruction and behind a system call nobody relies on it.
 ///
 /// # Safety
 /// `fp` is a 64-byte aligned XSAVE (or FXSAVE) area as the kernel hands it out; `registers` are those of a snapshot
@@ -122,7 +125,6 @@ pub unsafe fn jump(registers: &Registers, fp: *const u8, xsave: bool) -> ! {
         asm!(
             "mov rsp, [rax + {rsp}]",
             "mov r11, [rax + {rip}]",
-            "mov [rsp - 8], r11",
             "mov rbx, [rax + 8]",
             "mov rcx, [rax + 16]",
             "mov rdx, [rax + 24]",
@@ -132,14 +134,13 @@ pub unsafe fn jump(registers: &Registers, fp: *const u8, xsave: bool) -> ! {
             "mov r8, [rax + 64]",
             "mov r9, [rax + 72]",
             "mov r10, [rax + 80]",
-            "mov r11, [rax + 88]",
             "mov r12, [rax + 96]",
             "mov r13, [rax + 104]",
             "mov r14, [rax + 112]",
             "mov r15, [rax + 120]",
             "mov rax, [rax]",
             "cld",
-            "jmp qword ptr [rsp - 8]",
+            "jmp r11",
             rip = const RIP, rsp = const RSP,
             in("rax") registers, options(noreturn));
     }

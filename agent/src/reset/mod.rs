@@ -9,6 +9,7 @@ mod mappings;
 mod pages;
 mod query;
 mod sticky;
+pub mod track;
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -42,6 +43,7 @@ pub fn make_seed(agent: &Agent) {
     // SAFETY: the private area is this process's own; here and below no reference to it is alive.
     unsafe {
         (*private).bounds = agent.image().bounds;
+        (*private).uffd = -1;
         (*private).engine_gone = 0;
         (*private).is_shell = 0;
         (*private).ignored = sys::ignored_signals();
@@ -143,5 +145,12 @@ fn everything(agent: &Agent, is_first: bool) -> Step {
     sticky::check(agent)?;
     mappings::put_back(agent)?;
     pages::put_back(agent, agent.image().hot_zero_pages, is_first)?;
+    if track::is_on(agent) {
+        let counters = &agent.control().reset;
+        let looked_at = counters.compared.load(Relaxed) + counters.zeroed.load(Relaxed);
+        if !track::settle(agent, looked_at, counters.mappings.load(Relaxed) != 0) {
+            return Err((Broken::Pages, 2));
+        }
+    }
     sticky::put_back(agent)
 }

@@ -8,12 +8,14 @@
 //! | yes | yes | compared, and copied when it differs |
 //! | yes | no  | in an anonymous mapping it was zero: zeroed in place up to a limit ("hot": no fault next time), else dropped; in a file mapping dropped: it is the file's again |
 //! | no  | yes | copied if it was anonymous at the snapshot, else it is the file's already |
+//!
+//! Where writes are tracked (see `track`) the scan tells pages that were not written since they were last right: they are passed over.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use regrow_abi::{Broken, PAGE_BYTES, PageEntry, VmaEntry, features, vma_flags};
 
-use super::Step;
+use super::{Step, track};
 use crate::memory;
 use crate::state::{Agent, MAX_SCAN, PageRegion, TEXT_BYTES};
 use crate::sys;
@@ -34,6 +36,8 @@ struct Cursor<'a> {
     /// Pages that the image does not have and that are zero are dropped: most were mapped ahead, and the run has not needed
     /// them.
     drops_zero: bool,
+    /// The scan leaves out pages that nobody has written.
+    tracked: bool,
     zeroed: u32,
     compared: u32,
     copied: u32,
@@ -53,18 +57,37 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> Step {
         drop: (0, 0),
         hot,
         drops_zero: is_first,
+        tracked: track::is_on(agent),
         zeroed: 0,
         compared: 0,
         copied: 0,
         dropped: 0,
     };
     for (start, end) in agent.spans() {
-        scan_span(agent, start, end, &mut |from, to| cursor.anonymous(from, to))?;
+        scan_span(agent, start, end, &mut |from, to, found| cursor.take(from, to, found))?;
     }
     cursor.finish()
 }
 
 impl Cursor<'_> {
+    /// A range that a scan has found.
+    fn take(&mut self, from: u64, to: u64, found: Found) -> Step {
+        if self.tracked {
+            self.pass_over(from);
+        }
+        match found {
+            Found::Anonymous => self.anonymous(from, to),
+            Found::Absent => self.absent_below(to),
+        }
+    }
+
+    /// Saved pages below `limit` are as they were.
+    fn pass_over(&mut self, limit: u64) {
+        while self.pages.get(self.page).is_some_and(|saved| saved.address() < limit) {
+            self.page += 1;
+        }
+    }
+
     /// A range of anonymous pages of the body.
     fn anonymous(&mut self, from: u64, to: u64) -> Step {
         let mut at = from;
@@ -169,7 +192,9 @@ impl Cursor<'_> {
     }
 
     fn finish(mut self) -> Step {
-        self.absent_below(u64::MAX)?;
+        if !self.tracked {
+            self.absent_below(u64::MAX)?;
+        }
         self.flush()?;
         let counters = &self.agent.control().reset;
         counters.compared.store(self.compared, Relaxed);
@@ -180,12 +205,29 @@ impl Cursor<'_> {
     }
 }
 
-type Each<'a> = dyn FnMut(u64, u64) -> Step + 'a;
+/// What a scan finds.
+#[derive(Clone, Copy)]
+enum Found {
+    /// Anonymous pages; where writes are tracked, those that were written.
+    Anonymous,
+    /// Where writes are tracked: no page, one that was not written and is swapped, or the kernel's zero page.
+    Absent,
+}
+
+type Each<'a> = dyn FnMut(u64, u64, Found) -> Step + 'a;
 
 /// Finds the anonymous pages of a span, in order.
 fn scan_span(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> Step {
-    if agent.has(features::PAGEMAP_SCAN) {
-        scan_by_ioctl(agent, start, end, each)
+    if track::is_on(agent) {
+        let each = &mut |from, to, categories: u64| {
+            // A page of a file that was read, not written, is no harm: dropped, it is the file's again.
+            let is_written = categories & (IS_WRITTEN | IS_ZERO) == IS_WRITTEN;
+            let is_there = categories & (IS_PRESENT | IS_SWAPPED) != 0;
+            each(from, to, if is_written && is_there { Found::Anonymous } else { Found::Absent })
+        };
+        scan_by_ioctl(agent, start, end, &WRITTEN, each)
+    } else if agent.has(features::PAGEMAP_SCAN) {
+        scan_by_ioctl(agent, start, end, &ANONYMOUS, &mut |from, to, _| each(from, to, Found::Anonymous))
     } else {
         scan_by_reading(agent, start, end, each)
     }
@@ -209,12 +251,44 @@ struct Scan {
 }
 
 const PAGEMAP_SCAN: usize = 0xc060_6610;
+const IS_WRITTEN: u64 = 1 << 1;
 const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
 const IS_ZERO: u64 = 1 << 5;
 
-fn scan_by_ioctl(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> Step {
+/// Which pages a scan is to find.
+struct Wanted {
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+    told: u64,
+}
+
+/// Anonymous pages.
+const ANONYMOUS: Wanted = Wanted {
+    inverted: IS_FILE | IS_ZERO,
+    all_of: IS_FILE | IS_ZERO,
+    any_of: IS_PRESENT | IS_SWAPPED,
+    told: IS_PRESENT,
+};
+
+/// Pages that were written, and places without one. Whether a page is a file's is not asked for: the kernel would have to look at each
+/// page, and not at its entry in the page table alone, which takes ten times as long.
+const WRITTEN: Wanted = Wanted {
+    inverted: IS_PRESENT,
+    all_of: 0,
+    any_of: IS_WRITTEN | IS_PRESENT,
+    told: IS_WRITTEN | IS_PRESENT | IS_SWAPPED | IS_ZERO,
+};
+
+fn scan_by_ioctl(
+    agent: &Agent,
+    start: u64,
+    end: u64,
+    wanted: &Wanted,
+    each: &mut dyn FnMut(u64, u64, u64) -> Step,
+) -> Step {
     // SAFETY: the private area is this body's; only this function uses the scan buffer meanwhile.
     let (fd, buffer) =
         unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).scan).cast::<PageRegion>()) };
@@ -229,10 +303,10 @@ fn scan_by_ioctl(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> St
             vec: buffer as u64,
             vec_len: MAX_SCAN as u64,
             max_pages: 0,
-            category_inverted: IS_FILE | IS_ZERO,
-            category_mask: IS_FILE | IS_ZERO,
-            category_anyof_mask: IS_PRESENT | IS_SWAPPED,
-            return_mask: IS_PRESENT,
+            category_inverted: wanted.inverted,
+            category_mask: wanted.all_of,
+            category_anyof_mask: wanted.any_of,
+            return_mask: wanted.told,
         };
         // SAFETY: the request takes this struct; the kernel writes at most `MAX_SCAN` regions.
         let found = unsafe { sys::ioctl(fd, PAGEMAP_SCAN, &raw mut scan) };
@@ -243,7 +317,7 @@ fn scan_by_ioctl(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> St
         while index < found as usize {
             // SAFETY: the kernel wrote `found` regions.
             let region = unsafe { *buffer.add(index) };
-            each(region.start, region.end)?;
+            each(region.start, region.end, region.categories)?;
             index += 1;
         }
         if scan.walk_end <= at {
@@ -276,7 +350,7 @@ fn scan_by_reading(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> 
                 // SAFETY: the kernel wrote this word.
                 let word = unsafe { *buffer.add(index) };
                 if word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0 {
-                    each(at, at + PAGE_BYTES)?;
+                    each(at, at + PAGE_BYTES, Found::Anonymous)?;
                 }
                 at += PAGE_BYTES;
                 index += 1;

@@ -26,7 +26,7 @@
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Raised by every change of a type in this crate; the agent refuses to keep an image of another version.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -463,6 +463,8 @@ pub mod point {
     pub const ENTRY: u32 = 0;
     /// At the call of `main`.
     pub const MAIN: u32 = 1;
+    /// Where the program stopped itself.
+    pub const WARM: u32 = 2;
 }
 
 /// Bits of [`ImageHeader::features`]: what the agent may use (the kernel has it, and it is not turned off).
@@ -477,6 +479,8 @@ pub mod features {
     pub const PKEYS: u32 = 1 << 3;
     /// `MEMBARRIER_CMD_GET_REGISTRATIONS`.
     pub const MEMBARRIER: u32 = 1 << 4;
+    /// userfaultfd with `WP_ASYNC`: a reset looks at the pages that the run has written, not at all.
+    pub const TRACK_WRITES: u32 = 1 << 5;
 }
 
 /// Start of the image memfd: all that the agent must know.
@@ -539,6 +543,8 @@ pub struct ImageHeader {
     pub random_address: u64,
     /// Where the stack canary is, or zero.
     pub canary_address: u64,
+    /// The stack for signal handlers: address, flags, bytes (`stack_t`); no bytes: none.
+    pub signal_stack: [u64; 3],
     /// FS base.
     pub fs_base: u64,
     /// First address of the agent's own mappings.
@@ -563,6 +569,9 @@ pub const SEED_FORK: u8 = b'f';
 /// A message to an armed process: the order stands in the control area.
 pub const ARMED_GO: u8 = b'g';
 
+/// The descriptor through which a front end reports, and finds its order in a run (`docs/warm.md`).
+pub const WARM_FD: i32 = 63;
+
 /// The one descriptor that a keeper holds for orders.
 pub const KEEPER_SOCKET_FD: i32 = 3;
 
@@ -574,6 +583,6 @@ const _: () = {
     assert!(size_of::<Order>() == 1336);
     assert!(size_of::<Control>() == 1432);
     assert!(size_of::<Control>() <= ARG_AREA_OFFSET);
-    assert!(size_of::<ImageHeader>() == 448);
+    assert!(size_of::<ImageHeader>() == 472);
     assert!(size_of::<ImageHeader>() <= PAGE_BYTES as usize);
 };

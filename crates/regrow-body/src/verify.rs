@@ -102,11 +102,13 @@ fn compare_mappings(want: &[VmaEntry], have: &[VmaEntry]) -> Result<(), Differen
 /// The kernel's flags of each mapping are those of the seed, which never ran the program. A mapping that a run split and
 /// that did not grow together again is compared piece by piece.
 fn compare_flags(want: &[SmapsEntry], have: &[SmapsEntry]) -> Result<(), Difference> {
-    // Soft-dirty says that a page was written once, and accounting follows a mapping's history: neither is seen.
+    // Soft-dirty says that a page was written once, accounting follows a mapping's history, and a body may track what its runs
+    // write: none of them is seen.
     let seen = |entry: &SmapsEntry| -> VmFlags {
         let mut flags = entry.flags;
         flags.remove(VmFlag::SOFT_DIRTY);
         flags.remove(VmFlag::ACCOUNTED);
+        flags.remove(VmFlag::UFFD_WRITE_PROTECT);
         flags
     };
     for entry in have {
@@ -214,9 +216,13 @@ impl<'a> Pages<'a> {
 
     /// Looks at a page by its word of the page map.
     fn compare_page(&mut self, address: u64, word: u64, vma: &VmaEntry) -> Result<(), Difference> {
+        const PRESENT: u64 = 1 << 63;
         const PRESENT_OR_SWAPPED: u64 = 3 << 62;
         const FILE_OR_SHARED: u64 = 1 << 61;
-        let anonymous = word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0;
+        const WRITE_PROTECTED: u64 = 1 << 57;
+        // In a mapping of a file the kernel notes the protection of a page that is not there as it notes a swapped one.
+        let is_noted = word & (PRESENT | WRITE_PROTECTED) == WRITE_PROTECTED && vma.flags & vma_flags::FILE != 0;
+        let anonymous = word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0 && !is_noted;
         let wanted = match (anonymous, self.take_saved(address)) {
             (true, Some((index, _))) => Wanted::Saved(index),
             // In a mapping of a file it should be the file's.

@@ -411,6 +411,10 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "embedded")]
     pub(crate) no_tty: bool,
 
+    /// Modules that a Python program finds imported: they are imported once, for all runs
+    #[arg(long, value_name = "MODULES", value_delimiter = ',')]
+    pub(crate) preload: Vec<String>,
+
     /// How many times to run the program, one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) repeat: u64,
@@ -608,6 +612,8 @@ pub(crate) enum PointArg {
     Main,
     /// Before the first instruction of the program
     Entry,
+    /// Where an interpreter that has a front end has stopped itself, having prepared itself
+    Warm,
 }
 
 /// A shell on the command line.
@@ -627,6 +633,7 @@ impl From<PointArg> for PointChoice {
             PointArg::Auto => Self::Auto,
             PointArg::Main => Self::Only(Point::Main),
             PointArg::Entry => Self::Only(Point::Entry),
+            PointArg::Warm => Self::Only(Point::Warm),
         }
     }
 }

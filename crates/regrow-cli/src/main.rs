@@ -36,7 +36,7 @@ mod status;
 mod table;
 mod top;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
 
 use clap::{CommandFactory, Parser};
@@ -60,16 +60,24 @@ extern "C" fn main() -> std::ffi::c_int {
         std::process::exit(launcher::run(&name, &args).into());
     }
     let status = match plain_run(&args) {
-        Some((no_tty, program, rest)) => run::shared::run(program, rest, no_tty),
+        Some(plain) => run::shared::run(plain.program, plain.args, plain.no_tty, plain.preload),
         None => with_flags(&args),
     };
     let _ = std::io::stdout().flush();
     std::process::exit(status.into())
 }
 
-/// The program of `regrow run [--no-tty] [--] PROG ARGS`, and whether it needs no terminal: the common case, for which
-/// reading the command line need not take longer than the run.
-fn plain_run(args: &[OsString]) -> Option<(bool, &OsString, &[OsString])> {
+/// A plain `regrow run`.
+struct PlainRun<'a> {
+    no_tty: bool,
+    preload: &'a OsStr,
+    program: &'a OsString,
+    args: &'a [OsString],
+}
+
+/// `regrow run [--no-tty] [--preload MODULES] [--] PROG ARGS`: the common case, for which reading the command line need not take
+/// longer than the run.
+fn plain_run(args: &[OsString]) -> Option<PlainRun<'_>> {
     let is_set = |name| std::env::var_os(name).is_some();
     if args.get(1)? != "run" || is_set("REGROW_LOG") || is_set("REGROW_DISABLE") {
         return None;
@@ -79,13 +87,18 @@ fn plain_run(args: &[OsString]) -> Option<(bool, &OsString, &[OsString])> {
     if no_tty {
         rest = rest.get(1..)?;
     }
+    let mut preload = OsStr::new("");
+    if rest.first()? == "--preload" {
+        preload = rest.get(1)?;
+        rest = rest.get(2..)?;
+    }
     let is_flag = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
     if rest.first()? == "--" {
         rest = rest.get(1..)?;
     } else if is_flag(rest.first()?) {
         return None;
     }
-    rest.split_first().map(|(program, args)| (no_tty, program, args))
+    rest.split_first().map(|(program, args)| PlainRun { no_tty, preload, program, args })
 }
 
 fn with_flags(args: &[OsString]) -> u8 {

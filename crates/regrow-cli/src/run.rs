@@ -13,6 +13,7 @@ mod report;
 pub(crate) mod shared;
 mod signals;
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -40,7 +41,8 @@ pub(crate) const SIGNALLED: i32 = 128;
 /// Carries out the command.
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     if !args.wants_own_pool() {
-        return Ok(shared::run(&args.program, &args.args, args.no_tty));
+        let preload = args.preload.join(",");
+        return Ok(shared::run(&args.program, &args.args, args.no_tty, OsStr::new(&preload)));
     }
     let behind = match launcher::behind(&args.program).transpose() {
         Ok(behind) => behind,
@@ -54,7 +56,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
 
     let pool = Pool::builder().verify(args.verify).point(args.point.into()).build();
     let mut command = pool.command(behind.as_deref().map_or(args.program.as_os_str(), Path::as_os_str));
-    command.arg0(&args.program).args(&args.args);
+    command.arg0(&args.program).args(&args.args).preload(args.preload.iter().map(String::as_str));
     for (descriptor, number) in given {
         command.fd(descriptor, number);
     }

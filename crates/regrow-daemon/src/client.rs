@@ -391,6 +391,7 @@ pub fn order_of_caller<A: AsRef<OsStr>>(program: &OsStr, args: &[A]) -> Result<O
         cgroup: caller.domain.cgroup,
         targets: Vec::new(),
         end_only: false,
+        preload: Strings::default(),
     })
 }
 

@@ -12,7 +12,7 @@ use std::fmt;
 /// The first four bytes of each message.
 pub const MAGIC: [u8; 4] = *b"RGRW";
 /// Raised by every change of a message.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The longest message.
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Most descriptors that a message carries.
@@ -106,6 +106,8 @@ pub struct Order {
     pub targets: Vec<i32>,
     /// The client waits for the end alone: it is not told that the run has started, and gets no pidfd.
     pub end_only: bool,
+    /// The modules that an interpreter is to have imported, in UTF-8.
+    pub preload: Strings,
 }
 
 /// What a client may ask of the daemon itself.
@@ -331,6 +333,7 @@ impl Order {
         to.u32(u32::try_from(self.targets.len()).unwrap_or(u32::MAX));
         self.targets.iter().for_each(|&target| to.i32(target));
         to.u32(u32::from(self.end_only));
+        to.bytes(&self.preload.0);
         to
     }
 
@@ -372,6 +375,7 @@ impl Order {
             1 => true,
             _ => return Err(from.malformed("end_only")),
         };
+        order.preload = from.strings("preload")?;
         Ok(order)
     }
 }
@@ -501,6 +505,7 @@ mod tests {
             cgroup: b"0::/\n".to_vec(),
             targets: vec![0, 1, 2, 9],
             end_only: true,
+            preload: Strings(b"json\0".to_vec()),
         }
     }
 

@@ -14,6 +14,8 @@ pub enum Point {
     Entry,
     /// At the call of `main`, after dynamic linking, the start of the libc and the constructors.
     Main,
+    /// Where a front end has stopped itself, having prepared itself (`docs/warm.md`).
+    Warm,
 }
 
 impl Point {
@@ -23,6 +25,7 @@ impl Point {
         match self {
             Self::Entry => "entry",
             Self::Main => "main",
+            Self::Warm => "warm",
         }
     }
 }
@@ -297,6 +300,8 @@ pub struct PointCounts {
     pub entry: u64,
     /// Runs that started at [`Point::Main`].
     pub main: u64,
+    /// Runs that started at [`Point::Warm`].
+    pub warm: u64,
 }
 
 impl PointCounts {
@@ -304,13 +309,14 @@ impl PointCounts {
         match point {
             Point::Entry => self.entry += 1,
             Point::Main => self.main += 1,
+            Point::Warm => self.warm += 1,
         }
     }
 
     /// The runs of all points.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.entry + self.main
+        self.entry + self.main + self.warm
     }
 }
 
@@ -362,8 +368,8 @@ mod tests {
         stats.count(&Creation::ForkedBody { point: Point::Main });
         stats.count(&Creation::Exec { why: refused.clone() });
         stats.count(&Creation::Exec { why: refused });
-        assert_eq!(stats.recycled, PointCounts { entry: 1, main: 1 });
-        assert_eq!(stats.forked_body, PointCounts { entry: 0, main: 1 });
+        assert_eq!(stats.recycled, PointCounts { entry: 1, main: 1, warm: 0 });
+        assert_eq!(stats.forked_body, PointCounts { entry: 0, main: 1, warm: 0 });
         assert_eq!((stats.exec, stats.total()), (2, 5));
         assert_eq!(stats.fallbacks, BTreeMap::from([("refused_state", 2)]));
     }

@@ -5,6 +5,7 @@ pub mod creation;
 pub mod environ;
 pub mod exec;
 pub mod fault;
+mod front_end;
 mod in_shell;
 mod inherit;
 mod keep;

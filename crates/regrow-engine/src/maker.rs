@@ -17,6 +17,7 @@ use regrow_sys::caller::Settable;
 
 use crate::creation::{Fallback, Point};
 use crate::fault;
+use crate::front_end;
 use crate::program::{Key, refusal};
 use crate::settings::{PointChoice, Settings};
 
@@ -79,8 +80,14 @@ pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
         || facts.loads_from_working_directory()
         || envkey::acts_before_main(env.iter().copied()).is_some()
         || envkey::loads_from_working_directory(env.iter().copied()).is_some();
-    let image = make_image(job, &env, only_entry)?;
-    let names = KeyNames::with_learned(&image.learned);
+    let (image, names) = match &job.key.warm {
+        Some(warm) => front_end::make_image(job, &env, warm)?,
+        None => {
+            let image = make_image(job, &env, only_entry)?;
+            let names = KeyNames::with_learned(&image.learned);
+            (image, names)
+        }
+    };
     let key_env = names.select(env.iter().copied()).into_iter().map(CStr::to_owned).collect();
     let body = fork_ahead(&image, &job.settings);
     let body = body.map_err(|error| Fallback::ImageFailed { detail: error.to_string() })?;
@@ -115,8 +122,7 @@ pub(crate) fn fork(image: &Image, settings: &Settings) -> Result<Body, BodyError
 
 /// Reads the file that exec would load and refuses what cannot be kept.
 fn check_file(key: &Key<'_>) -> Result<ElfFacts, Fallback> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = Path::new(std::ffi::OsStr::from_bytes(key.file.to_bytes()));
+    let path = as_path(&key.file);
     let executable = open_executable(path, None).map_err(|error| refusal(&error))?;
     let facts = ElfFacts::read(&executable.file).map_err(|error| refusal(&Refusal::from_elf(path, error)))?;
     // A program that gives up rights during its run shares its memory with a keeper that has not: see SECURITY.md.
@@ -135,6 +141,7 @@ fn make_image(job: &Job, env: &[&CStr], only_entry: bool) -> Result<Image, Fallb
         PointChoice::Only(Point::Main) if only_entry => &[],
         PointChoice::Only(Point::Main) => &[Point::Main],
         PointChoice::Only(Point::Entry) => &[Point::Entry],
+        PointChoice::Only(Point::Warm) => &[],
     };
     let mut last = Fallback::RefusedState { detail: "the loader's settings act before main".to_owned() };
     for &point in points {
@@ -156,29 +163,39 @@ fn make_image(job: &Job, env: &[&CStr], only_entry: bool) -> Result<Image, Fallb
     Err(last)
 }
 
-fn attempt(job: &Job, env: &[&CStr], point: Point, bind_now: bool) -> Result<Image, MakeError> {
+pub(crate) fn attempt(job: &Job, env: &[&CStr], point: Point, bind_now: bool) -> Result<Image, MakeError> {
     if job.settings.fault == fault::TRACE_FAILS {
         return Err(MakeError::Tracing { step: "fault point", source: std::io::ErrorKind::Other.into() });
     }
-    let point = match point {
-        Point::Entry => make::Point::Entry,
-        Point::Main => make::Point::Main,
+    let (point, bind_now) = match point {
+        Point::Entry => (make::Point::Entry, false),
+        Point::Main => (make::Point::Main, bind_now),
+        Point::Warm => (make::Point::Warm, bind_now),
     };
+    let warm = job.key.warm.as_deref();
     make::make(
         &job.agent,
         &Recipe {
             path: &job.key.file,
             argv0: &job.key.argv0,
+            args: warm.map_or_else(Vec::new, |warm| warm.args.iter().collect()),
             env: env.to_vec(),
+            directory: warm.and_then(|warm| warm.directory.as_deref()).map(as_path),
             point,
             features: job.features,
             hot_zero_pages: HOT_ZERO_PAGES,
-            bind_now: bind_now && point == make::Point::Main,
+            bind_now,
         },
     )
 }
 
-fn fallback(error: MakeError) -> Fallback {
+/// A path from the bytes that the kernel is given.
+pub(crate) fn as_path(path: &CStr) -> &Path {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()))
+}
+
+pub(crate) fn fallback(error: MakeError) -> Fallback {
     match error {
         MakeError::Refused(detail) => Fallback::RefusedState { detail },
         other => Fallback::ImageFailed { detail: other.to_string() },

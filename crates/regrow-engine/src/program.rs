@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use regrow_image::resolve::{self, ResolveError, find_program};
 use regrow_image::script::resolve_script_chain;
 
 use crate::creation::Fallback;
-use crate::request::{Request, Strings};
+use crate::request::{Request, Strings, Warm};
 
 /// Room for the arguments that come before the request's own.
 const ARGUMENTS_BYTES: usize = 256;
@@ -170,6 +171,8 @@ pub(crate) struct Key<'a> {
     pub(crate) argv0: Cow<'a, CStr>,
     /// Soft limit of the stack: libc keeps it at its start.
     pub(crate) stack_limit: u64,
+    /// The front end that the file is executed with, for an image at `warm`.
+    pub(crate) warm: Option<Arc<Warm>>,
 }
 
 impl Key<'_> {
@@ -179,6 +182,7 @@ impl Key<'_> {
             file: Cow::Owned(self.file.into_owned()),
             argv0: Cow::Owned(self.argv0.into_owned()),
             stack_limit: self.stack_limit,
+            warm: self.warm,
         }
     }
 }

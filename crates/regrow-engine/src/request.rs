@@ -43,7 +43,7 @@ impl From<NulFound> for io::Error {
 
 /// A list of strings in one block of memory, each ended by a NUL byte: the form in which arguments and
 /// environment are written into the arg area of a body, with one copy.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Strings {
     block: Vec<u8>,
     len: usize,
@@ -267,6 +267,18 @@ pub struct Limit {
     pub hard: u64,
 }
 
+/// A front end (`docs/warm.md`): how the program is to be executed once to prepare itself for many runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Warm {
+    /// Its arguments after `argv[0]`. The program is that of the request.
+    pub args: Strings,
+    /// The variables that it reads in any case: part of the image's key, as all others that it is seen to read. A name that
+    /// ends with `*` stands for all that begin so.
+    pub variables: Vec<Vec<u8>>,
+    /// The directory in which it may read relative paths: part of the key. It must be the caller's when the image is made.
+    pub directory: Option<CString>,
+}
+
 /// Everything that one spawn asks for.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -302,6 +314,11 @@ pub struct Request {
     /// The calling thread traces the process from its start on, and it stops when it is about to end
     /// (`regrow_sys::ptrace::await_exit`).
     pub traced: bool,
+    /// The front end whose image the run may start in. The program of the request itself is what is started where there is no
+    /// such image. A descriptor that the request passes at the order's number is the order; where there is none it is written.
+    pub warm: Option<Arc<Warm>>,
+    /// The modules that an interpreter with a front end of Regrow's own is to have imported.
+    pub preload: Vec<String>,
 }
 
 impl Request {
@@ -323,6 +340,8 @@ impl Request {
             nice: None,
             waits_for_end: false,
             traced: false,
+            warm: None,
+            preload: Vec::new(),
         }
     }
 

@@ -16,7 +16,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,12 +30,13 @@ use regrow_sys::probe::{Feature, Kernel};
 
 use crate::creation::{Creation, Fallback, Point, PrepareError, Stats};
 use crate::fault;
+use crate::front_end;
 use crate::inherit::Inheritance;
 use crate::keep::Keeping;
 use crate::maker::{self, Built, Job};
 use crate::program::{self, Key, Name, Resolved};
-use crate::request::{Request, Resource, Strings};
-use crate::settings::Settings;
+use crate::request::{Request, Resource, Strings, Warm};
+use crate::settings::{PointChoice, Settings};
 use crate::started::Started;
 pub use crate::table::Reports;
 use crate::table::{Choice, Entry, Kept, Slot, Tables, max_images, table_key};
@@ -133,12 +134,33 @@ impl Shard {
 
     fn start_as(&mut self, request: &Request, bequest: &Bequest) -> Result<Started, Fallback> {
         let resolved = self.resolve(request)?;
-        let owner = self.entry(&resolved, request, &bequest.settable)?;
+        if let Some(started) = self.start_warm(&resolved, request, bequest) {
+            return Ok(started);
+        }
+        let owner = self.entry(&resolved, request, &bequest.settable, None)?;
         let started = self.start_in(owner, &resolved, request, bequest);
         if let Err(Fallback::AllBusy) = &started {
             self.crowded_out(owner);
         }
         started
+    }
+
+    /// Starts a run in the image of a front end, if it has one and that is kept.
+    fn start_warm(&mut self, resolved: &Resolved, request: &Request, bequest: &Bequest) -> Option<Started> {
+        let warm = self.front_end(resolved, request)?;
+        let started = match self.entry(resolved, request, &bequest.settable, Some(warm)) {
+            Ok(owner) => self.start_in(owner, resolved, request, bequest),
+            Err(why) => Err(why),
+        };
+        started.inspect_err(|why| tracing::debug!(%why, "not started in the image of a front end")).ok()
+    }
+
+    /// The front end of a request: its own, or one that Regrow has for the program.
+    fn front_end(&self, resolved: &Resolved, request: &Request) -> Option<Arc<Warm>> {
+        if !matches!(self.settings.point, PointChoice::Auto | PointChoice::Only(Point::Warm)) {
+            return None;
+        }
+        request.warm.clone().or_else(|| front_end::of_program(resolved, request).map(Arc::new))
     }
 
     /// Takes in the images that were made since the last start.
@@ -215,8 +237,27 @@ impl Shard {
         self.inheritance.refresh();
         let settable = self.check()?;
         let resolved = self.resolve(request)?;
+        if let Some(warm) = self.front_end(&resolved, request) {
+            match self.await_image(&resolved, request, &settable, Some(&warm)) {
+                Err(why) if self.settings.point == PointChoice::Auto => {
+                    tracing::debug!(%why, "no image of a front end");
+                }
+                other => return other,
+            }
+        }
+        self.await_image(&resolved, request, &settable, None)
+    }
+
+    /// Has an image be made, and waits for it.
+    fn await_image(
+        &mut self,
+        resolved: &Resolved,
+        request: &Request,
+        settable: &Settable,
+        warm: Option<&Arc<Warm>>,
+    ) -> Result<Point, Fallback> {
         for _ in 0..MAX_ATTEMPTS {
-            match self.entry(&resolved, request, &settable) {
+            match self.entry(resolved, request, settable, warm.cloned()) {
                 Ok(owner) => {
                     let entry = self.tables.entries.get(&owner);
                     return match entry.map(|entry| &entry.slot) {
@@ -387,11 +428,13 @@ impl Shard {
         resolved: &Resolved,
         request: &Request,
         settable: &Settable,
+        warm: Option<Arc<Warm>>,
     ) -> Result<Owner, Fallback> {
         let key = Key {
             file: Cow::Borrowed(&resolved.file),
             argv0: Cow::Borrowed(&resolved.argv0),
             stack_limit: stack_limit(request, settable),
+            warm,
         };
         let Some(owner) = self.tables.find(&key, &request.env) else {
             return Err(self.first(key.into_owned(), request, 0));
@@ -590,7 +633,10 @@ impl Shard {
         };
         let arguments = resolved.arguments(request);
         let given = request.descriptors().map_err(|_| Fallback::UnsupportedRequest)?;
-        let fds: Vec<_> = given.iter().map(|fd| (fd.source, fd.target)).collect();
+        let mut fds: Vec<_> = given.iter().map(|fd| (fd.source, fd.target)).collect();
+        let is_warm = kept.point() == Point::Warm;
+        let order = if is_warm { front_end::order(&fds, &arguments, &request.env)? } else { None };
+        fds.extend(order.as_ref().map(|order| (order.as_fd(), regrow_abi::WARM_FD)));
         let limits = limits(request, settable, kept.then());
         let run = Run {
             signal_mask: bequest.signal_mask,
@@ -600,6 +646,10 @@ impl Shard {
             random: self.random.take().map_err(|_| Fallback::UnsupportedKernel)?,
             ..run_of(request, settable, kept.then(), &arguments, (&fds, &limits))
         };
+        if is_warm && run.ignored_signals.is_some() {
+            // Which signals it ignores a front end has decided when it prepared itself.
+            return Err(Fallback::UnsupportedRequest);
+        }
         let started = launch(kept, choice, &run, &self.settings)?;
         kept.remember(&request.env);
         let body = kept.bodies.get(choice.body).map(|body| (body.keeper(), body.id()));

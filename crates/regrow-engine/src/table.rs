@@ -162,6 +162,7 @@ impl Kept {
         match self.image.point {
             regrow_image::make::Point::Entry => Point::Entry,
             regrow_image::make::Point::Main => Point::Main,
+            regrow_image::make::Point::Warm => Point::Warm,
         }
     }
 

@@ -23,11 +23,22 @@ pub type Owner = u64;
 /// Most symbolic links on the way of one path.
 const MAX_LINKS: usize = 40;
 
-/// A change concerns the owner always, or only when it is of this name in the watched directory.
+/// A change concerns the owner always, or only when it is of this name in the watched directory; a name that begins with `*`
+/// stands for all that end so.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Interest {
     owner: Owner,
     name: Option<OsString>,
+}
+
+impl Interest {
+    /// Whether it is in an event of this name: one without a name is of the watched file itself.
+    fn is_in(&self, name: Option<&OsStr>) -> bool {
+        match (self.name.as_deref().map(OsStr::as_bytes), name.map(OsStr::as_bytes)) {
+            (Some([b'*', ending @ ..]), Some(name)) => name.ends_with(ending),
+            (own, name) => own == name,
+        }
+    }
 }
 
 /// The watched files of a shard.
@@ -63,7 +74,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Tells `owner` when a file of this path appears. Does nothing where not even its directory exists.
+    /// Tells `owner` when a file of this path appears, where its last component begins with `*` any that ends so. Does nothing
+    /// where not even its directory exists.
     ///
     /// # Errors
     /// When the user's limit of watches is reached.
@@ -120,9 +132,8 @@ impl Watch {
                 continue;
             }
             let interests = self.interests.get(&event.wd()).into_iter().flatten();
-            // An event without a name is of the watched file itself: what happens to other entries of a directory on
-            // the way is no change.
-            let concerned = interests.filter(|interest| interest.name == name);
+            // What happens to other entries of a directory on the way is no change.
+            let concerned = interests.filter(|interest| interest.is_in(name.as_deref()));
             owners.extend(concerned.map(|interest| interest.owner));
         }
         owners
@@ -222,6 +233,7 @@ mod tests {
         let mut watch = Watch::new().expect("an inotify instance");
         watch.add_absent(3, &dir.path().join("tool")).expect("watched");
         watch.add_absent(4, &dir.path().join("sub/dir/tool")).expect("watched");
+        watch.add_absent(6, &dir.path().join("*.pth")).expect("watched");
         watch.add_file(5, &dir.path().join("noise")).expect_err("it is not there");
         watch.add_file(5, dir.path()).expect("watched");
         let noise = dir.path().join("noise");
@@ -230,6 +242,8 @@ mod tests {
         assert!(watch.changed().is_empty());
         fs::write(dir.path().join("tool"), "").expect("written");
         assert_eq!(watch.changed(), HashSet::from([3]));
+        fs::write(dir.path().join("extra.pth"), "").expect("written");
+        assert_eq!(watch.changed(), HashSet::from([6]));
         fs::create_dir(dir.path().join("sub")).expect("made");
         assert_eq!(watch.changed(), HashSet::from([4]));
     }

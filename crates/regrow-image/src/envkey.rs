@@ -99,6 +99,8 @@ pub struct KeyVariable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyNames {
     learned: BTreeSet<Box<[u8]>>,
+    prefixes: Vec<Box<[u8]>>,
+    all: bool,
 }
 
 impl KeyNames {
@@ -107,7 +109,20 @@ impl KeyNames {
     #[must_use]
     pub fn with_learned<N: AsRef<[u8]>>(names: &[N]) -> Self {
         let names = names.iter().map(|name| name_of(name.as_ref()));
-        Self { learned: names.filter(|name| !name.is_empty()).map(Box::from).collect() }
+        Self { learned: names.filter(|name| !name.is_empty()).map(Box::from).collect(), ..Self::default() }
+    }
+
+    /// Adds the names that a front end reads. One that ends with `*` stands for all that begin so; `*` alone for all.
+    #[must_use]
+    pub fn and_of_front_end<N: AsRef<[u8]>>(mut self, patterns: &[N]) -> Self {
+        for pattern in patterns {
+            match pattern.as_ref().strip_suffix(b"*") {
+                Some(b"") => self.all = true,
+                Some(prefix) => self.prefixes.push(prefix.into()),
+                None => drop(self.learned.insert(name_of(pattern.as_ref()).into())),
+            }
+        }
+        self
     }
 
     /// The learned names that the table does not have, in the order of their bytes.
@@ -118,7 +133,10 @@ impl KeyNames {
     /// Do entries of this name belong to the key?
     #[must_use]
     pub fn contains(&self, name: &[u8]) -> bool {
-        in_table(name) || self.learned.contains(name)
+        self.all
+            || in_table(name)
+            || self.learned.contains(name)
+            || self.prefixes.iter().any(|prefix| name.starts_with(prefix))
     }
 
     /// The entries that belong to the key: sorted by name, entries of one name in the order of

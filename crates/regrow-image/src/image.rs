@@ -43,6 +43,8 @@ pub struct Image {
     pub dependencies: Dependencies,
     /// Names of the environment variables that were read before the point: their values are part of the key.
     pub learned: Vec<Vec<u8>>,
+    /// What a front end has reported.
+    pub report: Vec<u8>,
     /// The point.
     pub point: Point,
     seed: Seed,
@@ -51,7 +53,7 @@ pub struct Image {
 }
 
 impl Image {
-    pub(crate) fn new(made: Made, seed: Seed, store: OwnedFd, recipe: &Recipe<'_>) -> Image {
+    pub(crate) fn new(made: Made, seed: Seed, store: OwnedFd, recipe: &Recipe<'_>, report: Vec<u8>) -> Image {
         Image {
             header: made.header,
             vmas: made.memory.vmas,
@@ -60,6 +62,7 @@ impl Image {
             patches: made.patches,
             dependencies: made.dependencies,
             learned: made.learned,
+            report,
             point: recipe.point,
             seed,
             store,

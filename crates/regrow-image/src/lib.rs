@@ -13,4 +13,5 @@ mod snapshot;
 mod startup;
 mod trace;
 pub mod vmas;
+mod warm;
 mod wire;

@@ -19,7 +19,7 @@ use regrow_sys::maps::Mapping;
 
 use regrow_abi::{
     CONTROL_BYTES, ImageHeader, MAX_PATCHES, MAX_TID_WORDS, PAGE_BYTES, PRIVATE_BYTES, PROTOCOL_VERSION,
-    PageEntry, Registers, VmaEntry, vma_flags,
+    PageEntry, Registers, VmaEntry, features, vma_flags,
 };
 
 use crate::envkey::KeyNames;
@@ -111,7 +111,8 @@ impl Paths {
 /// Loads the agent and lets the process go on in it.
 pub(crate) fn load(at_point: AtPoint, recipe: &Recipe<'_>, store: BorrowedFd<'_>) -> Result<Made, MakeError> {
     let AtPoint { remote, stack, startup } = at_point;
-    snapshot::check_task(remote.pid(), fd::COUNT)?;
+    let is_warm = recipe.point == Point::Warm;
+    snapshot::check_task(remote.pid(), fd::COUNT + usize::from(is_warm), is_warm)?;
     let (remote, facts) = Facts::read(remote, recipe.point)?;
     let fp = remote.stopped().xstate().map_err(MakeError::tracing("reading vector registers"))?;
     let learned = forget_strings(&remote, &stack, recipe.point, startup.asked, facts.registers.rsp)?;
@@ -123,6 +124,7 @@ pub(crate) fn load(at_point: AtPoint, recipe: &Recipe<'_>, store: BorrowedFd<'_>
     memory.insert(&place.entries());
     let patches = match recipe.point {
         Point::Main => memory.patches(&stack, recipe.argv0.to_bytes(), &mapped),
+        Point::Warm => memory.environment_patches(&stack),
         Point::Entry => Vec::new(),
     };
     if patches.len() > MAX_PATCHES {
@@ -143,7 +145,7 @@ pub(crate) fn load(at_point: AtPoint, recipe: &Recipe<'_>, store: BorrowedFd<'_>
     files.push(PathBuf::from(OsStr::from_bytes(recipe.path.to_bytes())));
     files.extend(startup.opened);
     place.start(remote)?;
-    let dependencies = Dependencies { files, absent: startup.absent };
+    let dependencies = Dependencies { files, absent: startup.absent.into_iter().collect() };
     Ok(Made { header, memory, stack: stack_plan(&stack, recipe.point), patches, dependencies, learned })
 }
 
@@ -157,9 +159,14 @@ fn forget_strings(
     stack_pointer: u64,
 ) -> Result<Vec<Vec<u8>>, MakeError> {
     let mut learned = asked;
-    if point == Point::Entry {
-        stack.forget_environment(remote, |_| false)?;
-        return Ok(learned);
+    match point {
+        Point::Entry => {
+            stack.forget_environment(remote, |_| false)?;
+            return Ok(learned);
+        }
+        // It was given nothing but what belongs to the key.
+        Point::Warm => return Ok(learned),
+        Point::Main => {}
     }
     stack.forget_arguments(remote)?;
     learned.extend(snapshot::read_memory(remote, stack_pointer)?.kept_variables(stack, remote)?);
@@ -172,7 +179,7 @@ fn forget_strings(
 fn stack_plan(stack: &InitialStack, point: Point) -> StackPlan {
     let auxv = stack.auxv.clone();
     match point {
-        Point::Main => StackPlan {
+        Point::Main | Point::Warm => StackPlan {
             top: stack.pointer + crate::initial_stack::MAIN_ROOM_BYTES,
             floor: round_up(stack.arrays_end(), 16),
             auxv,
@@ -287,6 +294,7 @@ struct Facts {
     rseq: regrow_sys::ptrace::RseqConfig,
     robust_list: (u64, u64),
     tid_address: u64,
+    signal_stack: [u64; 3],
     brk: u64,
     dumpable: u32,
     thp_disable: u32,
@@ -314,10 +322,12 @@ impl Facts {
         let args = [MEMBARRIER_GET_REGISTRATIONS, 0, 0, 0, 0, 0];
         let (mut remote, membarrier) = remote.syscall(libc::SYS_membarrier, args)?;
         let mut tid_address = 0;
+        let mut signal_stack = [0; 3];
         let (mut rseq, mut robust_list) = Default::default();
-        if point == Point::Main {
-            // Memory below the red zone is free for use at a call.
+        if point != Point::Entry {
+            // Memory below the red zone is free for use at a call, system calls included.
             let scratch = (registers.rsp - 1024) & !15;
+            (remote, signal_stack) = read_signal_stack(remote, scratch)?;
             let args = [PR_GET_TID_ADDRESS, scratch, 0, 0, 0, 0];
             (remote, _) = remote.must("reading the tid address", libc::SYS_prctl, args)?;
             let mut word = [0; 8];
@@ -335,6 +345,7 @@ impl Facts {
             rseq,
             robust_list,
             tid_address,
+            signal_stack,
             brk,
             dumpable,
             thp_disable,
@@ -357,7 +368,7 @@ impl Facts {
         let fs_base = self.registers.fs_base;
         let mut tid_words = [0; MAX_TID_WORDS];
         let found = match recipe.point {
-            Point::Main => memory.tid_words(remote, fs_base, self.tid_address)?,
+            Point::Main | Point::Warm => memory.tid_words(remote, fs_base, self.tid_address)?,
             Point::Entry => Vec::new(),
         };
         for (to, from) in tid_words.iter_mut().zip(&found) {
@@ -366,7 +377,7 @@ impl Facts {
         Ok(ImageHeader {
             version: PROTOCOL_VERSION,
             point: recipe.point.number(),
-            features: recipe.features,
+            features: features_for(recipe.features, memory),
             vma_count: u32::try_from(memory.vmas.len()).unwrap_or(u32::MAX),
             page_count: u32::try_from(memory.pages.len()).unwrap_or(u32::MAX),
             fp_bytes: 0,
@@ -390,6 +401,7 @@ impl Facts {
             robust_list_bytes: self.robust_list.1,
             tid_address: self.tid_address,
             tid_words,
+            signal_stack: self.signal_stack,
             random_address: 0,
             canary_address: self.canary(remote, recipe.point)?,
             fs_base,
@@ -407,7 +419,8 @@ impl Facts {
     /// (glibc) or the one above (musl). What is as small as a number or a pointer is none.
     fn canary(&self, remote: &Remote, point: Point) -> Result<u64, MakeError> {
         const OFFSET: u64 = 0x28;
-        if point == Point::Entry || self.registers.fs_base == 0 {
+        // Where a program stops itself there are calls under way that have saved it.
+        if point != Point::Main || self.registers.fs_base == 0 {
             return Ok(0);
         }
         let address = self.registers.fs_base + OFFSET;
@@ -429,6 +442,30 @@ impl Facts {
             flags: r.eflags,
         }
     }
+}
+
+/// From how many saved pages on it costs less to find what a run has written than to compare everything: 2 MiB.
+const MIN_TRACKED_PAGES: usize = 512;
+
+/// What the agent may use for an image of this memory.
+fn features_for(features: u32, memory: &Memory) -> u32 {
+    if memory.pages.len() < MIN_TRACKED_PAGES { features & !features::TRACK_WRITES } else { features }
+}
+
+/// The stack that the process has for signal handlers. `scratch` is memory that nobody uses.
+fn read_signal_stack(remote: Remote, scratch: u64) -> Result<(Remote, [u64; 3]), MakeError> {
+    let args = [0, scratch, 0, 0, 0, 0];
+    let (remote, _) = remote.must("reading its signal stack", libc::SYS_sigaltstack, args)?;
+    let mut bytes = [0; 24];
+    remote.read_into(scratch, &mut bytes)?;
+    remote.write(scratch, &[0; 24])?;
+    let mut words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
+    let (address, flags, size) =
+        (words.next().unwrap_or(0), words.next().unwrap_or(0), words.next().unwrap_or(0));
+    // The flags are 32 bits; what follows them is undefined.
+    let flags = flags & 0xffff_ffff;
+    let none = u64::from(libc::SS_DISABLE.unsigned_abs());
+    Ok((remote, if flags & none == 0 { [address, flags, size] } else { [0; 3] }))
 }
 
 /// The numbers of `/proc/PID/stat` from its third field on.

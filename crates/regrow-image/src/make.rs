@@ -4,7 +4,10 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use regrow_abi::{CONTROL_BYTES, features, point};
@@ -15,6 +18,7 @@ use regrow_sys::{ptrace, raw};
 use crate::image::{Image, Seed};
 use crate::load;
 use crate::trace::{self, AtPoint};
+use crate::warm;
 
 /// Why no image could be made.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +70,8 @@ pub enum Point {
     Entry,
     /// At the call of `main`.
     Main,
+    /// Where the program stops itself, having prepared itself.
+    Warm,
 }
 
 impl Point {
@@ -75,6 +81,7 @@ impl Point {
         match self {
             Point::Entry => point::ENTRY,
             Point::Main => point::MAIN,
+            Point::Warm => point::WARM,
         }
     }
 }
@@ -86,8 +93,12 @@ pub struct Recipe<'a> {
     pub path: &'a CStr,
     /// The first argument.
     pub argv0: &'a CStr,
+    /// The arguments after it, of a front end: at the other points each run has its own.
+    pub args: Vec<&'a CStr>,
     /// The environment: what the loader and constructors see.
     pub env: Vec<&'a CStr>,
+    /// The directory that a front end may read relative paths in: the caller's own.
+    pub directory: Option<&'a Path>,
     /// Where to stop.
     pub point: Point,
     /// [`regrow_abi::features`] that the agent may use.
@@ -132,6 +143,8 @@ pub(crate) mod fd {
     pub(crate) const STORE: i32 = 5;
     pub(crate) const CONTROL: i32 = 6;
     pub(crate) const COUNT: usize = 7;
+    /// Of a front end.
+    pub(crate) const REPORT: i32 = regrow_abi::WARM_FD;
 }
 
 /// Sources of those descriptors, out of the way of the numbers that they get.
@@ -141,6 +154,7 @@ struct Descriptors {
     code: OwnedFd,
     store: OwnedFd,
     control: OwnedFd,
+    report: Option<OwnedFd>,
 }
 
 impl Descriptors {
@@ -149,6 +163,7 @@ impl Descriptors {
         socket: BorrowedFd<'_>,
         store: BorrowedFd<'_>,
         control: BorrowedFd<'_>,
+        report: Option<BorrowedFd<'_>>,
     ) -> io::Result<Self> {
         let up = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 64);
         let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
@@ -158,12 +173,13 @@ impl Descriptors {
             code: up(agent.fd.as_fd())?,
             store: up(store)?,
             control: up(control)?,
+            report: report.map(up).transpose()?,
         })
     }
 
-    fn pairs(&self) -> [(i32, i32); fd::COUNT] {
+    fn pairs(&self) -> Vec<(i32, i32)> {
         let null = self.null.as_raw_fd();
-        [
+        let mut pairs = vec![
             (null, 0),
             (null, 1),
             (null, 2),
@@ -171,7 +187,9 @@ impl Descriptors {
             (self.code.as_raw_fd(), fd::CODE),
             (self.store.as_raw_fd(), fd::STORE),
             (self.control.as_raw_fd(), fd::CONTROL),
-        ]
+        ];
+        pairs.extend(self.report.as_ref().map(|report| (report.as_raw_fd(), fd::REPORT)));
+        pairs
     }
 }
 
@@ -187,26 +205,125 @@ pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> 
         raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making the control memfd"))?;
     let shared = raw::SharedMapping::new(control.as_fd(), CONTROL_BYTES)
         .map_err(setup("mapping the control memfd"))?;
-    let fds = Descriptors::new(agent, theirs.as_fd(), store.as_fd(), control.as_fd())
+    let report = Report::new(recipe.point).map_err(setup("making a report's memfd"))?;
+    let fds = Descriptors::new(agent, theirs.as_fd(), store.as_fd(), control.as_fd(), report.fd())
         .map_err(setup("placing descriptors"))?;
     drop(theirs);
     let bind_now = recipe.bind_now.then_some(c"LD_BIND_NOW=1");
-    let env: Vec<_> =
-        recipe.env.iter().copied().chain(bind_now).map(CStr::as_ptr).chain([std::ptr::null()]).collect();
+    let own = [bind_now, report.fd().map(|_| WARM_ENTRY)];
+    let env = recipe.env.iter().copied().chain(own.into_iter().flatten()).map(CStr::as_ptr);
+    let env: Vec<_> = env.chain([std::ptr::null()]).collect();
     let argv = arguments(recipe);
     let exec = Exec { path: recipe.path, argv: &argv, envp: &env, fds: &fds.pairs() };
-    let mut pid = 0;
-    let made =
-        helper::run(|| start_and_load(&exec, recipe, &store, &mut pid)).map_err(setup("starting the tracer"));
-    let made = match made.and_then(|made| made) {
+    let processes = Arc::<Processes>::default();
+    let limit = (recipe.point == Point::Warm).then(|| Deadline::start(&processes, WARM_TIMEOUT));
+    let made = helper::run(|| start_and_load(&exec, recipe, &store, &processes));
+    drop(limit);
+    let made = made.map_err(setup("starting the tracer")).and_then(|made| made);
+    let made = match made {
         Ok(made) => made,
         Err(error) => {
-            reap(pid);
-            return Err(error);
+            processes.reap_all();
+            return Err(report.refusal().map_or(error, MakeError::Refused));
         }
     };
-    let seed = Seed::adopt(pid, ours, &shared).inspect_err(|_| reap(pid))?;
-    Ok(Image::new(made, seed, store, recipe))
+    let (seed, others) = processes.seed();
+    others.into_iter().for_each(reap);
+    let seed = Seed::adopt(seed, ours, &shared).inspect_err(|_| reap(seed))?;
+    Ok(Image::new(made, seed, store, recipe, report.read()))
+}
+
+/// What tells a front end of its descriptor.
+const WARM_ENTRY: &CStr = c"REGROW_WARM=63";
+const _: () = assert!(fd::REPORT == 63);
+
+/// How long a front end may take to prepare itself.
+const WARM_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// What a front end writes while it prepares itself; nothing at the other points.
+struct Report(Option<std::fs::File>);
+
+impl Report {
+    fn new(point: Point) -> io::Result<Report> {
+        let file = (point == Point::Warm).then(|| raw::memfd("regrow-report", 0)).transpose()?;
+        Ok(Report(file.map(std::fs::File::from)))
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_ref().map(AsFd::as_fd)
+    }
+
+    fn read(&self) -> Vec<u8> {
+        use std::os::unix::fs::FileExt;
+        let Some(file) = &self.0 else { return Vec::new() };
+        let length = file.metadata().map_or(0, |metadata| metadata.len());
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        if file.read_exact_at(&mut bytes, 0).is_err() {
+            bytes.clear();
+        }
+        bytes
+    }
+
+    /// Why the front end itself says that there can be no image.
+    fn refusal(&self) -> Option<String> {
+        let bytes = self.read();
+        let record = bytes.split(|&byte| byte == 0).find_map(|record| record.strip_prefix(b"refuse "))?;
+        Some(String::from_utf8_lossy(record).into_owned())
+    }
+}
+
+/// The processes that were made on the way to a seed: the program itself, and the child that it stopped in its place.
+#[derive(Debug, Default)]
+struct Processes(Mutex<Vec<i32>>);
+
+impl Processes {
+    fn list(&self) -> std::sync::MutexGuard<'_, Vec<i32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, pid: i32) {
+        self.list().push(pid);
+    }
+
+    /// The last one, and the others.
+    fn seed(&self) -> (i32, Vec<i32>) {
+        let mut list = self.list();
+        (list.pop().unwrap_or(0), std::mem::take(&mut *list))
+    }
+
+    fn reap_all(&self) {
+        std::mem::take(&mut *self.list()).into_iter().for_each(reap);
+    }
+}
+
+/// Kills what is being made when it takes too long: the thread that makes it sleeps meanwhile. It ends with the value.
+struct Deadline {
+    over: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Deadline {
+    fn start(processes: &Arc<Processes>, limit: Duration) -> Deadline {
+        let (over, wait) = channel();
+        let processes = Arc::clone(processes);
+        let watch = move || {
+            if wait.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                processes.list().iter().for_each(|&pid| kill(pid));
+            }
+        };
+        // Without a thread there is no limit.
+        let thread = std::thread::Builder::new().name("regrow-limit".to_owned()).spawn(watch).ok();
+        Deadline { over: Some(over), thread }
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        drop(self.over.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// How many arguments a program has while its image is made at `main`: an odd number, so that whoever keeps it before
@@ -214,20 +331,22 @@ pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> 
 pub(crate) const MAIN_ARGUMENTS: usize = 1297;
 
 fn arguments(recipe: &Recipe<'_>) -> Vec<*const libc::c_char> {
-    let count = if recipe.point == Point::Main { MAIN_ARGUMENTS } else { 1 };
-    let empty = std::iter::repeat_n(c"".as_ptr(), count - 1);
-    [recipe.argv0.as_ptr()].into_iter().chain(empty).chain([std::ptr::null()]).collect()
+    let empty = if recipe.point == Point::Main { MAIN_ARGUMENTS - 1 } else { 0 };
+    let own = recipe.args.iter().map(|argument| argument.as_ptr());
+    let empty = std::iter::repeat_n(c"".as_ptr(), empty);
+    [recipe.argv0.as_ptr()].into_iter().chain(own).chain(empty).chain([std::ptr::null()]).collect()
 }
 
 /// Kills and reaps a process that was to become a seed.
 fn reap(pid: i32) {
-    if pid <= 0 {
-        return;
-    }
+    kill(pid);
+    let _ = raw::wait_pid(pid, false);
+}
+
+fn kill(pid: i32) {
     if let Ok(pidfd) = raw::pidfd_open(pid) {
         let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
     }
-    let _ = raw::wait_pid(pid, false);
 }
 
 fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -240,17 +359,21 @@ fn start_and_load(
     exec: &Exec<'_>,
     recipe: &Recipe<'_>,
     store: &OwnedFd,
-    pid: &mut i32,
+    processes: &Processes,
 ) -> Result<load::Made, MakeError> {
     let pending = helper::prepare(exec).map_err(MakeError::tracing("starting the program"))?;
-    *pid = pending.pid();
+    processes.add(pending.pid());
     let tracee = ptrace::seize(pending.pid()).map_err(MakeError::tracing("attaching"));
     pending.go();
     let at_point = tracee.and_then(|tracee| run_to_point(tracee, recipe));
     if let Some(source) = pending.error() {
         return Err(MakeError::Exec { path: recipe.path.to_owned(), source });
     }
-    load::load(at_point?, recipe, store.as_fd())
+    let at_point = at_point?;
+    if at_point.remote.pid() != pending.pid() {
+        processes.add(at_point.remote.pid());
+    }
+    load::load(at_point, recipe, store.as_fd())
 }
 
 fn run_to_point(tracee: ptrace::Tracee, recipe: &Recipe<'_>) -> Result<AtPoint, MakeError> {
@@ -258,6 +381,7 @@ fn run_to_point(tracee: ptrace::Tracee, recipe: &Recipe<'_>) -> Result<AtPoint, 
     match recipe.point {
         Point::Entry => Ok(entry),
         Point::Main => trace::to_main(entry),
+        Point::Warm => warm::to_warm(entry, recipe.directory),
     }
 }
 
@@ -270,6 +394,7 @@ pub fn agent_features(kernel: &dyn Fn(&str) -> bool) -> u32 {
         ("xsave", features::XSAVE),
         ("pkeys", features::PKEYS),
         ("membarrier_query", features::MEMBARRIER),
+        ("uffd_wp_async", features::TRACK_WRITES),
     ];
     table.iter().filter(|(name, _)| kernel(name)).fold(0, |bits, (_, bit)| bits | bit)
 }

@@ -43,22 +43,29 @@ fn refuse<T>(what: impl Into<String>) -> Result<T, MakeError> {
     Err(MakeError::Refused(what.into()))
 }
 
-/// Checks what the task itself carries: one thread, no children, no handlers, nothing blocked, only the descriptors
-/// that it was started with.
-pub(crate) fn check_task(pid: i32, fds: usize) -> Result<(), MakeError> {
+/// Checks what the task itself carries: one thread, no children, nothing blocked, only the descriptors that it was started
+/// with, and no handlers, unless each run gets them (`handlers`).
+pub(crate) fn check_task(pid: i32, fds: usize, handlers: bool) -> Result<(), MakeError> {
     let io = |what: &'static str| move |source| MakeError::Tracing { step: what, source };
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(io("reading its threads"))?.count();
     if tasks != 1 {
         return refuse(format!("{tasks} threads at the snapshot point"));
     }
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).map_err(io("reading its descriptors"))?.count();
-    if open != fds {
-        return refuse(format!("{} descriptors were opened before the snapshot point", open.abs_diff(fds)));
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    if !children.is_empty() {
+        return refuse(format!("it has children at the snapshot point: {children}"));
+    }
+    let open: Vec<_> =
+        fs::read_dir(format!("/proc/{pid}/fd")).map_err(io("reading its descriptors"))?.flatten().collect();
+    if open.len() != fds {
+        let names = open.iter().filter_map(|entry| fs::read_link(entry.path()).ok());
+        let names = names.map(|name| name.display().to_string()).collect::<Vec<_>>().join(", ");
+        let count = open.len().abs_diff(fds);
+        return refuse(format!("{count} descriptors were opened before the snapshot point; open are {names}"));
     }
     let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(io("reading its status"))?;
-    for (field, what) in
-        [("SigCgt:", "signal handlers"), ("SigBlk:", "blocked signals"), ("Seccomp:", "seccomp")]
-    {
+    let checked = [("SigBlk:", "blocked signals"), ("Seccomp:", "seccomp"), ("SigCgt:", "signal handlers")];
+    for (field, what) in checked.into_iter().filter(|checked| !(handlers && checked.0 == "SigCgt:")) {
         let value = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0").trim();
         if value.bytes().any(|byte| byte != b'0') {
             return refuse(format!("{what} at the snapshot point ({value})"));
@@ -218,6 +225,15 @@ impl Memory {
             .filter(|&(address, kind)| !is_constant(address, kind))
             .chain(exec_path.map(|(address, value)| (address, PatchKind::ExecPath(value))))
             .collect()
+    }
+
+    /// The pointers to `envp`, of which the C library's `environ` is one if nothing has set a variable: the only part of the
+    /// argument block that a front end gets anew.
+    pub(crate) fn environment_patches(&self, stack: &InitialStack) -> Vec<(u64, PatchKind)> {
+        let own = stack.pointer..stack.arrays_end();
+        let envp = stack.envp_address();
+        let words = self.words().filter(|(address, value)| *value == envp && !own.contains(address));
+        words.map(|(address, _)| (address, PatchKind::Envp)).collect()
     }
 
     /// The environment variables whose strings somebody kept a pointer to, outside the block's own arrays.

@@ -4,6 +4,7 @@
 //! part of what the image depends on. Anything that could make the state of one process differ from that of the next
 //! (its id, the time, random numbers, output, other processes) refuses the point: the program is then kept at `entry`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use regrow_sys::ptrace::SyscallEntry;
@@ -15,9 +16,9 @@ use crate::remote::Remote;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Startup {
     /// Files that were opened, by the name that they were asked for.
-    pub(crate) opened: Vec<PathBuf>,
+    pub(crate) opened: BTreeSet<PathBuf>,
     /// Files that were looked for and not found.
-    pub(crate) absent: Vec<PathBuf>,
+    pub(crate) absent: BTreeSet<PathBuf>,
     /// Environment variables that constructors asked for.
     pub(crate) asked: Vec<Vec<u8>>,
 }
@@ -132,8 +133,6 @@ impl Startup {
         } else {
             return;
         };
-        if !list.contains(&path) {
-            list.push(path);
-        }
+        list.insert(path);
     }
 }

@@ -65,12 +65,7 @@ fn resume_syscall(remote: Remote) -> Result<(Tracee, Access), MakeError> {
 
 /// Lets a program that stands at its entry run to the call of `main`.
 pub(crate) fn to_main(entry: AtPoint) -> Result<AtPoint, MakeError> {
-    let AtPoint { remote, stack, startup } = entry;
-    let stack = stack.moved_down(&remote)?;
-    let stopped = remote.stopped();
-    let mut registers = stopped.registers().map_err(MakeError::tracing("reading registers"))?;
-    registers.rsp = stack.pointer;
-    stopped.set_registers(registers).map_err(MakeError::tracing("setting registers"))?;
+    let AtPoint { remote, stack, startup } = with_room(entry)?;
     let start = stack.aux(at::ENTRY).ok_or_else(|| MakeError::Refused("no AT_ENTRY".to_owned()))?;
     breakpoint(&remote, AT_POINT, Some(start))?;
     watch_loader(&remote, &stack)?;
@@ -79,9 +74,7 @@ pub(crate) fn to_main(entry: AtPoint) -> Result<AtPoint, MakeError> {
     let (remote, main) = walk.step_to_main(remote)?;
     breakpoint(&remote, AT_POINT, Some(main))?;
     let remote = walk.run_to_point(remote)?;
-    for index in 0..4 {
-        breakpoint(&remote, index, None)?;
-    }
+    clear_breakpoints(&remote)?;
     let startup = walk.startup;
     let registers = remote.stopped().registers().map_err(MakeError::tracing("reading registers"))?;
     if registers.rdi != stack.argv.len() as u64 || registers.rsi != stack.argv_address() {
@@ -90,11 +83,26 @@ pub(crate) fn to_main(entry: AtPoint) -> Result<AtPoint, MakeError> {
     Ok(AtPoint { remote, stack, startup })
 }
 
-fn breakpoint(remote: &Remote, index: usize, address: Option<u64>) -> Result<(), MakeError> {
+/// Makes room on the stack of a program at its entry, for the argument blocks of its runs.
+pub(crate) fn with_room(entry: AtPoint) -> Result<AtPoint, MakeError> {
+    let AtPoint { remote, stack, startup } = entry;
+    let stack = stack.moved_down(&remote)?;
+    let stopped = remote.stopped();
+    let mut registers = stopped.registers().map_err(MakeError::tracing("reading registers"))?;
+    registers.rsp = stack.pointer;
+    stopped.set_registers(registers).map_err(MakeError::tracing("setting registers"))?;
+    Ok(AtPoint { remote, stack, startup })
+}
+
+pub(crate) fn breakpoint(remote: &Remote, index: usize, address: Option<u64>) -> Result<(), MakeError> {
     remote
         .stopped()
         .set_breakpoint(index, address)
         .map_err(MakeError::tracing("setting a hardware breakpoint"))
+}
+
+pub(crate) fn clear_breakpoints(remote: &Remote) -> Result<(), MakeError> {
+    (0..4).try_for_each(|index| breakpoint(remote, index, None))
 }
 
 /// The address of a function in a mapped file, if the file exports it.
@@ -109,7 +117,7 @@ fn function_in(mapping: &Mapping, all: &[Mapping], names: &[&str]) -> Option<Vec
 }
 
 /// Stops where the dynamic loader tells debuggers that it has loaded something: constructors have not run then.
-fn watch_loader(remote: &Remote, stack: &InitialStack) -> Result<(), MakeError> {
+pub(crate) fn watch_loader(remote: &Remote, stack: &InitialStack) -> Result<(), MakeError> {
     let base = stack.aux(at::BASE).unwrap_or(0);
     if base == 0 {
         return watch_getenv(remote);
@@ -171,31 +179,19 @@ impl Walk<'_> {
                     if fired & (1 << AT_POINT) != 0 {
                         return Ok(remote);
                     }
-                    self.trap(&remote, fired)?;
+                    note_trap(&remote, fired, &mut self.startup)?;
                     (running, access) = resume_syscall(remote)?;
                 }
                 Stop::Gone(_) => return Err(MakeError::Died { step: "its start before main" }),
                 Stop::Signal(_, signal) => {
                     return Err(MakeError::Refused(format!("signal {signal} before main")));
                 }
-                Stop::Clone(_) => return Err(MakeError::Refused("a thread or child before main".to_owned())),
+                Stop::Clone(..) | Stop::Attached(_) => {
+                    return Err(MakeError::Refused("a thread or child before main".to_owned()));
+                }
                 Stop::Exec(_) => return Err(MakeError::Refused("an exec before main".to_owned())),
             }
         }
-    }
-
-    fn trap(&mut self, remote: &Remote, fired: u64) -> Result<(), MakeError> {
-        if fired & (1 << AT_LOADER) != 0 {
-            return watch_getenv(remote);
-        }
-        if fired & (1 << AT_GETENV | 1 << AT_SECURE_GETENV) != 0 {
-            let registers = remote.stopped().registers().map_err(MakeError::tracing("reading registers"))?;
-            let name = remote.read_string(registers.rdi)?;
-            if !self.startup.asked.contains(&name) {
-                self.startup.asked.push(name);
-            }
-        }
-        Ok(())
     }
 
     /// Steps from the program's entry until a call passes `main`, `argc` and `argv` in the argument registers: the call
@@ -221,6 +217,21 @@ impl Walk<'_> {
         }
         Err(MakeError::Refused("no main was found".to_owned()))
     }
+}
+
+/// A breakpoint was hit: the loader is done, or the environment is asked for a variable.
+pub(crate) fn note_trap(remote: &Remote, fired: u64, startup: &mut Startup) -> Result<(), MakeError> {
+    if fired & (1 << AT_LOADER) != 0 {
+        return watch_getenv(remote);
+    }
+    if fired & (1 << AT_GETENV | 1 << AT_SECURE_GETENV) != 0 {
+        let registers = remote.stopped().registers().map_err(MakeError::tracing("reading registers"))?;
+        let name = remote.read_string(registers.rdi)?;
+        if !startup.asked.contains(&name) {
+            startup.asked.push(name);
+        }
+    }
+    Ok(())
 }
 
 /// Where a process has code.

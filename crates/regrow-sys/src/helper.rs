@@ -94,7 +94,7 @@ pub struct Exec<'a> {
     pub argv: &'a [*const libc::c_char],
     /// Environment, NULL-terminated.
     pub envp: &'a [*const libc::c_char],
-    /// Descriptors that it gets: source and target, targets rising from zero without a gap, sources above all targets.
+    /// Descriptors that it gets: source and target, targets rising, sources above all targets. All others are closed.
     pub fds: &'a [(i32, i32)],
 }
 
@@ -196,7 +196,16 @@ unsafe fn execute(gate: &Gate) -> isize {
             return result;
         }
     }
-    call(libc::SYS_close_range, gate.fd_count, u32::MAX as usize, 0, 0);
+    let mut first_unused = 0;
+    for index in 0..gate.fd_count {
+        // SAFETY: as above.
+        let target = raw::word(unsafe { *gate.fds.add(index) }.1);
+        if target > first_unused {
+            call(libc::SYS_close_range, first_unused, target - 1, 0, 0);
+        }
+        first_unused = target + 1;
+    }
+    call(libc::SYS_close_range, first_unused, u32::MAX as usize, 0, 0);
     // As the standard library does for every child: SIGPIPE is default, the mask is empty.
     let default = [0usize; 4];
     call(libc::SYS_rt_sigaction, libc::SIGPIPE as usize, default.as_ptr() as usize, 0, 8);

@@ -43,8 +43,10 @@ pub enum Stop {
     SyscallExit(Stopped, i64),
     /// It has executed a new program.
     Exec(Stopped),
-    /// It made a thread or a child.
-    Clone(Stopped),
+    /// It made this thread or child, which is traced too.
+    Clone(Stopped, i32),
+    /// It is a thread or child that was just made and has run nothing, or it was stopped as one of a group.
+    Attached(Stopped),
     /// A breakpoint or the end of a step: which debug registers fired (bits 0 to 3).
     Trap(Stopped, u64),
     /// It is about to get this signal.
@@ -151,14 +153,28 @@ impl Tracee {
     }
 }
 
+/// Waits for the next stop of any process that this one traces. Gives its number too.
+///
+/// # Errors
+/// As `waitpid(2)` and `ptrace(2)`; `ECHILD` when there is none left.
+pub fn wait_any() -> io::Result<(i32, Stop)> {
+    let (pid, status) = crate::raw::wait_any()?;
+    if !libc::WIFSTOPPED(status) {
+        return Ok((pid, Stop::Gone(status)));
+    }
+    Ok((pid, Stopped { pid }.classify(status)?))
+}
+
 impl Stopped {
     fn classify(self, status: i32) -> io::Result<Stop> {
         let signal = libc::WSTOPSIG(status);
         match status >> 16 {
             libc::PTRACE_EVENT_EXEC => return Ok(Stop::Exec(self)),
             libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
-                return Ok(Stop::Clone(self));
+                let made = self.event_message()?;
+                return Ok(Stop::Clone(self, made));
             }
+            libc::PTRACE_EVENT_STOP => return Ok(Stop::Attached(self)),
             _ => {}
         }
         if signal == SYSCALL_STOP {
@@ -170,6 +186,12 @@ impl Stopped {
             return Ok(Stop::Trap(self, fired & 15));
         }
         Ok(Stop::Signal(self, signal))
+    }
+
+    fn event_message(&self) -> io::Result<i32> {
+        let mut message: libc::c_ulong = 0;
+        request(libc::PTRACE_GETEVENTMSG, self.pid, 0, &raw mut message as usize)?;
+        i32::try_from(message).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
     fn syscall_stop(self) -> io::Result<Stop> {
@@ -235,6 +257,16 @@ impl Stopped {
     pub fn set_registers(&self, mut registers: Registers) -> io::Result<()> {
         registers.orig_rax = u64::MAX;
         request(libc::PTRACE_SETREGS, self.pid, 0, &raw const registers as usize).map(drop)
+    }
+
+    /// Changes the first argument of the system call at whose start the process is stopped.
+    ///
+    /// # Errors
+    /// As `ptrace(2)`.
+    pub fn set_first_argument(&self, value: u64) -> io::Result<()> {
+        let offset = offset_of!(libc::user, regs) + offset_of!(Registers, rdi);
+        let value = usize::try_from(value).map_err(|_| io::ErrorKind::InvalidInput)?;
+        request(libc::PTRACE_POKEUSER, self.pid, offset, value).map(drop)
     }
 
     /// Floating-point and vector state in the XSAVE format.

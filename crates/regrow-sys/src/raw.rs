@@ -198,6 +198,25 @@ pub fn wait_pid(pid: i32, no_hang: bool) -> io::Result<Option<i32>> {
     }
 }
 
+/// Waits for any child or traced process, whatever its exit signal. Returns its number and the raw wait status.
+///
+/// # Errors
+/// As `wait4(2)`: `ECHILD` when there is none.
+pub fn wait_any() -> io::Result<(i32, i32)> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a live reference.
+        let got = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+        if got > 0 {
+            return Ok((got, status));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 /// Whether a pidfd becomes readable (its process is gone) in time.
 #[must_use]
 pub fn ends_within(pidfd: BorrowedFd<'_>, timeout: Duration) -> bool {

@@ -12,7 +12,7 @@ use std::process::{ExitStatus, Output};
 use std::sync::Arc;
 
 use regrow_engine::creation::Creation;
-use regrow_engine::request::{ExtraFd, Limit, NulFound, Request, Resource};
+use regrow_engine::request::{ExtraFd, Limit, NulFound, Request, Resource, Warm};
 
 use crate::child::{Child, PipeEnds};
 use crate::environment::{CommandEnvs, EnvChanges};
@@ -69,6 +69,8 @@ pub struct Command {
     umask: Option<u32>,
     limits: Vec<Limit>,
     nice: Option<i32>,
+    warm: Option<Arc<Warm>>,
+    preload: Vec<String>,
 }
 
 impl Command {
@@ -99,6 +101,8 @@ impl Command {
             umask: None,
             limits: Vec::new(),
             nice: None,
+            warm: None,
+            preload: Vec::new(),
         }
     }
 
@@ -256,6 +260,29 @@ impl Command {
         self
     }
 
+    /// Names modules that the program, an interpreter for which Regrow has a front end (Python), is to have imported when the run
+    /// starts. They are imported once, while the image is made, and not at all where the run is started by exec: to the program an
+    /// import is as quick as it has ever been, or it is there already.
+    pub fn preload<I, S>(&mut self, modules: I) -> &mut Self
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<String>,
+    {
+        self.preload.extend(modules.into_iter().map(Into::into));
+        self
+    }
+
+    /// Has the run start in the image of a front end: of the program, executed with the arguments of `front_end`, that has prepared
+    /// itself and stopped (`docs/warm.md`). Where there is no such image, the program is started with the arguments of the command: it
+    /// is to do the same then.
+    ///
+    /// A descriptor 63 that the command passes ([`Command::fd`]) is the order; where there is none, the order says arguments and
+    /// environment of the command.
+    pub fn warm(&mut self, front_end: Arc<Warm>) -> &mut Self {
+        self.warm = Some(front_end);
+        self
+    }
+
     /// Sets the niceness of the run, as a value from -20 to 19 and not as a difference to the caller's.
     pub fn nice(&mut self, niceness: i32) -> &mut Self {
         self.nice = Some(niceness);
@@ -366,6 +393,8 @@ impl Command {
         request.umask = self.umask;
         request.limits.clone_from(&self.limits);
         request.nice = self.nice;
+        request.warm.clone_from(&self.warm);
+        request.preload.clone_from(&self.preload);
         Ok(request)
     }
 

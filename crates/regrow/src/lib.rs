@@ -52,7 +52,7 @@ pub use command::{Command, CommandArgs, Completed};
 pub use environment::CommandEnvs;
 pub use pool::{Pool, PoolBuilder};
 pub use regrow_engine::creation::{CallerPart, Creation, Fallback, Point, PointCounts, PrepareError, Stats};
-pub use regrow_engine::request::{Resource, UNLIMITED};
+pub use regrow_engine::request::{Resource, Strings, UNLIMITED, Warm};
 pub use regrow_engine::settings::PointChoice;
 pub use regrow_engine::shard::{Reports, RunTimes};
 pub use regrow_pool::policy::Choice as Policy;

@@ -25,6 +25,8 @@ use crate::{detach, launcher};
 /// What is to be run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Program<'a> {
+    /// Modules that it is to find imported, with commas between.
+    pub(crate) preload: &'a OsStr,
     /// A path, or a name that is looked for in `PATH`.
     pub(crate) file: &'a OsStr,
     /// What the program sees as `argv[0]`.
@@ -33,13 +35,13 @@ pub(crate) struct Program<'a> {
 
 /// Runs a program, or what it stands for if it is a launcher, and returns the status that the command is to end with. Does
 /// not return where this process becomes the program. With `terminal`, a controlling terminal is no hindrance.
-pub(crate) fn run(program: &OsStr, args: &[OsString], terminal: bool) -> u8 {
+pub(crate) fn run(program: &OsStr, args: &[OsString], terminal: bool, preload: &OsStr) -> u8 {
     let behind = match launcher::behind(program).transpose() {
         Ok(behind) => behind,
         Err(missing) => return missing.tell(),
     };
     let file = behind.as_deref().map_or(program, Path::as_os_str);
-    run_as(Program { file, argv0: program }, args, terminal)
+    run_as(Program { file, argv0: program, preload }, args, terminal)
 }
 
 /// The same of a program that is no launcher.
@@ -96,6 +98,11 @@ fn order(
     let mut client = Client::connect(place)?;
     let mut order = order_of_caller(program.file, args)?;
     order.arg0 = (program.argv0 != program.file).then(|| program.argv0.as_bytes().to_vec());
+    let modules = program.preload.as_bytes().split(|&byte| byte == b',');
+    for module in modules.filter(|module| !module.is_empty()) {
+        order.preload.0.extend_from_slice(module);
+        order.preload.0.push(0);
+    }
     let descriptors: Vec<_> = numbers.iter().map(|&number| borrow(number)).collect();
     order.targets = numbers;
     let signals = Signals::hold()

@@ -40,6 +40,10 @@ pub(super) fn request(
             None => request.extra_fds.push(ExtraFd { source: descriptor, target }),
         }
     }
+    let preload = Strings::from_block(order.preload.0).ok_or_else(malformed)?;
+    for module in &preload {
+        request.preload.push(module.to_str().map_err(|_| malformed())?.to_owned());
+    }
     let settable = Settable {
         process_group: 0,
         nice: order.nice,

@@ -40,7 +40,7 @@ impl Subject {
         // SAFETY: numbers only; the child is traced by this process.
         raw::check(unsafe { raw::syscall(libc::SYS_ptrace, args) })?;
         match tracee.wait()? {
-            Stop::Signal(stopped, libc::SIGTRAP) => Ok((subject, stopped)),
+            Stop::Attached(stopped) => Ok((subject, stopped)),
             _ => Err(TrialError::Misbehaves),
         }
     }

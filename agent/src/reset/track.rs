@@ -1,0 +1,97 @@
+//! Which pages of a large image a run has written: userfaultfd in its asynchronous mode (Linux 6.7).
+//!
+//! All memory of the program is registered once, when the body is made, and write-protected. The kernel lifts the protection of a
+//! page at the first write to it, without telling anybody, and `PAGEMAP_SCAN` finds those pages: a reset looks at them alone. A page that
+//! was written once stays unprotected, and so is looked at after every run ("hot": most runs of a program write the same pages, and a fault
+//! costs more than a comparison), until there are too many of them: then everything is protected again.
+//!
+//! A body without it (the kernel has none, the user may not, a range cannot be registered) compares all pages.
+
+use regrow_abi::{features, vma_flags};
+
+use crate::arch::nr;
+use crate::state::Agent;
+use crate::sys;
+
+/// Most hot pages: 4 MiB, which take a quarter of a millisecond to compare.
+const MAX_HOT_PAGES: u32 = 1024;
+
+const UFFD_USER_MODE_ONLY: usize = 1;
+const O_CLOEXEC: usize = 0o2_000_000;
+const UFFD_API: u64 = 0xaa;
+const FEATURE_WP_ASYNC: u64 = 1 << 15;
+const UFFDIO_API: usize = 0xc018_aa3f;
+const UFFDIO_REGISTER: usize = 0xc020_aa00;
+const UFFDIO_WRITEPROTECT: usize = 0xc018_aa06;
+const MODE_WP: u64 = 1 << 1;
+const PROTECT: u64 = 1 << 0;
+
+/// Begins to track the writes of a body's runs.
+pub fn begin(agent: &Agent) {
+    // SAFETY: the private area is this process's own.
+    unsafe { (*agent.private()).uffd = -1 };
+    if !agent.has(features::TRACK_WRITES) || !agent.has(features::PAGEMAP_SCAN) {
+        return;
+    }
+    // SAFETY: numbers only.
+    let low = unsafe { sys::raw(nr::USERFAULTFD, [O_CLOEXEC | UFFD_USER_MODE_ONLY, 0, 0, 0, 0, 0]) };
+    if low < 0 {
+        return;
+    }
+    let fd = sys::dup_above(low as i32, regrow_abi::KEEPER_SOCKET_FD + 1) as i32;
+    sys::close(low as i32);
+    let mut api = [UFFD_API, FEATURE_WP_ASYNC, 0];
+    // SAFETY: the request takes these three words.
+    let has_api = fd >= 0 && unsafe { sys::ioctl(fd, UFFDIO_API, api.as_mut_ptr()) } == 0;
+    if has_api && register(agent, fd) && protect(agent, fd) {
+        // SAFETY: as above.
+        unsafe { (*agent.private()).uffd = fd };
+    } else if fd >= 0 {
+        sys::close(fd);
+    }
+}
+
+/// Whether the body's writes are tracked.
+pub fn is_on(agent: &Agent) -> bool {
+    // SAFETY: the private area is this process's own.
+    unsafe { (*agent.private()).uffd >= 0 }
+}
+
+/// After a reset that has looked at so many pages: has them be hot, or begins anew. False when the kernel refuses, for which there
+/// is no reason.
+pub fn settle(agent: &Agent, looked_at: u32, remapped: bool) -> bool {
+    // SAFETY: as above.
+    let fd = unsafe { (*agent.private()).uffd };
+    // What was mapped again is not registered; to register what is has no effect.
+    if remapped && !register(agent, fd) {
+        return false;
+    }
+    looked_at <= MAX_HOT_PAGES || protect(agent, fd)
+}
+
+/// Each mapping that a run can write to.
+fn each_mapping(agent: &Agent, mut each: impl FnMut(u64, u64) -> bool) -> bool {
+    let ours = |flags: u32| flags & (vma_flags::HANDS_OFF | vma_flags::SHARED) == 0;
+    for vma in agent.vmas() {
+        if ours(vma.flags) && !each(vma.start, vma.end - vma.start) {
+            return false;
+        }
+    }
+    true
+}
+
+fn register(agent: &Agent, fd: i32) -> bool {
+    each_mapping(agent, |start, bytes| {
+        let mut args = [start, bytes, MODE_WP, 0];
+        // SAFETY: the request takes these four words; the range is the program's.
+        unsafe { sys::ioctl(fd, UFFDIO_REGISTER, args.as_mut_ptr()) == 0 }
+    })
+}
+
+fn protect(agent: &Agent, fd: i32) -> bool {
+    each_mapping(agent, |start, bytes| {
+        let mut args = [start, bytes, PROTECT];
+        // SAFETY: as above, three words. A write to a protected page goes on by itself.
+        unsafe { sys::ioctl(fd, UFFDIO_WRITEPROTECT, args.as_mut_ptr()) == 0 }
+    })
+}

@@ -1,0 +1,95 @@
+//! Images of front ends (`docs/warm.md`): how one is made, and the order that a run in it is given.
+//!
+//! ```text
+//!  the run's environment ──> the part that belongs to the key ──> the front end prepares itself ──> stop
+//!            ^                                                          │ names that it has read besides
+//!            └──────────────── again, with those as well ───────────────┘
+//! ```
+//!
+//! A front end is given the variables of its image's key and no others, so that an image holds nothing of one run's environment
+//! that another run has not. Which those are is learned by making it: what it asks for and was not given makes it be made again.
+
+use std::ffi::{CStr, OsString};
+use std::fs::File;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+
+use regrow_abi::WARM_FD;
+use regrow_front::{order, python, report};
+use regrow_image::envkey::KeyNames;
+use regrow_image::image::Image;
+
+use crate::creation::{Fallback, Point};
+use crate::maker::{self, Job, as_path};
+use crate::program::Resolved;
+use crate::request::{Request, Strings, Warm};
+
+/// How often an image is made again because more variables were read. Each time adds names, of which there are few.
+const MAX_ATTEMPTS: usize = 5;
+
+/// Makes the image of a front end. Gives the names that belong to its key too.
+pub(crate) fn make_image(job: &Job, env: &[&CStr], warm: &Warm) -> Result<(Image, KeyNames), Fallback> {
+    let mut names = KeyNames::default().and_of_front_end(&warm.variables);
+    for _ in 0..MAX_ATTEMPTS {
+        let given = names.select(env.iter().copied());
+        let mut image = maker::attempt(job, &given, Point::Warm, true).map_err(maker::fallback)?;
+        let report = report::parse(&image.report)
+            .map_err(|error| Fallback::ImageFailed { detail: format!("its report: {error}") })?;
+        let mut read: Vec<Vec<u8>> = image.learned.clone();
+        read.extend(report.env);
+        if report.all_env {
+            read.push(b"*".to_vec());
+        }
+        names = KeyNames::with_learned(&image.learned)
+            .and_of_front_end(&warm.variables)
+            .and_of_front_end(&read);
+        if names.select(env.iter().copied()) == given {
+            let paths = |list: Vec<Vec<u8>>| list.into_iter().map(|path| OsString::from_vec(path).into());
+            image.dependencies.files.extend(paths(report.files));
+            image.dependencies.absent.extend(paths(report.absent));
+            return Ok((image, names));
+        }
+    }
+    Err(Fallback::ImageFailed { detail: "it reads more variables each time it is prepared".to_owned() })
+}
+
+/// The front end that Regrow has for a program, if it has one.
+pub(crate) fn of_program(resolved: &Resolved, request: &Request) -> Option<Warm> {
+    let path = as_path(&resolved.file);
+    // Most programs are none that it knows.
+    if !path.file_name()?.as_bytes().starts_with(b"python") {
+        return None;
+    }
+    let arguments = resolved.arguments(request);
+    let argv: Vec<&[u8]> = arguments.iter().map(CStr::to_bytes).collect();
+    let variable = |name: &str| request.env_value(name.as_bytes());
+    let plan = python::plan(path, &argv, variable, &request.preload)?;
+    let mut args = Strings::new();
+    plan.args.iter().for_each(|arg| args.push_c_str(arg));
+    Some(Warm { args, variables: patterns(&plan.names), directory: None })
+}
+
+/// The names as an image's key takes them.
+fn patterns(names: &python::Names) -> Vec<Vec<u8>> {
+    let exact = names.exact.iter().map(|name| name.as_bytes().to_vec());
+    let prefixes = names.prefixes.iter().map(|prefix| format!("{prefix}*").into_bytes());
+    exact.chain(prefixes).collect()
+}
+
+/// The order of a run, as a descriptor; `None` where the request passes one.
+pub(crate) fn order(
+    fds: &[(BorrowedFd<'_>, i32)],
+    arguments: &Strings,
+    env: &Strings,
+) -> Result<Option<OwnedFd>, Fallback> {
+    if fds.iter().any(|fd| fd.1 == WARM_FD) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(arguments.as_bytes().len() + env.as_bytes().len() + 64);
+    order::write(order::strings(arguments.as_bytes()), order::strings(env.as_bytes()), &[], &mut bytes);
+    let file = regrow_sys::raw::memfd("regrow-order", 0).map(File::from);
+    // Its offset stays at the start: the front end reads it from there.
+    let written = file.and_then(|file| file.write_all_at(&bytes, 0).map(|()| file));
+    written.map(|file| Some(file.into())).map_err(|_| Fallback::NoDescriptors)
+}

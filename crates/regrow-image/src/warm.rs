@@ -1,0 +1,293 @@
+//! Runs a front end under trace from exec to where it stops itself: the `warm` point (`docs/warm.md`).
+//!
+//! ```text
+//!  entry ──> its loader, its runtime, its modules … ──> SIGSTOP to itself
+//!             │ files, getenv: noted                     one thread: that is the point
+//!             │ "fork" in the report, then fork: the child is the one that stops; its parent ends
+//!             └ what belongs to the task and would not be a run's: refused
+//! ```
+//!
+//! Unlike on the way to `main`, what a front end computes is its own affair: it knows that its state is given to many runs. Only
+//! what it may do to its task is looked at, because a run does not have that from it, and what it reads of files, on which the
+//! image depends. Threads are followed; a child that was announced is made the caller's own (`CLONE_PARENT`), because it becomes the
+//! seed. Any other child refuses the point.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use regrow_abi::WARM_FD;
+use regrow_sys::ptrace::{self, Resume, Stop, Stopped, SyscallEntry};
+
+use crate::make::MakeError;
+use crate::remote::{Access, Remote};
+use crate::startup::Startup;
+use crate::trace::{AtPoint, clear_breakpoints, note_trap, watch_loader, with_room};
+
+/// The record by which a front end announces the fork of the process that is going to stop.
+const FORK: &[u8] = b"fork\0";
+const CLONE_PARENT: u64 = 0x8000;
+const CLONE_THREAD: u64 = 0x1_0000;
+
+/// Calls that would give the front end's task something that no run has, or give all runs what one process is to have.
+const REFUSED: &[(i64, &str)] = &[
+    (libc::SYS_chdir, "changes its directory"),
+    (libc::SYS_fchdir, "changes its directory"),
+    (libc::SYS_chroot, "changes its root"),
+    (libc::SYS_pivot_root, "changes its root"),
+    (libc::SYS_umask, "changes its umask"),
+    (libc::SYS_unshare, "changes its namespaces"),
+    (libc::SYS_setns, "changes its namespaces"),
+    (libc::SYS_setuid, "changes its user"),
+    (libc::SYS_setreuid, "changes its user"),
+    (libc::SYS_setresuid, "changes its user"),
+    (libc::SYS_setfsuid, "changes its user"),
+    (libc::SYS_setgid, "changes its group"),
+    (libc::SYS_setregid, "changes its group"),
+    (libc::SYS_setresgid, "changes its group"),
+    (libc::SYS_setfsgid, "changes its group"),
+    (libc::SYS_setgroups, "changes its groups"),
+    (libc::SYS_capset, "changes its capabilities"),
+    (libc::SYS_setsid, "changes its session"),
+    (libc::SYS_setpgid, "changes its process group"),
+    (libc::SYS_setrlimit, "changes its limits"),
+    (libc::SYS_setpriority, "changes its niceness"),
+    (libc::SYS_sched_setaffinity, "changes its processors"),
+    (libc::SYS_sched_setscheduler, "changes its scheduling"),
+    (libc::SYS_sched_setattr, "changes its scheduling"),
+    (libc::SYS_ioprio_set, "changes its I/O priority"),
+    (libc::SYS_seccomp, "sandboxes itself"),
+    (libc::SYS_personality, "changes its personality"),
+    (libc::SYS_timer_create, "has a timer"),
+    (libc::SYS_setitimer, "has a timer"),
+    (libc::SYS_io_setup, "uses asynchronous I/O"),
+    (libc::SYS_io_uring_setup, "uses io_uring"),
+    (libc::SYS_modify_ldt, "changes its LDT"),
+    (libc::SYS_ptrace, "traces"),
+];
+
+/// What is to be done at the end of a system call.
+#[derive(Debug)]
+struct Pending {
+    path: PathBuf,
+    opens: bool,
+}
+
+/// The way from entry to the stop.
+struct WarmUp {
+    startup: Startup,
+    /// Where each thread is in a system call that looks at a file.
+    pending: HashMap<i32, Pending>,
+    /// The process that is going to stop.
+    main: i32,
+    /// The memory of that process. A fork is announced by its parent, and read in its memory.
+    access: Option<Access>,
+    /// The next child is the one that stops.
+    announced: bool,
+    /// It is there: what its parent still does is of no interest.
+    forked: bool,
+    /// The directory that relative paths may be relative to.
+    directory: Option<PathBuf>,
+}
+
+/// Lets a front end that stands at its entry run until it stops itself. `directory` is where it may read relative paths.
+pub(crate) fn to_warm(entry: AtPoint, directory: Option<&Path>) -> Result<AtPoint, MakeError> {
+    let AtPoint { remote, stack, startup } = with_room(entry)?;
+    watch_loader(&remote, &stack)?;
+    let main = remote.pid();
+    let (stopped, access) = remote.release();
+    resume(stopped, 0)?;
+    let mut way = WarmUp {
+        startup,
+        pending: HashMap::new(),
+        main,
+        access: Some(access),
+        announced: false,
+        forked: false,
+        directory: directory.map(Path::to_owned),
+    };
+    loop {
+        let (pid, stop) = ptrace::wait_any().map_err(MakeError::tracing("waiting"))?;
+        if let Some(stopped) = way.event(pid, stop)? {
+            let remote = way.remote(stopped)?;
+            clear_breakpoints(&remote)?;
+            return Ok(AtPoint { remote, stack, startup: way.startup });
+        }
+    }
+}
+
+fn resume(stopped: Stopped, signal: i32) -> Result<(), MakeError> {
+    stopped.resume(Resume::Syscall, signal).map(drop).map_err(MakeError::tracing("resuming"))
+}
+
+fn refuse<T>(what: impl Into<String>) -> Result<T, MakeError> {
+    Err(MakeError::Refused(what.into()))
+}
+
+impl WarmUp {
+    /// Treats one event. Gives the process when it has stopped itself.
+    fn event(&mut self, pid: i32, stop: Stop) -> Result<Option<Stopped>, MakeError> {
+        match stop {
+            Stop::SyscallEnter(stopped, _) | Stop::SyscallExit(stopped, _) | Stop::Trap(stopped, _)
+                if self.forked && pid != self.main =>
+            {
+                resume(stopped, 0)?;
+            }
+            Stop::SyscallEnter(stopped, call) => {
+                let remote = self.remote(stopped)?;
+                self.enter(&remote, call)?;
+                self.go_on(remote)?;
+            }
+            Stop::SyscallExit(stopped, result) => {
+                self.exit(pid, result);
+                resume(stopped, 0)?;
+            }
+            Stop::Trap(stopped, fired) => {
+                let remote = self.remote(stopped)?;
+                note_trap(&remote, fired, &mut self.startup)?;
+                self.go_on(remote)?;
+            }
+            Stop::Clone(stopped, made) => {
+                if std::mem::take(&mut self.announced) {
+                    // Its memory is a copy: it is opened when it is needed.
+                    (self.main, self.access, self.forked) = (made, None, true);
+                }
+                resume(stopped, 0)?;
+            }
+            Stop::Attached(stopped) => resume(stopped, 0)?,
+            Stop::Signal(stopped, libc::SIGSTOP) if pid == self.main => return Ok(Some(stopped)),
+            Stop::Signal(stopped, signal) => resume(stopped, signal)?,
+            Stop::Exec(_) => return refuse("it executes another program while it prepares itself"),
+            Stop::Gone(_) if pid == self.main => return Err(MakeError::Died { step: "its preparation" }),
+            Stop::Gone(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// A stopped thread with the memory of its process.
+    fn remote(&mut self, stopped: Stopped) -> Result<Remote, MakeError> {
+        match self.access.take() {
+            Some(access) => Ok(access.stopped(stopped)),
+            None => Remote::new(stopped),
+        }
+    }
+
+    fn go_on(&mut self, remote: Remote) -> Result<(), MakeError> {
+        let (stopped, access) = remote.release();
+        self.access = Some(access);
+        resume(stopped, 0)
+    }
+
+    /// Judges a system call at its start.
+    fn enter(&mut self, remote: &Remote, call: SyscallEntry) -> Result<(), MakeError> {
+        let number = i64::try_from(call.number).unwrap_or(-1);
+        let [first, second, third, ..] = call.args;
+        if let Some((_, what)) = REFUSED.iter().find(|refused| refused.0 == number) {
+            return refuse(format!("it {what} while it prepares itself"));
+        }
+        match number {
+            libc::SYS_open => self.file(remote, None, first, second),
+            libc::SYS_openat => self.file(remote, Some(first), second, third),
+            libc::SYS_access | libc::SYS_stat | libc::SYS_lstat | libc::SYS_readlink => {
+                self.look(remote, None, first)
+            }
+            libc::SYS_newfstatat
+            | libc::SYS_faccessat
+            | libc::SYS_faccessat2
+            | libc::SYS_readlinkat
+            | libc::SYS_statx => self.look(remote, Some(first), second),
+            libc::SYS_write if first == u64::from(WARM_FD.unsigned_abs()) => {
+                self.announced |= third == FORK.len() as u64 && remote.read(second, FORK.len())? == FORK;
+                Ok(())
+            }
+            libc::SYS_prlimit64 if third != 0 => refuse("it changes its limits while it prepares itself"),
+            libc::SYS_alarm if first != 0 => refuse("it has a timer when it stops"),
+            libc::SYS_clone if first & CLONE_THREAD != 0 => Ok(()),
+            libc::SYS_clone if self.announced => remote
+                .stopped()
+                .set_first_argument(first | CLONE_PARENT)
+                .map_err(MakeError::tracing("making its child the caller's")),
+            libc::SYS_clone3 => {
+                let flags = remote.read(first, 8)?.try_into().map_or(0, u64::from_ne_bytes);
+                if flags & CLONE_THREAD != 0 { Ok(()) } else { refuse(NO_CHILDREN) }
+            }
+            libc::SYS_clone | libc::SYS_fork | libc::SYS_vfork => refuse(NO_CHILDREN),
+            _ => Ok(()),
+        }
+    }
+
+    /// A file is opened, with these flags.
+    fn file(
+        &mut self,
+        remote: &Remote,
+        directory: Option<u64>,
+        path: u64,
+        flags: u64,
+    ) -> Result<(), MakeError> {
+        // What it writes does not make the image.
+        const WRITES: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
+        if flags & WRITES != 0 {
+            return Ok(());
+        }
+        self.note(remote, directory, path, true)
+    }
+
+    fn look(&mut self, remote: &Remote, directory: Option<u64>, path: u64) -> Result<(), MakeError> {
+        self.note(remote, directory, path, false)
+    }
+
+    fn note(
+        &mut self,
+        remote: &Remote,
+        directory: Option<u64>,
+        path: u64,
+        opens: bool,
+    ) -> Result<(), MakeError> {
+        if path == 0 {
+            return Ok(());
+        }
+        let path = PathBuf::from(std::ffi::OsString::from_vec(remote.read_string(path)?));
+        // An empty path is the descriptor's own file.
+        if path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        let path = self.absolute(remote, directory, path)?;
+        if !["/proc", "/sys", "/dev"].iter().any(|kernels| path.starts_with(kernels)) {
+            self.pending.insert(remote.pid(), Pending { path, opens });
+        }
+        Ok(())
+    }
+
+    fn absolute(
+        &self,
+        remote: &Remote,
+        directory: Option<u64>,
+        path: PathBuf,
+    ) -> Result<PathBuf, MakeError> {
+        if path.is_absolute() {
+            return Ok(path);
+        }
+        // The kernel takes the low half of the argument.
+        let number = directory.and_then(|number| i32::try_from(number & 0xffff_ffff).ok());
+        let base = match number {
+            Some(number) => std::fs::read_link(format!("/proc/{}/fd/{number}", remote.pid())).ok(),
+            None => self.directory.clone(),
+        };
+        match base {
+            Some(base) => Ok(base.join(path)),
+            None => refuse(format!("it reads {}, which depends on its directory", path.display())),
+        }
+    }
+
+    /// Notes the outcome of a system call.
+    fn exit(&mut self, pid: i32, result: i64) {
+        let Some(Pending { path, opens }) = self.pending.remove(&pid) else { return };
+        if result == -i64::from(libc::ENOENT) {
+            self.startup.absent.insert(path);
+        } else if result >= 0 && (opens || path.is_file()) && !path.is_dir() {
+            self.startup.opened.insert(path);
+        }
+    }
+}
+
+const NO_CHILDREN: &str = "it starts a process while it prepares itself";
