@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 import regrow
 
 pytest_plugins = ["pytester"]

@@ -9,8 +9,9 @@ import signal
 import time
 from pathlib import Path
 
-import calls
 import pytest
+
+import calls
 import regrow
 
 context = regrow.get_context()

@@ -12,8 +12,9 @@ import threading
 import time
 from pathlib import Path
 
-import calls
 import pytest
+
+import calls
 import regrow
 
 
@@ -74,7 +75,8 @@ def test_two_threads_wait_for_one_future(executor: regrow.Executor) -> None:
 
 def test_wait_and_as_completed_work() -> None:
     with regrow.Executor(3) as executor:
-        slow, fast = executor.submit(calls.sleep, 1.5), executor.submit(calls.add, 1)
+        slow: concurrent.futures.Future[object] = executor.submit(calls.sleep, 1.5)
+        fast: concurrent.futures.Future[object] = executor.submit(calls.add, 1)
         done, rest = concurrent.futures.wait([slow, fast], return_when=concurrent.futures.FIRST_COMPLETED)
         assert (done, rest) == ({fast}, {slow})
         assert [future.result() for future in concurrent.futures.as_completed([slow, fast])] == [1, "slept"]
@@ -275,9 +277,9 @@ def test_what_a_call_prints_is_there_with_its_result(capfd: pytest.CaptureFixtur
 
 def test_shutdown_waits_and_then_nothing_is_taken() -> None:
     executor = regrow.Executor(1)
-    futures = [executor.submit(calls.sleep, 0.2), executor.submit(calls.add, 1)]
+    first, second = executor.submit(calls.sleep, 0.2), executor.submit(calls.add, 1)
     executor.shutdown()
-    assert [future.done() for future in futures] == [True, True]
+    assert (first.done(), second.done()) == (True, True)
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(calls.add, 1)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import regrow
 
 Run = Callable[..., regrow.Completed]
@@ -111,7 +112,7 @@ def test_what_does_not_exist_is_an_error(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_nul_byte_is_refused(run: Run) -> None:
-    with pytest.raises(ValueError, match="(?i)nul"):
+    with pytest.raises(ValueError, match=r"(?i)nul"):
         run("pass\0")
 
 
