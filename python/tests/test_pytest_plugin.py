@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
+import textwrap
+import time
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -150,38 +156,25 @@ def files(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def make(pytester: pytest.Pytester, name: str, text: str) -> None:
-    import textwrap
-
     (pytester.path / name).write_text(textwrap.dedent(text), encoding="utf-8")
 
 
 def start(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """A pytest in a process of its own, as a user starts it."""
-    loaded = [] if entry_point_is_installed() else ["-p", "regrow.pytest_plugin"]
-    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *loaded, *arguments]
-    if {"--lf", "--ff"}.intersection(arguments) or "--cache" in arguments:
-        words = [word for word in words if word not in ("no:cacheprovider", "--cache")]
-        words.remove("-p")
-    return pytester.run(*words, timeout=120)
+    return pytester.run(sys.executable, "-m", "pytest", *plugin_arguments(), *arguments, timeout=120)
 
 
-def entry_point_is_installed() -> bool:
-    from importlib.metadata import entry_points
-
+def plugin_arguments() -> list[str]:
+    """What loads the plugin where the package is not installed."""
     found: Any = entry_points()
-    groups = found.select(group="pytest11") if hasattr(found, "select") else found.get("pytest11", ())
-    return any(point.name == "regrow" for point in groups)
+    points = found.select(group="pytest11") if hasattr(found, "select") else found.get("pytest11", ())
+    return [] if any(point.name == "regrow" for point in points) else ["-p", "regrow.pytest_plugin"]
 
 
 def shown(result: pytest.RunResult) -> list[str]:
     """The output without what differs between any two sessions, or says that Regrow is there."""
     lines = [RULES.sub("=", TIMES.sub("T", line)) for line in result.outlines]
     return [line.strip() for line in lines if not line.startswith("regrow: ")]
-
-
-def passes(result: pytest.RunResult, **counts: int) -> None:
-    """Everything was recycled if it could be, and the outcomes are these."""
-    result.assert_outcomes(**counts)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +415,7 @@ def test_output_that_is_not_captured_comes_in_order(pytester: pytest.Pytester) -
 
 def test_last_failed_runs_what_failed(pytester: pytest.Pytester) -> None:
     make(pytester, "test_lf.py", "def test_a(): pass\ndef test_b(): assert 0\ndef test_c(): import os; os._exit(1)\n")
-    start(pytester, "--regrow", "--cache").assert_outcomes(passed=1, failed=2)
+    start(pytester, "--regrow").assert_outcomes(passed=1, failed=2)
     start(pytester, "--regrow", "--lf").assert_outcomes(failed=2)
     result = start(pytester, "--regrow", "--ff", "-v")
     result.stdout.fnmatch_lines(["*::test_b FAILED*", "*::test_c FAILED*", "*::test_a PASSED*"])
@@ -595,3 +588,34 @@ def test_sessions_without_tests(pytester: pytest.Pytester) -> None:
     result = start(pytester, "--regrow")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.assert_outcomes(errors=1)
+
+
+@pytest.mark.parametrize("unit", ["test", "file"])
+def test_an_interrupt_ends_session_and_tests(pytester: pytest.Pytester, unit: str) -> None:
+    make(
+        pytester,
+        "test_long.py",
+        """
+        import os, time
+        from pathlib import Path
+
+        def test_short(): pass
+
+        def test_long():
+            Path("pid.part").write_text(str(os.getpid()))
+            Path("pid.part").rename("pid")
+            time.sleep(600)
+        """,
+    )
+    command = [sys.executable, "-m", "pytest", *plugin_arguments(), f"--regrow={unit}"]
+    session = subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    while not (pytester.path / "pid").exists():
+        assert session.poll() is None
+        time.sleep(0.01)
+    os.killpg(session.pid, signal.SIGINT)
+    output, _ = session.communicate(timeout=60)
+    assert session.returncode == pytest.ExitCode.INTERRUPTED
+    assert "KeyboardInterrupt" in output
+    assert "1 passed" in output
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((pytester.path / "pid").read_text()), 0)
