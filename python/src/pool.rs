@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use pyo3::prelude::*;
-use regrow::{Command, PrepareError, Resource, Stdio};
+use regrow::{Command, Point, PointChoice, PrepareError, Resource, Stdio};
 
 use crate::errors::os_error;
 use crate::image::Image;
@@ -37,10 +37,11 @@ struct Order<'a> {
 #[pymethods]
 impl Pool {
     #[new]
-    #[pyo3(signature = (max_bodies, *, recycle = true))]
-    fn new(max_bodies: usize, recycle: bool) -> Self {
-        let pool = regrow::Pool::builder().max_bodies_per_program(max_bodies).recycle(recycle).build();
-        Self { pool, null: OnceLock::new() }
+    #[pyo3(signature = (max_bodies, *, recycle = true, warm_only = false))]
+    fn new(max_bodies: usize, recycle: bool, warm_only: bool) -> Self {
+        let point = if warm_only { PointChoice::Only(Point::Warm) } else { PointChoice::Auto };
+        let builder = regrow::Pool::builder().max_bodies_per_program(max_bodies).recycle(recycle).point(point);
+        Self { pool: builder.build(), null: OnceLock::new() }
     }
 
     /// Makes the image ahead, as the first start with these words would, and says where it stands; None, and why, when its
