@@ -27,7 +27,7 @@ use regrow_pool::{
 };
 use regrow_sys::caller::Settable;
 
-use crate::creation::Fallback;
+use crate::creation::{Fallback, Point};
 use crate::program::Key;
 use crate::request::Strings;
 use crate::settings::Settings;
@@ -451,7 +451,9 @@ impl Shard {
         // One region of about this size: runs differ by a page or two, which is no reason to add or give back any.
         let hot_bytes =
             hot.map_or(0, |work| u64::from(work.zeroed.next_power_of_two()) * regrow_abi::PAGE_BYTES);
-        let files = u32::try_from(kept.image.dependencies.files.len()).unwrap_or(u32::MAX).min(64);
+        // What a front end reads it makes something of, which takes longer than to map it.
+        let most_files = if kept.point() == Point::Warm { u32::MAX } else { 64 };
+        let files = u32::try_from(kept.image.dependencies.files.len()).unwrap_or(u32::MAX).min(most_files);
         Some(Facts {
             image_bytes: kept.image_bytes(),
             body_bytes: kept.body_bytes(),

@@ -53,6 +53,13 @@ const FIRST_RETRY: Duration = Duration::from_millis(200);
 /// After how many failures it is not doubled any more: that is a little less than an hour.
 const MOST_DOUBLINGS: u32 = 14;
 
+/// Page tables and the like of a small process.
+const TABLES_BYTES: u64 = 128 * 1024;
+/// A page of a page table has so many entries.
+const PAGES_PER_TABLE: u64 = 512;
+/// What the runs of a large image are reckoned to write.
+const WRITTEN_BYTES: u64 = 1024 * 1024;
+
 /// An entry of the table of images.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -173,13 +180,15 @@ impl Kept {
 
     /// Bytes of the image: its saved pages, once in the store and once in the seed.
     pub(crate) fn image_bytes(&self) -> u64 {
-        self.body_bytes() * 2
+        (self.image.saved_bytes() + TABLES_BYTES) * 2
     }
 
-    /// Bytes of a body: a copy of the saved pages.
+    /// Bytes of a body: a copy of the saved pages. One whose writes are tracked has copies of those alone that its runs have
+    /// written, and shares the others with the seed.
     pub(crate) fn body_bytes(&self) -> u64 {
-        const TABLES_BYTES: u64 = 128 * 1024;
-        self.image.saved_bytes() + TABLES_BYTES
+        let own = if self.image.tracks_writes() { WRITTEN_BYTES } else { u64::MAX };
+        let tables = self.image.saved_bytes() / PAGES_PER_TABLE;
+        self.image.saved_bytes().min(own) + tables + TABLES_BYTES
     }
 
     /// Finds an armed body, or makes one. In verify mode a body is compared before it is used again; one that differs is

@@ -13,9 +13,9 @@ const HEAD: &[u8] = b"regrow 1 ";
 /// Appends an order. Front ends' own variables in `env` are left out.
 ///
 /// A string with a NUL byte in it cannot be said: it would be taken for two. No argument and no variable has one.
-pub fn write<'a>(
+pub fn write<'a, 'e>(
     argv: impl Iterator<Item = &'a [u8]> + Clone,
-    env: impl Iterator<Item = &'a [u8]> + Clone,
+    env: impl Iterator<Item = &'e [u8]> + Clone,
     payload: &[u8],
     to: &mut Vec<u8>,
 ) {
@@ -23,11 +23,14 @@ pub fn write<'a>(
     to.extend_from_slice(HEAD);
     // Writing to a vector does not fail.
     let _ = writeln!(to, "{} {} {}", argv.clone().count(), env.clone().count(), payload.len());
-    for text in argv.chain(env) {
-        to.extend_from_slice(text);
-        to.push(0);
-    }
+    argv.for_each(|text| end_with_nul(text, to));
+    env.for_each(|text| end_with_nul(text, to));
     to.extend_from_slice(payload);
+}
+
+fn end_with_nul(text: &[u8], to: &mut Vec<u8>) {
+    to.extend_from_slice(text);
+    to.push(0);
 }
 
 /// Whether an entry of an environment is one of the front ends' own variables.

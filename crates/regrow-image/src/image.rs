@@ -94,6 +94,12 @@ impl Image {
         self.store.as_fd()
     }
 
+    /// Whether its bodies are told what their runs write, where they can be.
+    #[must_use]
+    pub fn tracks_writes(&self) -> bool {
+        self.header.features & regrow_abi::features::TRACK_WRITES != 0
+    }
+
     /// Bytes of saved pages.
     #[must_use]
     pub fn saved_bytes(&self) -> u64 {

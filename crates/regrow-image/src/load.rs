@@ -469,7 +469,7 @@ fn read_signal_stack(remote: Remote, scratch: u64) -> Result<(Remote, [u64; 3]),
 }
 
 /// The numbers of `/proc/PID/stat` from its third field on.
-fn stat_fields(pid: i32) -> Result<Vec<u64>, MakeError> {
+pub(crate) fn stat_fields(pid: i32) -> Result<Vec<u64>, MakeError> {
     let text =
         fs::read_to_string(format!("/proc/{pid}/stat")).map_err(MakeError::tracing("reading its stat"))?;
     let rest = text.rsplit_once(')').map_or("", |parts| parts.1);

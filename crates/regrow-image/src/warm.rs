@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use regrow_abi::WARM_FD;
 use regrow_sys::ptrace::{self, Resume, Stop, Stopped, SyscallEntry};
 
+use crate::load::stat_fields;
 use crate::make::MakeError;
 use crate::remote::{Access, Remote};
 use crate::startup::Startup;
@@ -93,6 +94,7 @@ struct WarmUp {
 /// Lets a front end that stands at its entry run until it stops itself. `directory` is where it may read relative paths.
 pub(crate) fn to_warm(entry: AtPoint, directory: Option<&Path>) -> Result<AtPoint, MakeError> {
     let AtPoint { remote, stack, startup } = with_room(entry)?;
+    let remote = tell_start_of_stack(remote, stack.pointer)?;
     watch_loader(&remote, &stack)?;
     let main = remote.pid();
     let (stopped, access) = remote.release();
@@ -114,6 +116,29 @@ pub(crate) fn to_warm(entry: AtPoint, directory: Option<&Path>) -> Result<AtPoin
             return Ok(AtPoint { remote, stack, startup: way.startup });
         }
     }
+}
+
+/// Tells the kernel where the argument block of a program at its entry has been moved to: a front end finds it by what
+/// `/proc/PID/stat` says.
+fn tell_start_of_stack(remote: Remote, pointer: u64) -> Result<Remote, MakeError> {
+    const PR_SET_MM_MAP: u64 = 14;
+    const MAP_BYTES: u64 = 104;
+    let stat = stat_fields(remote.pid())?;
+    let field = |number: usize| stat.get(number - 3).copied().unwrap_or(0);
+    let (remote, brk) = remote.must("reading the break", libc::SYS_brk, [0; 6])?;
+    let mut words: Vec<u64> = [26, 27, 45, 46, 47].into_iter().map(field).collect();
+    words.extend([brk, pointer]);
+    words.extend([48, 49, 50, 51].map(field));
+    // The auxiliary vector and the executable stay.
+    words.extend([0, u64::from(u32::MAX) << 32]);
+    // Memory below the stack pointer is free for use at the entry.
+    let scratch = (pointer - 1024) & !15;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    remote.write(scratch, &bytes)?;
+    let args = [u64::from(libc::PR_SET_MM.unsigned_abs()), PR_SET_MM_MAP, scratch, MAP_BYTES, 0, 0];
+    let (remote, _) = remote.must("telling the start of the stack", libc::SYS_prctl, args)?;
+    remote.write(scratch, &vec![0; bytes.len()])?;
+    Ok(remote)
 }
 
 fn resume(stopped: Stopped, signal: i32) -> Result<(), MakeError> {

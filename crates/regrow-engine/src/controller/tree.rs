@@ -291,7 +291,11 @@ fn kept(entry: &Entry) -> Option<&Kept> {
 
 fn creations(stats: &Stats) -> Value {
     let points = |counts: &crate::creation::PointCounts| {
-        Value::fields([("main", Value::Number(counts.main)), ("entry", Value::Number(counts.entry))])
+        Value::fields([
+            ("warm", Value::Number(counts.warm)),
+            ("main", Value::Number(counts.main)),
+            ("entry", Value::Number(counts.entry)),
+        ])
     };
     Value::fields([
         ("recycled", points(&stats.recycled)),

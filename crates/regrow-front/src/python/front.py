@@ -10,14 +10,14 @@ stale (secrets, environment, streams) is the process's own.
 
 What the program must not notice:
 
-- `sys.modules` is that of an interpreter with the same preloads. Modules that this file alone needs are taken out again,
-  so it asks for few, and for none that is written in Python.
-- `__main__` is a module of its own, that does not hold this file's names.
+- `sys.modules` is that of an interpreter with the same preloads. What this file alone needs is taken out again; so it
+  needs little, and nothing that is written in Python.
+- `__main__` is a module of its own, without this file's names.
 - A program that cannot be read or compiled, and descriptors that the interpreter does not start with, are left to the
   interpreter itself: the process executes it, and what it has to say about them is its own.
-- At the end the interpreter is not torn down. What the run has made is dropped, so that finalizers run and files are
-  written; what was prepared stays. Where that is not enough (threads that go on, a stream that cannot be written to)
-  the interpreter finalizes as ever, and so it does when `REGROW_PYTHON_FINALIZE` is set.
+- At the end the interpreter is not torn down. What the run has made is dropped, so that finalizers run and files
+  are written; what was prepared stays. Where that is not enough (threads that go on, a stream that cannot be
+  written to) the interpreter finalizes as ever, and so it does when `REGROW_PYTHON_FINALIZE` is set.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ if next(reversed(sys.modules)) == "__future__":
 # What a plain interpreter has imported at this point.
 PLAIN_MODULES = frozenset(sys.modules)
 
-import _ctypes  # noqa: E402
-import _frozen_importlib_external as external  # noqa: E402
-import _imp  # noqa: E402
-import _io  # noqa: E402
-import _signal  # noqa: E402
-import _thread  # noqa: E402
-import _weakref  # noqa: E402
-import atexit  # noqa: E402
-import gc  # noqa: E402
-import marshal  # noqa: E402
-import posix  # noqa: E402
-import time  # noqa: E402
+import _ctypes
+import _frozen_importlib_external as external
+import _imp
+import _io
+import _signal  # type: ignore[import-not-found]
+import _thread
+import _weakref
+import atexit
+import binascii
+import gc
+import marshal
+import posix
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +82,6 @@ def encode(text: str) -> bytes:
     return text.encode(ENCODING, ERRORS)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # The C library and the interpreter's own functions. The package `ctypes` would bring modules along; its core does not.
 
 
@@ -97,25 +97,19 @@ class Text(_ctypes._SimpleCData):  # type: ignore[type-arg]
     _type_ = "z"
 
 
-class Procedure(_ctypes.CFuncPtr):
-    """A function in C without a result, called with the interpreter's lock held."""
+class Function(_ctypes.CFuncPtr):
+    """A function in C, called with the interpreter's lock held. It has no result unless its `restype` is set."""
 
     _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_PYTHONAPI
     _restype_ = None
 
 
-class Texts(_ctypes.CFuncPtr):
-    """A function in C whose result is a text."""
-
-    _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_PYTHONAPI
-    _restype_ = Text
-
-
-ITSELF = _ctypes.dlopen(None, 2)
-BEFORE_FORK: Callable[[], None] = Procedure(_ctypes.dlsym(ITSELF, "PyOS_BeforeFork"))
-AFTER_FORK: Callable[[], None] = Procedure(_ctypes.dlsym(ITSELF, "PyOS_AfterFork_Child"))
-FLUSH_C_STREAMS: Callable[[None], None] = Procedure(_ctypes.dlsym(ITSELF, "fflush"))
-REAL_PATH: Callable[[bytes, None], "bytes | None"] = Texts(_ctypes.dlsym(ITSELF, "realpath"))
+ITSELF = _ctypes.dlopen(None, 2)  # type: ignore[arg-type]
+BEFORE_FORK = Function(_ctypes.dlsym(ITSELF, "PyOS_BeforeFork"))
+AFTER_FORK = Function(_ctypes.dlsym(ITSELF, "PyOS_AfterFork_Child"))
+FLUSH_C_STREAMS = Function(_ctypes.dlsym(ITSELF, "fflush"))
+REAL_PATH = Function(_ctypes.dlsym(ITSELF, "realpath"))
+REAL_PATH.restype = Text
 C_ENVIRON = Address.from_address(_ctypes.dlsym(ITSELF, "environ"))
 
 
@@ -148,7 +142,6 @@ def read_all(number: int) -> bytes:
     return b"".join(pieces) if len(pieces) > 2 else pieces[0]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # The environment.
 
 
@@ -241,7 +234,6 @@ def record_reads(os: Any, names: set[str | bytes]) -> Callable[[], None]:
     return put_back
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # The report.
 
 
@@ -316,7 +308,6 @@ def write_report(number: int, kind: str, texts: Iterable[str | bytes]) -> None:
         data = data[posix.write(number, data) :]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # What two runs must not have in common.
 
 
@@ -352,7 +343,6 @@ def renewals() -> list[Callable[[], object]]:
     return found
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # The standard streams.
 
 
@@ -373,7 +363,9 @@ class Stream:
         if original is None:
             self.text = _io.TextIOWrapper.__new__(_io.TextIOWrapper)
         self.unbuffered = unbuffered
-        self.buffering = 0 if unbuffered and number else -1
+        self.buffered: Any = _io.BufferedWriter if number else _io.BufferedReader
+        if unbuffered and number:
+            self.buffered = None
         self.encoding = getattr(original, "encoding", encoding)
         self.errors = getattr(original, "errors", errors)
 
@@ -381,19 +373,26 @@ class Stream:
         """Makes the stream as the interpreter does at its start: `None` for a descriptor that is closed."""
         text = self.text
         try:
-            buffer: Any = _io.open(self.number, self.mode + "b", self.buffering, None, None, None, False)
+            raw: Any = _io.FileIO(self.number, self.mode + "b", False)
         except OSError as error:
             if error.errno != 9:
                 raise
             text = None
         else:
-            raw = buffer if self.buffering == 0 else buffer.raw
+            buffer = raw if self.buffered is None else self.buffered(raw, buffer_size(raw._blksize))
             raw.name = self.angled
             by_line = not self.unbuffered and (self.number == 2 or raw.isatty())
             text.__init__(buffer, self.encoding, self.errors, "\n", by_line, self.unbuffered)
             text.mode = self.mode
         for name in self.names:
             setattr(sys, name, text)
+
+
+def buffer_size(block: int) -> int:
+    """How much the interpreter buffers, by the size of a file's blocks."""
+    if VERSION >= (3, 14):
+        return max(min(block, 1 << 23), _io.DEFAULT_BUFFER_SIZE)
+    return block if block > 1 else _io.DEFAULT_BUFFER_SIZE
 
 
 def standard_streams() -> list[Stream]:
@@ -415,12 +414,11 @@ def flush_streams() -> bool:
         try:
             if stream is not None and not getattr(stream, "closed", False):
                 stream.flush()
-        except BaseException:  # noqa: BLE001  # the interpreter asks no further either
+        except BaseException:  # the interpreter asks no further either
             return False
     return True
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Preparing.
 
 
@@ -477,18 +475,8 @@ def load(options: Options) -> None:
         __import__(name)
     if options.setup:
         module, function, *data = options.setup.split(":", 2)
-        argument = a2b_base64(data[0]) if data else b""
+        argument = binascii.a2b_base64(data[0]) if data else b""
         function_by_name(f"{module}:{function}")(argument)
-
-
-def a2b_base64(text: str) -> bytes:
-    """Decodes base64, and leaves no module behind that was not there."""
-    there = "binascii" in sys.modules
-    import binascii
-
-    if not there:
-        del sys.modules["binascii"]
-    return binascii.a2b_base64(text)
 
 
 def fresh_main() -> ModuleType:
@@ -521,15 +509,15 @@ def prepare(options: Options, report: int) -> Prepared:
     """Imports, and reports what the image depends on. What cannot be kept ends the process."""
     environment = Environment()
     missing = Missing()
-    sys.meta_path.append(missing)  # type: ignore[arg-type]
+    sys.meta_path.append(missing)
     try:
         load(options)
-        sys.meta_path.remove(missing)  # type: ignore[arg-type]
+        sys.meta_path.remove(missing)
         in_c, own = environment.finish()
         prepared = Prepared(in_c, own)
         flush_streams()
         rehearse(prepared)
-    except BaseException as error:  # noqa: BLE001  # whatever it is, there is no image
+    except BaseException as error:  # whatever it is, there is no image
         write_report(report, "refuse", [one_line(error)])
         posix._exit(1)
     names = [name if isinstance(name, bytes) else encode(name) for name in environment.names]
@@ -570,7 +558,6 @@ def stop(report: int) -> None:
     AFTER_FORK()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # The order.
 
 
@@ -596,7 +583,7 @@ class Order:
     def variables(self) -> dict[bytes, bytes]:
         """The environment."""
         try:
-            found: dict[bytes, bytes] = dict([entry.split(b"=", 1) for entry in self.environ])  # type: ignore[misc]
+            found: dict[bytes, bytes] = dict([entry.split(b"=", 1) for entry in self.environ])
         except ValueError:
             return variables_of(self.environ)
         return found if len(found) == len(self.environ) else variables_of(self.environ)
@@ -626,7 +613,6 @@ def become_plain(order: Order) -> NoReturn:
     posix.execve(EXECUTABLE, order.argv, variables_of(order.environ))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # The program.
 
 
@@ -692,7 +678,7 @@ class Program:
         try:
             source = read_all(0)
             code = compile(source, "<stdin>", "exec", 0, True)
-        except BaseException as error:  # noqa: BLE001  # it is raised again, by the interpreter or as the program's own
+        except BaseException as error:  # it is raised again, by the interpreter or as the program's own
             if start is None:
                 return throw, (error.with_traceback(None),)
             posix.lseek(0, start, 0)
@@ -744,7 +730,7 @@ class Program:
         """Compiles the program."""
         try:
             return compile(source, name, "exec", 0, True)
-        except Exception:  # noqa: BLE001  # whatever it is, the interpreter says it
+        except Exception:  # whatever it is, the interpreter says it
             become_plain(self.order)
 
     def unmarshalled(self, content: bytes) -> CodeType:
@@ -754,7 +740,7 @@ class Program:
                 code = marshal.loads(content[16:])
                 if isinstance(code, type(fresh_main.__code__)):
                     return code
-        except Exception:  # noqa: BLE001  # whatever it is, the interpreter says it
+        except Exception:  # whatever it is, the interpreter says it
             pass
         become_plain(self.order)
 
@@ -803,7 +789,6 @@ def directory_of(path: bytes) -> str:
     return decode(head or slash)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # The end.
 
 
@@ -826,7 +811,7 @@ def exit_status(error: SystemExit) -> int:
             posix.write(2, encode(f"{code}\n"))
         else:
             sys.stderr.write(f"{code}\n")
-    except Exception:  # noqa: BLE001  # there is nobody left to tell
+    except Exception:  # there is nobody left to tell
         pass
     return 1
 
@@ -843,7 +828,7 @@ def judge(error: BaseException) -> int:
         return exit_status(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
     if VERSION >= (3, 12):
-        sys.last_exc = error
+        vars(sys)["last_exc"] = error
     hook = getattr(sys, "excepthook", None)
     try:
         sys.audit("sys.excepthook", hook, type(error), error, trace)
@@ -854,7 +839,7 @@ def judge(error: BaseException) -> int:
             hook(type(error), error, trace)
     except SystemExit as leaving:
         return exit_status(leaving)
-    except BaseException as second:  # noqa: BLE001  # the interpreter prints whatever it is
+    except BaseException as second:  # the interpreter prints whatever it is
         second.__traceback__ = own_frames_cut(second.__traceback__)
         second.__context__ = None
         print("Error in sys.excepthook:", file=sys.stderr)
@@ -876,7 +861,7 @@ def ended(is_file: bool, error: BaseException | None) -> int:
         for stream in (sys.stderr, sys.stdout):
             try:
                 stream.flush()
-            except Exception:  # noqa: BLE001, PERF203  # the interpreter asks no further either
+            except Exception:  # the interpreter asks no further either
                 pass
     return 0 if error is None else judge(error)
 
@@ -889,7 +874,7 @@ def ignored(where: object, error: BaseException) -> None:
 
 
 def drop(kept: frozenset[str]) -> None:
-    """Drops what the run has made, as the interpreter's end does: what has finalizers is finalized, files are closed."""
+    """Drops what the run has made, as the interpreter's end does: finalizers run, files are closed."""
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         vars(sys).pop(name, None)
     modules = sys.modules
@@ -912,7 +897,7 @@ def drop(kept: frozenset[str]) -> None:
         if type(thing) in (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom):
             try:
                 thing.flush()
-            except Exception:  # noqa: BLE001, PERF203  # closed, detached, or its reader is gone
+            except Exception:  # closed, detached, or its reader is gone
                 pass
 
 
@@ -929,14 +914,14 @@ def leave(status: int, kept: frozenset[str]) -> None:
     if threading is not None:
         try:
             threading._shutdown()
-        except BaseException as error:  # noqa: BLE001  # the interpreter goes on as well
+        except BaseException as error:  # the interpreter goes on as well
             ignored(threading, error)
         del threading
     if _thread._count():
         return
     try:
         atexit._run_exitfuncs()
-    except BaseException:  # noqa: BLE001, S110  # each was printed
+    except BaseException:  # each was printed
         pass
     if not flush_streams():
         return
@@ -957,9 +942,6 @@ def finalize(status: int) -> NoReturn:
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt
     raise SystemExit(status)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 def take_variable(name: bytes) -> int | None:
@@ -1007,7 +989,7 @@ is_file, main_names = program.is_file, program.main
 finalizes = b"REGROW_PYTHON_FINALIZE" in posix.environ
 try:
     program.step[0](*program.step[1])
-except BaseException as error:  # noqa: BLE001  # all of them are the program's
+except BaseException as error:  # all of them are the program's
     status = ended(is_file, error)
 else:
     status = ended(is_file, None)
