@@ -21,6 +21,7 @@ import os
 import pickle
 import sys
 import traceback
+from types import ModuleType
 from typing import Optional
 
 ORDER_FD = 61
@@ -39,6 +40,8 @@ _in_call = False
 _answer: Optional[tuple[bytes, bytes]] = None
 #: The exception of the preparation.
 _failure: Optional[bytes] = None
+#: The module `__main__` that the process began with.
+_own_main: Optional[ModuleType] = None
 #: What modules are looked for in.
 _path: list[str] = []
 
@@ -109,8 +112,10 @@ def process(order: bytes) -> None:
 
 def _continue_main() -> None:
     """Has the parent's main module be this process's, and its path, as prepared."""
+    global _own_main
     main = sys.modules.get("__mp_main__")
     if main is not None:
+        _own_main = sys.modules["__main__"]
         sys.modules["__main__"] = main
     if _path:
         sys.path[:] = _path
@@ -143,6 +148,9 @@ def _described(error: BaseException) -> bytes:
 
 def _send() -> None:
     """Writes the answer. It is registered before anything else, so that it is called after everything else."""
+    if _own_main is not None:
+        # What ends with the run is its own module. The one that was prepared is not torn down for nothing.
+        sys.modules["__main__"] = _own_main
     if _answer is None:
         return
     kind, data = _answer

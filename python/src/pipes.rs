@@ -105,7 +105,7 @@ impl Pipes {
             match events.next() {
                 // Nothing is left to be read, and nothing will come.
                 Some(PollFlags::HUP) => output.at_end = true,
-                Some(events) if !events.is_empty() => output.read_some()?,
+                Some(events) if !events.is_empty() => output.read_some(events.contains(PollFlags::HUP))?,
                 _ => {}
             }
         }
@@ -116,7 +116,7 @@ impl Pipes {
     pub(crate) fn drain(&mut self) -> io::Result<()> {
         for output in &mut self.outputs {
             while !output.at_end && output.is_ready()? {
-                output.read_some()?;
+                output.read_some(false)?;
             }
         }
         Ok(())
@@ -152,13 +152,14 @@ impl Output {
         Ok(polled.iter().any(|fd| fd.revents().contains(PollFlags::IN)))
     }
 
-    /// Reads once from a pipe that is ready.
-    fn read_some(&mut self) -> io::Result<()> {
+    /// Reads once from a pipe that is ready. One that nobody writes to any more is at its end when there was less than room.
+    fn read_some(&mut self, is_last: bool) -> io::Result<()> {
         let room = if self.bytes.is_empty() { FIRST_READ_BYTES } else { READ_BYTES };
         self.bytes.reserve(room);
+        let space = self.bytes.capacity() - self.bytes.len();
         let read =
             rustix::io::retry_on_intr(|| rustix::io::read(self.fd.as_fd(), spare_capacity(&mut self.bytes)))?;
-        self.at_end = read == 0;
+        self.at_end = read == 0 || (is_last && read < space);
         Ok(())
     }
 }

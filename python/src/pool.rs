@@ -40,7 +40,8 @@ impl Pool {
     #[pyo3(signature = (max_bodies, *, recycle = true, warm_only = false))]
     fn new(max_bodies: usize, recycle: bool, warm_only: bool) -> Self {
         let point = if warm_only { PointChoice::Only(Point::Warm) } else { PointChoice::Auto };
-        let builder = regrow::Pool::builder().max_bodies_per_program(max_bodies).recycle(recycle).point(point);
+        let builder =
+            regrow::Pool::builder().max_bodies_per_program(max_bodies).recycle(recycle).point(point);
         Self { pool: builder.build(), null: OnceLock::new() }
     }
 
