@@ -32,7 +32,7 @@ use crate::program::Key;
 use crate::request::Strings;
 use crate::settings::Settings;
 use crate::shard::Shard;
-use crate::table::{Choice, Slot, table_key};
+use crate::table::{Choice, Slot};
 use crate::watch::Owner;
 use crate::work::{ShellSlot, Todo};
 
@@ -264,7 +264,7 @@ impl Shard {
 
     /// The pool's number of a program.
     fn program(&mut self, key: &Key<'static>, env: &Strings) -> ProgramId {
-        let program_key = (key.clone(), table_key(env));
+        let program_key = (key.clone(), self.tables.key_env(key, env));
         if let Some(&program) = self.keeping.programs.get(&program_key) {
             if let Some(known) = self.keeping.known.get_mut(program.0 as usize) {
                 known.env = env.clone();

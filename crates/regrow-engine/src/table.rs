@@ -390,6 +390,18 @@ impl Tables {
         self.entries.iter().find(|(_, entry)| entry.is_for(key, env)).map(|(&owner, _)| owner)
     }
 
+    /// The entries of an environment that belong to a key, as far as it is known what the program reads: where it is kept with another
+    /// environment, its image tells.
+    pub(crate) fn key_env(&self, key: &Key<'_>, env: &Strings) -> Vec<CString> {
+        let of_same_key = self.entries.values().filter(|entry| entry.key == *key);
+        let kept = of_same_key.filter_map(|entry| match &entry.slot {
+            Slot::Kept(kept) => Some(kept),
+            _ => None,
+        });
+        let select = |kept: &Kept| kept.names.select(env).into_iter().map(CStr::to_owned).collect();
+        kept.map(select).next().unwrap_or_else(|| table_key(env))
+    }
+
     /// Drops what belongs to these owners.
     pub(crate) fn drop_owners(&mut self, owners: &HashSet<Owner>) {
         self.names.retain(|_, (owner, _)| !owners.contains(owner));

@@ -1,50 +1,267 @@
-//! Runs that start where a front end has stopped itself (`docs/warm.md`). The front ends here are shell scripts: a language needs
-//! nothing but `kill -STOP $$`.
+//! Runs that start where a front end has stopped itself (`docs/warm.md`). The front ends here are scripts: a language needs nothing
+//! but a way to send itself a signal.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use regrow::{Command, Creation, Point, Pool, Strings, Warm};
+use regrow::{Command, Creation, Feature, FeatureSet, Point, PointChoice, Pool, Strings, Warm};
 
-/// Prepares a variable, stops, and then says what its order holds.
-const FRONT: &str = r#"
-prepared=$((6 * 7))
-kill -STOP $$
-tr '\0' '\n' </dev/fd/63
-echo "prepared $prepared"
-echo "pid $$"
-"#;
+const SHELL: &str = "/bin/dash";
+const PYTHON: &str = "/usr/bin/python3";
+/// What every script in Python begins with.
+const IMPORTS: &str = "import mmap, os, signal, sys, threading, time\n";
+/// How a script in Python stops itself.
+const STOP: &str = "os.kill(os.getpid(), signal.SIGSTOP)\n";
 
-fn front(script: &str) -> Arc<Warm> {
+/// A front end: an interpreter with a script.
+fn front(script: &str, variables: &[&str]) -> Arc<Warm> {
     let mut args = Strings::new();
     args.push(&[b"-c"]).expect("no NUL");
     args.push(&[script.as_bytes()]).expect("no NUL");
-    Arc::new(Warm { args, ..Warm::default() })
+    let variables = variables.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Arc::new(Warm { args, variables, directory: None })
 }
 
-fn command(pool: &Pool, script: &str) -> Command {
-    let mut command = pool.command("/bin/dash");
-    command.args(["-c", "echo plain"]).env_clear().env("NAME", "value").warm(front(script));
+/// A command that says `plain` where it is not started in the image of its front end.
+fn command(pool: &Pool, interpreter: &str, script: &str) -> Command {
+    let mut command = pool.command(interpreter);
+    let plain = if interpreter == PYTHON { "print('plain')" } else { "echo plain" };
+    command.args(["-c", plain]).env_clear().env("NAME", "value").warm(front(script, &["NAME"]));
     command
 }
 
-fn lines(output: &regrow::Output) -> Vec<String> {
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+/// A front end in Python that prepares itself, stops, and runs.
+fn python(prepare: &str, run: &str) -> String {
+    format!("{IMPORTS}{prepare}\n{STOP}{run}\nsys.stdout.flush()\nos._exit(0)\n")
+}
+
+fn output(command: &mut Command) -> (Creation, String) {
+    let child = command.stdout(regrow::Stdio::piped()).spawn().expect("it starts");
+    let creation = child.creation().clone();
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success(), "{creation}: {output:?}");
+    (creation, String::from_utf8(output.stdout).expect("UTF-8"))
+}
+
+/// A run in the image of a front end.
+fn warm_output(command: &mut Command) -> String {
+    let (creation, output) = output(command);
+    assert_eq!(creation.point(), Some(Point::Warm), "{creation}: {output}");
+    output
+}
+
+fn prepared(pool: &Pool, interpreter: &str, script: &str) -> Command {
+    let command = command(pool, interpreter, script);
+    assert_eq!(pool.prepare(&command).expect("an image"), Point::Warm);
+    command
+}
+
+/// Why there is no image of a front end.
+fn refusal(interpreter: &str, script: &str) -> String {
+    let pool = Pool::builder().point(PointChoice::Only(Point::Warm)).build();
+    let mut command = command(&pool, interpreter, script);
+    let error = pool.prepare(&command).expect_err("no image");
+    let (creation, output) = output(&mut command);
+    assert_eq!((creation.is_recycled(), output.as_str()), (false, "plain\n"), "{creation}");
+    std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 #[test]
-fn a_run_starts_where_its_front_end_has_stopped() {
+fn an_order_says_what_is_to_be_run() {
+    let script = "prepared=$((6 * 7)); kill -STOP $$; tr '\\0' '\\n' </dev/fd/63; echo prepared $prepared";
     let pool = Pool::new();
-    let mut command = command(&pool, FRONT);
-    assert_eq!(pool.prepare(&command).expect("an image"), Point::Warm);
+    let mut command = prepared(&pool, SHELL, script);
     for _ in 0..20 {
-        let child = command.stdout(regrow::Stdio::piped()).spawn().expect("it starts");
-        let (pid, creation) = (child.id(), child.creation().clone());
-        assert_eq!(creation, Creation::Recycled { point: Point::Warm });
-        let output = child.wait_with_output().expect("its end");
-        assert!(output.status.success(), "{output:?}");
-        let lines = lines(&output);
-        assert_eq!(lines[..5], ["regrow 1 3 1 0", "/bin/dash", "-c", "echo plain", "NAME=value"]);
-        assert_eq!(lines[5], "prepared 42");
-        let _ = pid;
+        let expected = "regrow 1 3 1 0\n/bin/dash\n-c\necho plain\nNAME=value\nprepared 42\n";
+        assert_eq!(warm_output(&mut command), expected);
     }
+}
+
+#[test]
+fn an_order_of_the_callers_own_is_passed_on() {
+    let pool = Pool::new();
+    let mut command = prepared(&pool, SHELL, "kill -STOP $$; cat </dev/fd/63");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("order");
+    fs::write(&file, "whatever\n").expect("written");
+    command.fd(fs::File::open(&file).expect("opened"), 63);
+    assert_eq!(warm_output(&mut command), "whatever\n");
+}
+
+#[test]
+fn a_run_is_a_process_of_its_own() {
+    let run = "print(os.getpid(), os.getppid(), os.getcwd(), open('/proc/self/cmdline').read().split('\\0')[1:])";
+    let pool = Pool::new();
+    let mut command = prepared(&pool, PYTHON, &python("", run));
+    command.current_dir("/usr");
+    let mut pids = std::collections::HashSet::new();
+    for _ in 0..10 {
+        let child = command.stdout(regrow::Stdio::piped()).spawn().expect("it starts");
+        let pid = child.id();
+        let output = child.wait_with_output().expect("its end");
+        let expected = format!("{pid} {} /usr ['-c', \"print('plain')\", '']\n", std::process::id());
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+        assert!(pids.insert(pid), "{pid} again");
+    }
+}
+
+#[test]
+fn handlers_of_a_front_end_are_those_of_its_runs() {
+    let prepare = "caught = []\nsignal.signal(signal.SIGUSR1, lambda *_: caught.append(1))";
+    let run = "os.kill(os.getpid(), signal.SIGUSR1)\nwhile not caught: pass\nprint('caught', len(caught))";
+    let pool = Pool::new();
+    let mut command = prepared(&pool, PYTHON, &python(prepare, run));
+    for _ in 0..5 {
+        assert_eq!(warm_output(&mut command), "caught 1\n");
+    }
+}
+
+#[test]
+fn threads_end_with_an_announced_fork() {
+    let thread = "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()";
+    let fork = "os.write(63, b'fork\\0')\nif os.fork(): os._exit(0)";
+    let pool = Pool::new();
+    let run = "print(len(os.listdir('/proc/self/task')))";
+    let mut command = prepared(&pool, PYTHON, &python(&format!("{thread}\n{fork}"), run));
+    for _ in 0..5 {
+        assert_eq!(warm_output(&mut command), "1\n");
+    }
+    let reason = refusal(PYTHON, &python(thread, run));
+    assert!(reason.contains("2 threads at the snapshot point"), "{reason}");
+}
+
+#[test]
+fn what_no_run_would_have_is_refused() {
+    for (script, reason) in [
+        ("/bin/true; kill -STOP $$", "starts a process"),
+        ("cd /; kill -STOP $$", "changes its directory"),
+        ("umask 7; kill -STOP $$", "changes its umask"),
+        ("exec 9</dev/null; kill -STOP $$", "descriptors were opened"),
+        ("read x <usr; kill -STOP $$", "depends on its directory"),
+        ("exit 3", "ended during its preparation"),
+        ("printf 'refuse no wish\\0' >>/dev/fd/63; exit 1", "no wish"),
+    ] {
+        let found = refusal(SHELL, script);
+        assert!(found.contains(reason), "{script}: {found}");
+    }
+}
+
+#[test]
+fn an_image_is_of_the_files_that_it_was_made_of() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, later) = (directory.path().join("setting"), directory.path().join("later"));
+    let script = format!(
+        "x=none; [ -e {later} ] && x=there; read y <{file}; kill -STOP $$; echo $x $y",
+        file = file.display(),
+        later = later.display()
+    );
+    let pool = Pool::new();
+    let mut command = command(&pool, SHELL, &script);
+    let put = |path: &Path, text: &str| {
+        fs::write(path, text).expect("written");
+        // What has just been written is not trusted for some milliseconds.
+        std::thread::sleep(Duration::from_millis(30));
+    };
+    put(&file, "first\n");
+    for (change, expected) in [
+        (None, "none first\n"),
+        (Some((&file, "second\n")), "none second\n"),
+        (Some((&later, "")), "there second\n"),
+    ] {
+        if let Some((path, text)) = change {
+            put(path, text);
+            let (creation, _) = output(&mut command);
+            assert_ne!(creation.point(), Some(Point::Warm), "{}: {creation}", path.display());
+        }
+        assert_eq!(pool.prepare(&command).expect("an image"), Point::Warm);
+        assert_eq!(warm_output(&mut command), expected);
+    }
+}
+
+#[test]
+fn an_image_is_of_the_variables_that_were_read() {
+    // Of variables that are not reported the front end is given none.
+    let script = "printf 'env READ\\0' >>/dev/fd/63; seen=\"$READ/$OTHER/$NAME\"; kill -STOP $$; echo $seen";
+    let pool = Pool::builder().point(PointChoice::Only(Point::Warm)).build();
+    let mut command = command(&pool, SHELL, script);
+    command.env("OTHER", "x");
+    for (value, expected) in [("1", "1//value\n"), ("2", "2//value\n"), ("1", "1//value\n")] {
+        command.env("READ", value);
+        assert_eq!(pool.prepare(&command).expect("an image"), Point::Warm);
+        assert_eq!(warm_output(&mut command), expected);
+    }
+    command.env("OTHER", "y");
+    assert_eq!(warm_output(&mut command), "1//value\n");
+}
+
+/// Prepares 32 MiB, of which a run changes some, drops some and unmaps some, having looked whether all is as it was prepared.
+const LARGE: &str = "
+size = 32 << 20
+memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory[:] = b'x' * size
+other = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+other[:] = b'y' * len(other)
+";
+const CHANGE: &str = "
+assert memory.find(b'z') == -1 and memory.find(b'\\0') == -1 and memory[:1] == b'x'
+assert other[:] == b'y' * len(other)
+for page in range(100):
+    memory[page * 81920] = ord('z')
+memory.madvise(mmap.MADV_DONTNEED, 8 << 20, 1 << 20)
+other.close()
+extra = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+extra[:] = b'w' * len(extra)
+print('right')
+";
+
+#[test]
+fn a_large_image_is_put_back_page_for_page() {
+    let untracked = FeatureSet::from_iter([Feature::UffdWpAsync]);
+    let unscanned = FeatureSet::from_iter([Feature::PagemapScan]);
+    for disabled in [FeatureSet::default(), untracked, unscanned] {
+        let pool = Pool::builder().verify(true).disable(disabled).build();
+        let mut command = prepared(&pool, PYTHON, &python(LARGE, CHANGE));
+        for _ in 0..4 {
+            assert_eq!(warm_output(&mut command), "right\n");
+        }
+        let reports = pool.reports();
+        assert!(reports.differences.is_empty() && reports.given_up.is_empty(), "{reports:?}");
+        assert!(reports.compared >= 4, "{reports:?}");
+    }
+}
+
+#[test]
+fn a_reset_looks_at_what_a_run_has_written_alone() {
+    let untracked = FeatureSet::from_iter([Feature::UffdWpAsync]);
+    let write = "for page in range(100): memory[page * 81920] = 122\nprint('right')";
+    let compared = |disabled: FeatureSet| {
+        let pool = Pool::builder().timed(true).disable(disabled).build();
+        let mut command = prepared(&pool, PYTHON, &python(LARGE, write));
+        for _ in 0..3 {
+            assert_eq!(warm_output(&mut command), "right\n");
+        }
+        pool.last_times(Duration::from_secs(5)).expect("it was recycled").work.compared
+    };
+    let (tracked, all) = (compared(FeatureSet::default()), compared(untracked));
+    assert!((100..1000).contains(&tracked), "{tracked} pages were compared");
+    assert!(all > 8192, "{all} pages were compared");
+}
+
+#[test]
+fn pages_that_every_run_writes_are_not_protected_for_ever() {
+    // More than stay hot: they are protected again, and found again.
+    let write = "
+assert memory.find(b'z') == -1
+for page in range(3000):
+    memory[page * 4096] = ord('z')
+print('right')";
+    let pool = Pool::builder().verify(true).build();
+    let mut command = prepared(&pool, PYTHON, &python(LARGE, write));
+    for _ in 0..4 {
+        assert_eq!(warm_output(&mut command), "right\n");
+    }
+    let reports = pool.reports();
+    assert!(reports.differences.is_empty() && reports.given_up.is_empty(), "{reports:?}");
 }

@@ -2,8 +2,8 @@
 
 The interpreter is given this file by `-c`. What a front end is told and what it tells is the page `docs/warm.md`.
 
-    prepare: imports, setup ── report ── SIGSTOP ── wake: order, secrets, environment, streams ── program ── leave
-                                                     ^ every run begins here
+    prepare: imports, setup -- report -- SIGSTOP -- wake: order, secrets, environment, streams -- program -- leave
+                                                    ^ every run begins here
 
 Without `REGROW_WARM`, but with `REGROW_ORDER`, nothing stops: the order is there from the start, and what a stop makes
 stale (secrets, environment, streams) is the process's own.
@@ -621,6 +621,10 @@ class Program:
 
     def __init__(self, order: Order, skip: int) -> None:
         self.order = order
+        # What was made before the stop is never looked at for garbage, so the run has a module of its own, unless one
+        # that was prepared holds the first.
+        if sys.getrefcount(sys.modules["__main__"]) == 2:
+            sys.modules["__main__"] = fresh_main()
         self.main = vars(sys.modules["__main__"])
         # Whether the interpreter would read the program from a file, and flushes after it.
         self.is_file = False
@@ -692,13 +696,13 @@ class Program:
         name = absolute(decode(path))
         content = self.regular_content(path)
         may_be_archive = content is None or b"PK\5\6" in content[-65558:] or len(sys.path_hooks) != 2
-        if may_be_archive and external.PathFinder._path_importer_cache(name) is not None:  # type: ignore[attr-defined]
+        if may_be_archive and vars(external)["PathFinder"]._path_importer_cache(name) is not None:
             sys.path.insert(0, name)
             sys.audit("cpython.run_module", "__main__")
             return import_by_name("runpy")._run_module_as_main, ("__main__", False)
         if content is None:
             become_plain(self.order)
-        sys.path_importer_cache.setdefault(name, None)  # type: ignore[arg-type]
+        sys.path_importer_cache.setdefault(name, None)
         if not SAFE_PATH:
             sys.path.insert(0, directory_of(path))
         sys.audit("cpython.run_file", name)
@@ -780,7 +784,7 @@ def absolute(name: str) -> str:
     directory = None if name.startswith("/") else working_directory()
     if directory is None:
         return name
-    return f"{directory}/{name[2:] if name.startswith('./') else name}"
+    return f"{directory}/{name}"
 
 
 def directory_of(path: bytes) -> str:
