@@ -48,6 +48,7 @@ impl Pool {
     /// Makes the image ahead, as the first start with these words would, and says where it stands; None, and why, when its
     /// processes will be started by exec.
     #[pyo3(signature = (image, words, *, call = None))]
+    #[allow(clippy::needless_pass_by_value, reason = "a list of Python's becomes one that is this function's")]
     fn prepare(
         &self,
         py: Python<'_>,
@@ -72,6 +73,7 @@ impl Pool {
     #[pyo3(signature = (image, words, *, call = None, environment = None, directory = None, input = None,
                         outputs = vec![], fds = vec![], memory_limit = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    #[allow(clippy::needless_pass_by_value, reason = "a list of Python's becomes one that is this function's")]
     fn start(
         &self,
         py: Python<'_>,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import random
+import secrets
 import signal
+import ssl
 import sys
+import tempfile
 import threading
 import time
+import uuid
 from typing import Any, NoReturn
 
 STATE: list[int] = []
@@ -171,3 +177,25 @@ def ignore_termination(event: Any) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     event.set()
     time.sleep(60)
+
+
+def value_of(module: str, name: str) -> object:
+    return getattr(importlib.import_module(module), name)
+
+
+def random_values() -> list[object]:
+    """Values of everything that is to be random, of which no two may be the same."""
+    values: list[object] = [
+        random.random(),
+        random.getrandbits(64),
+        uuid.uuid4().hex,
+        uuid.uuid1().hex,
+        secrets.token_hex(8),
+        os.urandom(8),
+        tempfile.mktemp(),
+        ssl.RAND_bytes(8),
+    ]
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        values += [numpy.random.random(), numpy.random.default_rng().random()]
+    return values

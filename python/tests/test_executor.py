@@ -255,6 +255,33 @@ def test_modules_are_preloaded() -> None:
         assert {"colorsys", "xml.dom"} <= executor.submit(calls.modules).result()
 
 
+def test_a_preloaded_module_that_changes_on_disk_is_the_changed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "changing_module.py"
+    module.write_text("VALUE = 'first'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with regrow.Executor(1, preload=["changing_module"]) as executor:
+        assert executor.submit(calls.value_of, "changing_module", "VALUE").result() == "first"
+        module.write_text("VALUE = 'another, longer one'\n")
+        assert executor.submit(calls.value_of, "changing_module", "VALUE").result() == "another, longer one"
+
+
+@pytest.mark.parametrize("preload", [[], ["numpy"]])
+def test_nothing_random_is_repeated(preload: list[str]) -> None:
+    for module in preload:
+        pytest.importorskip(module)
+    with regrow.Executor(2, preload=preload) as executor:
+        futures = [executor.submit(calls.random_values) for _ in range(100)]
+        values = [value for future in futures for value in future.result()]
+    assert len(set(values)) == len(values) == 100 * (8 + 2 * len(preload))
+
+
+def test_modules_that_start_threads_can_be_preloaded() -> None:
+    numpy = pytest.importorskip("numpy")
+    with regrow.Executor(2, preload=["numpy"]) as executor:
+        product = executor.submit(numpy.dot, numpy.ones((100, 100)), numpy.ones((100, 100))).result()
+    assert float(product.sum()) == 1_000_000.0
+
+
 def test_surroundings_are_the_caller_s(executor: regrow.Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executor.submit(calls.pid).result()
     monkeypatch.chdir(tmp_path)
