@@ -221,7 +221,8 @@ impl<'a> Pages<'a> {
         const FILE_OR_SHARED: u64 = 1 << 61;
         const WRITE_PROTECTED: u64 = 1 << 57;
         // In a mapping of a file the kernel notes the protection of a page that is not there as it notes a swapped one.
-        let is_noted = word & (PRESENT | WRITE_PROTECTED) == WRITE_PROTECTED && vma.flags & vma_flags::FILE != 0;
+        let is_noted =
+            word & (PRESENT | WRITE_PROTECTED) == WRITE_PROTECTED && vma.flags & vma_flags::FILE != 0;
         let anonymous = word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0 && !is_noted;
         let wanted = match (anonymous, self.take_saved(address)) {
             (true, Some((index, _))) => Wanted::Saved(index),

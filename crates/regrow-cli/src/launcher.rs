@@ -145,7 +145,9 @@ pub(crate) fn run(name: &OsStr, args: &[OsString]) -> u8 {
     }
     let (argv0, rest) = args.split_first().map_or((name, &[][..]), |(first, rest)| (first.as_os_str(), rest));
     match program(name) {
-        Ok(file) => shared::run_as(Program { file: file.as_os_str(), argv0, preload: OsStr::new("") }, rest, false),
+        Ok(file) => {
+            shared::run_as(Program { file: file.as_os_str(), argv0, preload: OsStr::new("") }, rest, false)
+        }
         Err(missing) => missing.tell(),
     }
 }

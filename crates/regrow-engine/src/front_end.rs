@@ -41,9 +41,8 @@ pub(crate) fn make_image(job: &Job, env: &[&CStr], warm: &Warm) -> Result<(Image
         if report.all_env {
             read.push(b"*".to_vec());
         }
-        names = KeyNames::with_learned(&image.learned)
-            .and_of_front_end(&warm.variables)
-            .and_of_front_end(&read);
+        names =
+            KeyNames::with_learned(&image.learned).and_of_front_end(&warm.variables).and_of_front_end(&read);
         if names.select(env.iter().copied()) == given {
             let paths = |list: Vec<Vec<u8>>| list.into_iter().map(|path| OsString::from_vec(path).into());
             image.dependencies.files.extend(paths(report.files));

@@ -394,12 +394,12 @@ impl Tables {
     /// environment, its image tells.
     pub(crate) fn key_env(&self, key: &Key<'_>, env: &Strings) -> Vec<CString> {
         let of_same_key = self.entries.values().filter(|entry| entry.key == *key);
-        let kept = of_same_key.filter_map(|entry| match &entry.slot {
-            Slot::Kept(kept) => Some(kept),
+        let mut kept = of_same_key.filter_map(|entry| match &entry.slot {
+            Slot::Kept(kept) => Some(&kept.names),
             _ => None,
         });
-        let select = |kept: &Kept| kept.names.select(env).into_iter().map(CStr::to_owned).collect();
-        kept.map(select).next().unwrap_or_else(|| table_key(env))
+        let select = |names: &KeyNames| names.select(env).into_iter().map(CStr::to_owned).collect();
+        kept.next().map_or_else(|| table_key(env), select)
     }
 
     /// Drops what belongs to these owners.

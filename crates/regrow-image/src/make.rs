@@ -238,7 +238,7 @@ const WARM_ENTRY: &CStr = c"REGROW_WARM=63";
 const _: () = assert!(fd::REPORT == 63);
 
 /// How long a front end may take to prepare itself.
-const WARM_TIMEOUT: Duration = Duration::from_mins(2);
+const WARM_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What a front end writes while it prepares itself; nothing at the other points.
 struct Report(Option<std::fs::File>);

@@ -61,7 +61,9 @@ pub(crate) fn check_task(pid: i32, fds: usize, handlers: bool) -> Result<(), Mak
         let names = open.iter().filter_map(|entry| fs::read_link(entry.path()).ok());
         let names = names.map(|name| name.display().to_string()).collect::<Vec<_>>().join(", ");
         let count = open.len().abs_diff(fds);
-        return refuse(format!("{count} descriptors were opened before the snapshot point; open are {names}"));
+        return refuse(format!(
+            "{count} descriptors were opened before the snapshot point; open are {names}"
+        ));
     }
     let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(io("reading its status"))?;
     let checked = [("SigBlk:", "blocked signals"), ("Seccomp:", "seccomp"), ("SigCgt:", "signal handlers")];

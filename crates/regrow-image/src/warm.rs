@@ -283,12 +283,7 @@ impl WarmUp {
         Ok(())
     }
 
-    fn absolute(
-        &self,
-        remote: &Remote,
-        directory: Option<u64>,
-        path: PathBuf,
-    ) -> Result<PathBuf, MakeError> {
+    fn absolute(&self, remote: &Remote, directory: Option<u64>, path: PathBuf) -> Result<PathBuf, MakeError> {
         if path.is_absolute() {
             return Ok(path);
         }

@@ -92,7 +92,8 @@ fn an_order_of_the_callers_own_is_passed_on() {
 
 #[test]
 fn a_run_is_a_process_of_its_own() {
-    let run = "print(os.getpid(), os.getppid(), os.getcwd(), open('/proc/self/cmdline').read().split('\\0')[1:])";
+    let run =
+        "print(os.getpid(), os.getppid(), os.getcwd(), open('/proc/self/cmdline').read().split('\\0')[1:])";
     let pool = Pool::new();
     let mut command = prepared(&pool, PYTHON, &python("", run));
     command.current_dir("/usr");
