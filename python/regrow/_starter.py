@@ -9,6 +9,7 @@ A pool is dropped with the last starter that uses it.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import pickle
 import sys
@@ -66,7 +67,8 @@ class Starter:
     """Starts processes of one image.
 
     `preload` is imported in the order given, then `setup`, a function as `module:name`, is called with `setup_data`.
-    `path` is what modules are looked for in before the interpreter's own directories.
+    Private data does not appear in the interpreter's arguments. `path` is what modules are looked for in before the
+    interpreter's own directories.
     """
 
     def __init__(
@@ -76,29 +78,30 @@ class Starter:
         preload: Sequence[str] = (),
         setup: Optional[str] = None,
         setup_data: bytes = b"",
+        is_private: bool = False,
         path: Sequence[str] = (),
     ) -> None:
         if not sys.executable:
             raise RuntimeError("this interpreter does not know its own program, so that it cannot start another one")
         self._preload = checked_preload(preload)
-        self._setup_file: Optional[tempfile._TemporaryFileWrapper[bytes]] = None
         words: list[str] = []
         if self._preload:
             words += ["--preload", ",".join(self._preload)]
         if setup is not None:
-            words += ["--setup", f"{setup}:{self._argument(setup_data)}"]
+            words += ["--setup", f"{setup}:{self._argument(setup_data, is_private)}"]
         for directory in path:
             words += ["--path", directory]
         self._image = _core.Image(sys.executable, list(options), words, preload=self._preload)
         self._prepares = bool(words)
         self._renew()
 
-    def _argument(self, data: bytes) -> str:
-        if len(data) > _LONGEST_ARGUMENT:
-            self._setup_file = tempfile.NamedTemporaryFile(prefix="regrow-")  # noqa: SIM115
-            self._setup_file.write(data)
-            self._setup_file.flush()
-            data = b"@" + os.fsencode(self._setup_file.name)
+    def _argument(self, data: bytes, is_private: bool) -> str:
+        if is_private or len(data) > _LONGEST_ARGUMENT:
+            number, path = tempfile.mkstemp(prefix="regrow-")
+            weakref.finalize(self, _remove, path, os.getpid())
+            with open(number, "wb") as file:
+                file.write(data)
+            data = b"@" + os.fsencode(path)
         else:
             data = b"=" + data
         return base64.b64encode(data).decode("ascii")
@@ -157,6 +160,13 @@ class Starter:
         )
 
 
+def _remove(path: str, owner: int) -> None:
+    """Removes a file that this process has made, and not one that it was forked from."""
+    if os.getpid() == owner:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
 def checked_preload(preload: Sequence[str]) -> tuple[str, ...]:
     """Names of modules, as they can be passed on."""
     if isinstance(preload, str):
@@ -182,5 +192,7 @@ def worker_starter(preload: Sequence[str], initializer: Optional[bytes]) -> Star
         preload=preload,
         setup="regrow._worker:prepare",
         setup_data=pickle.dumps((main, initializer)),
+        # What an initializer is given may be a secret.
+        is_private=initializer is not None,
         path=[entry for entry in path if os.path.isabs(entry)],
     )

@@ -48,7 +48,7 @@ impl Pool {
     /// Makes the image ahead, as the first start with these words would, and says where it stands; None, and why, when its
     /// processes will be started by exec.
     #[pyo3(signature = (image, words, *, call = None))]
-    #[allow(clippy::needless_pass_by_value, reason = "a list of Python's becomes one that is this function's")]
+    #[allow(clippy::needless_pass_by_value, reason = "it is made from a list of Python's")]
     fn prepare(
         &self,
         py: Python<'_>,
@@ -73,7 +73,7 @@ impl Pool {
     #[pyo3(signature = (image, words, *, call = None, environment = None, directory = None, input = None,
                         outputs = vec![], fds = vec![], memory_limit = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
-    #[allow(clippy::needless_pass_by_value, reason = "a list of Python's becomes one that is this function's")]
+    #[allow(clippy::needless_pass_by_value, reason = "it is made from a list of Python's")]
     fn start(
         &self,
         py: Python<'_>,

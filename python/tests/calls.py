@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
+from pathlib import Path
 from typing import Any, NoReturn
 
 STATE: list[int] = []
@@ -199,3 +200,14 @@ def random_values() -> list[object]:
     if numpy is not None:
         values += [numpy.random.random(), numpy.random.default_rng().random()]
     return values
+
+
+def initialize_with_text(text: str) -> None:
+    STATE.append(len(text))
+
+
+def words_of_family() -> list[bytes]:
+    """The words of the command lines of all children of this process's parent."""
+    parent = os.getppid()
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [word for pid in children for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import concurrent.futures
 import os
 import pickle
@@ -240,6 +241,13 @@ def test_an_initializer_is_called_and_every_call_finds_what_it_did() -> None:
 def test_a_long_setup_travels() -> None:
     with regrow.Executor(1, initializer=calls.initialize, initargs=(2**1_000_000,)) as executor:
         assert executor.submit(calls.remember, 1).result() == [2**1_000_000, 1]
+
+
+def test_what_an_initializer_is_given_is_in_no_command_line() -> None:
+    with regrow.Executor(1, initializer=calls.initialize_with_text, initargs=("a secret",)) as executor:
+        words = executor.submit(calls.words_of_family).result()
+    setups = [word.rsplit(b":", 1)[1] for word in words if word.startswith(b"regrow._worker:prepare:")]
+    assert not [setup for setup in setups if b"a secret" in base64.b64decode(setup)]
 
 
 def test_an_initializer_that_fails_breaks_calls_with_its_exception() -> None:
