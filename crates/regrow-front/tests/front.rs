@@ -615,10 +615,8 @@ os.register_at_fork(after_in_child=note)
     let mut command = Command::new(PYTHON);
     command.args(front).env(WARM_VARIABLE, channel.as_raw_fd().to_string());
     command.current_dir(folder.path()).stdout(Stdio::piped());
-    let child = command.spawn().expect("a process");
-    let (_, status) =
-        waitpid(Some(Pid::from_child(&child)), WaitOptions::empty()).expect("a child").expect("its end");
-    assert_eq!(status.exit_status(), Some(0));
+    let mut child = command.spawn().expect("a process");
+    assert!(child.wait().expect("its end").success());
     // The child that goes on notes its pid, which may be after its parent's end.
     let pid = loop {
         let text = fs::read_to_string(folder.path().join("pid")).unwrap_or_default();
@@ -629,7 +627,10 @@ os.register_at_fork(after_in_child=note)
     };
     let report = stopped(pid, &mut channel, &Run::default());
     assert!(report.fork);
-    let code = "import threading, os; print(threading.enumerate() == [threading.main_thread()], threading.main_thread().native_id == os.getpid())";
+    let code = "
+import threading, os
+main = threading.main_thread()
+print(threading.enumerate() == [main], main.native_id == os.getpid())";
     write_order(["python3", "-c", code].into_iter(), &[], b"", &mut channel);
     kill_process(pid, Signal::CONT).expect("it is stopped");
     let (_, status) = waitpid(Some(pid), WaitOptions::empty()).expect("a child").expect("its end");

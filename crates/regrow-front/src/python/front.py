@@ -24,9 +24,12 @@ from __future__ import annotations
 
 import sys
 
+# What the line above and `-c` have imported, if it was they that did.
+LINECACHE = None
 if next(reversed(sys.modules)) == "__future__":
-    # The last module that was imported was so by the line above.
     del sys.modules["__future__"]
+if next(reversed(sys.modules)) == "linecache":
+    LINECACHE = sys.modules.pop("linecache")
 # What a plain interpreter has imported at this point.
 PLAIN_MODULES = frozenset(sys.modules)
 
@@ -37,7 +40,6 @@ import _io
 import _signal  # type: ignore[import-not-found]
 import _thread
 import _weakref
-import atexit
 import binascii
 import gc
 import marshal
@@ -248,20 +250,11 @@ class Missing:
         self.names.append((name, None if path is None else list(path)))
 
 
-def exists(path: str) -> bool:
-    """Whether there is such a file or directory."""
-    try:
-        posix.stat(path)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
 def places(directories: Iterable[str], name: str) -> Iterator[str]:
     """The paths at which a module of this name would be found in these directories."""
     suffixes = ["", ".py", ".pyc", *_imp.extension_suffixes()]
     for directory in directories:
-        if not exists(directory):
+        if not posix.access(directory, posix.F_OK):
             yield directory
             continue
         for suffix in suffixes:
@@ -287,7 +280,7 @@ def site_files() -> Iterator[str]:
     if site is None:
         return
     for directory in [*site.getsitepackages(), *([site.USER_SITE] if site.ENABLE_USER_SITE else [])]:
-        yield f"{directory}/*.pth" if exists(directory) else directory
+        yield f"{directory}/*.pth" if posix.access(directory, posix.F_OK) else directory
 
 
 def absent_paths(missing: Missing) -> set[str]:
@@ -295,7 +288,7 @@ def absent_paths(missing: Missing) -> set[str]:
     paths = {*shadows(), *site_files()}
     for name, directories in missing.names:
         paths.update(places(sys.path if directories is None else directories, name.rpartition(".")[2]))
-    return {path for path in paths if path.startswith("/") and not exists(path)}
+    return {path for path in paths if path.startswith("/") and not posix.access(path, posix.F_OK)}
 
 
 def write_report(number: int, kind: str, texts: Iterable[str | bytes]) -> None:
@@ -363,9 +356,8 @@ class Stream:
         if original is None:
             self.text = _io.TextIOWrapper.__new__(_io.TextIOWrapper)
         self.unbuffered = unbuffered
-        self.buffered: Any = _io.BufferedWriter if number else _io.BufferedReader
-        if unbuffered and number:
-            self.buffered = None
+        buffered = _io.BufferedWriter if number else _io.BufferedReader
+        self.buffered: Any = None if unbuffered and number else buffered
         self.encoding = getattr(original, "encoding", encoding)
         self.errors = getattr(original, "errors", errors)
 
@@ -468,7 +460,6 @@ def load(options: Options) -> None:
         del sys.path[0]
     sys.path[:0] = options.paths
     sys.modules["__main__"] = fresh_main()
-    show_lines_of(None, "")
     if options.module:
         __import__("runpy")
     for name in options.preload:
@@ -488,11 +479,6 @@ def fresh_main() -> ModuleType:
         names["__annotations__"] = {}
     names["__builtins__"] = names.pop("__builtins__")
     return main
-
-
-def one_line(error: BaseException) -> str:
-    """An exception in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 class Prepared:
@@ -518,7 +504,7 @@ def prepare(options: Options, report: int) -> Prepared:
         flush_streams()
         rehearse(prepared)
     except BaseException as error:  # whatever it is, there is no image
-        write_report(report, "refuse", [one_line(error)])
+        write_report(report, "refuse", [" ".join(f"{type(error).__name__}: {error}".split())])
         posix._exit(1)
     names = [name if isinstance(name, bytes) else encode(name) for name in environment.names]
     write_report(report, "env", sorted(name for name in names if name and b"=" not in name and b"\0" not in name))
@@ -749,16 +735,14 @@ class Program:
         become_plain(self.order)
 
 
-def show_lines_of(code: CodeType | None, text: str) -> None:
-    """Has tracebacks show the lines of `-c`, where the interpreter does so (from 3.13 on); without code, none."""
-    if VERSION < (3, 13):
+def show_lines_of(code: CodeType, text: str) -> None:
+    """Has tracebacks show the lines of `-c`, where the interpreter does so (from 3.13 on)."""
+    if LINECACHE is None:
         return
-    linecache = import_by_name("linecache")
-    if code is None:
-        linecache.cache.pop("<string>", None)
-        vars(linecache).get("_interactive_cache", {}).clear()
-    else:
-        linecache._register_code(code if hasattr(linecache, "_interactive_cache") else "<string>", text, "<string>")
+    linecache: Any = sys.modules.setdefault("linecache", LINECACHE)
+    # This file's own lines are there, under the same name.
+    vars(linecache).get("_interactive_cache", {}).clear()
+    linecache._register_code(code if hasattr(linecache, "_interactive_cache") else "<string>", text, "<string>")
 
 
 def call(name: str, data: bytes) -> NoReturn:
@@ -923,10 +907,11 @@ def leave(status: int, kept: frozenset[str]) -> None:
         del threading
     if _thread._count():
         return
-    try:
-        atexit._run_exitfuncs()
-    except BaseException:  # each was printed
-        pass
+    if "atexit" in sys.modules:
+        try:
+            sys.modules["atexit"]._run_exitfuncs()
+        except BaseException:  # each was printed
+            pass
     if not flush_streams():
         return
     drop(kept)
