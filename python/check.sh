@@ -32,8 +32,11 @@ prepare() {
 install_package() {
     say 'build'
     rm -rf "$target/wheels"
-    CARGO_TARGET_DIR=$target "$tools/bin/maturin" build --quiet --release --locked \
-        --interpreter "$tools/bin/python" --out "$target/wheels"
+    if ! CARGO_TARGET_DIR=$target "$tools/bin/maturin" build --release --locked \
+        --interpreter "$tools/bin/python" --out "$target/wheels" >"$target/build.log" 2>&1; then
+        cat "$target/build.log"
+        return 1
+    fi
     "$tools/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/*.whl
 }
 
