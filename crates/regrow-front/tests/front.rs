@@ -399,6 +399,15 @@ fn what_is_left_at_the_end_is_done() {
             );
         }
     }
+    let left_open = "file = open('/dev/null')";
+    let shown = "import warnings; warnings.simplefilter('always'); file = open('/dev/null')";
+    folder.all_same(&[
+        &["-W", "default", "-c", left_open],
+        &["-W", "error", "-c", left_open],
+        &["-W", "ignore", "-c", left_open],
+        &["-X", "dev", "-c", left_open],
+        &["-c", shown],
+    ]);
     let code = "import atexit; atexit.register(print, 'exit')\nclass D:\n  def __del__(self): print('gone')\nd = D()\n1/0";
     for code in [code, "raise KeyboardInterrupt", "raise SystemExit(7)"] {
         folder.same(&Run { words: &["-c", code], env: &[("REGROW_PYTHON_FINALIZE", "1")], ..Run::default() });

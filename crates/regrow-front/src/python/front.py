@@ -17,7 +17,7 @@ What the program must not notice:
   interpreter itself: the process executes it, and what it has to say about them is its own.
 - At the end the interpreter is not torn down. What the run has made is dropped, so that finalizers run and files
   are written; what was prepared stays. Where that is not enough (threads that go on, a stream that cannot be
-  written to) the interpreter finalizes as ever, and so it does when `REGROW_PYTHON_FINALIZE` is set.
+  written to, warnings of files left open) the interpreter finalizes as ever, as with `REGROW_PYTHON_FINALIZE`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ import _imp
 import _io
 import _signal  # type: ignore[import-not-found]
 import _thread
+import _warnings
 import _weakref
 import binascii
 import gc
@@ -64,6 +65,8 @@ EXECUTABLE = posix.readlink("/proc/self/exe")
 VERSION = sys.version_info[:2]
 # Whether `sys.path` is given no entry for the program.
 SAFE_PATH = bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
+# Whether warnings are shown that are hidden by default: those of an end stand in no line of a program.
+SHOWS_WARNINGS = sys.flags.dev_mode or any(option[:1] != "i" for option in sys.warnoptions)
 # The exit status that stands for an end by SIGINT.
 INTERRUPTED = -1
 # What the interpreter gives a module `__main__` of its own.
@@ -142,9 +145,6 @@ def read_all(number: int) -> bytes:
         data = posix.read(number, 1 << 20)
         pieces.append(data)
     return b"".join(pieces) if len(pieces) > 2 else pieces[0]
-
-
-# The environment.
 
 
 def variables_of(entries: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -236,9 +236,6 @@ def record_reads(os: Any, names: set[str | bytes]) -> Callable[[], None]:
     return put_back
 
 
-# The report.
-
-
 class Missing:
     """Stands last among the finders, and notes the modules that none of them found."""
 
@@ -312,8 +309,10 @@ def renewals() -> list[Callable[[], object]]:
     if ssl is not None:
         found.append(lambda: ssl.RAND_add(posix.urandom(32), 32.0))
     numpy: Any = loaded("numpy.random.mtrand")
-    if numpy is not None:
-        found.append(numpy._rand.seed)
+    if numpy is not None and numpy._rand.get_state(False)["bit_generator"] == "MT19937":
+        seed, words = numpy._rand.seed, sys.modules["numpy"].frombuffer
+        # Without an argument it takes ten times as long, for half as many bits.
+        found.append(lambda: seed(words(posix.urandom(32), "u4")))
     threading: Any = loaded("threading")
     if threading is not None:
         found.append(threading.main_thread()._set_native_id)
@@ -409,9 +408,6 @@ def flush_streams() -> bool:
         except BaseException:  # the interpreter asks no further either
             return False
     return True
-
-
-# Preparing.
 
 
 class Options:
@@ -544,9 +540,6 @@ def stop(report: int) -> None:
     AFTER_FORK()
 
 
-# The order.
-
-
 class Order:
     """What a run is told."""
 
@@ -597,9 +590,6 @@ def become_plain(order: Order) -> NoReturn:
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
         _signal.signal(number, _signal.SIG_DFL)
     posix.execve(EXECUTABLE, order.argv, variables_of(order.environ))
-
-
-# The program.
 
 
 class Program:
@@ -896,8 +886,15 @@ def clear(names: dict[str, Any]) -> None:
         names[name] = None
 
 
-def leave(status: int, kept: frozenset[str]) -> None:
+def warning_filters() -> list[object]:
+    """The filters of warnings, as they are."""
+    return list(getattr(sys.modules.get("warnings"), "filters", _warnings.filters))
+
+
+def leave(status: int, kept: Kept) -> None:
     """Ends the process. Returns where the interpreter has to: then it finalizes, and finds what is left to do."""
+    if kept.finalizes or kept.filters != warning_filters():
+        return
     threading: Any = sys.modules.get("threading")
     if threading is not None:
         try:
@@ -914,7 +911,7 @@ def leave(status: int, kept: frozenset[str]) -> None:
             pass
     if not flush_streams():
         return
-    drop(kept)
+    drop(kept.modules)
     if not flush_streams():
         return
     FLUSH_C_STREAMS(None)
@@ -956,26 +953,35 @@ def wake(number: int, prepared: Prepared) -> Order:
     return order
 
 
-def begin() -> tuple[Program, frozenset[str]]:
-    """Prepares, stops, and wakes in a run: gives its program, and the names of the modules that were prepared."""
+class Kept:
+    """What was there before the run's program, for its end."""
+
+    def __init__(self) -> None:
+        self.modules = frozenset(sys.modules)
+        self.filters = warning_filters()
+        self.finalizes = SHOWS_WARNINGS
+
+
+def begin() -> tuple[Program, Kept]:
+    """Prepares, stops, and wakes in a run: gives its program, and what was prepared."""
     options = Options(sys.argv[1:])
     number = take_variable(b"REGROW_ORDER")
     if number is not None:
         load(options)
-        kept = frozenset(sys.modules)
+        kept = Kept()
         return Program(Order(number), options.skip), kept
     number = take_variable(b"REGROW_WARM")
     if number is None:
         raise SystemExit("a front end is started by Regrow: neither REGROW_WARM nor REGROW_ORDER is set")
     prepared = prepare(options, number)
-    kept = frozenset(sys.modules)
+    kept = Kept()
     stop(number)
     return Program(wake(number, prepared), options.skip), kept
 
 
-program, kept_modules = begin()
+program, kept = begin()
 is_file, main_names = program.is_file, program.main
-finalizes = b"REGROW_PYTHON_FINALIZE" in posix.environ
+kept.finalizes |= b"REGROW_PYTHON_FINALIZE" in posix.environ
 try:
     program.step[0](*program.step[1])
 except BaseException as error:  # all of them are the program's
@@ -985,6 +991,5 @@ else:
 if is_file:
     after_file(main_names)
 del program, main_names
-if not finalizes:
-    leave(status, kept_modules)
+leave(status, kept)
 finalize(status)
