@@ -352,6 +352,7 @@ class Stream:
         if getattr(sys, name) is original:
             self.names.append(name)
         self.text: Any = original
+        self.replaced: object = None
         if original is None:
             self.text = _io.TextIOWrapper.__new__(_io.TextIOWrapper)
         self.unbuffered = unbuffered
@@ -360,15 +361,15 @@ class Stream:
         self.encoding = getattr(original, "encoding", encoding)
         self.errors = getattr(original, "errors", errors)
 
-    def open(self) -> None:
-        """Makes the stream as the interpreter does at its start: `None` for a descriptor that is closed."""
+    def open(self) -> object:
+        """Makes the stream as the interpreter does at its start, `None` for a closed descriptor; gives its buffer."""
         text = self.text
         try:
             raw: Any = _io.FileIO(self.number, self.mode + "b", False)
         except OSError as error:
             if error.errno != 9:
                 raise
-            text = None
+            text = buffer = None
         else:
             buffer = raw if self.buffered is None else self.buffered(raw, buffer_size(raw._blksize))
             raw.name = self.angled
@@ -377,6 +378,7 @@ class Stream:
             text.mode = self.mode
         for name in self.names:
             setattr(sys, name, text)
+        return buffer
 
 
 def buffer_size(block: int) -> int:
@@ -523,7 +525,8 @@ def rehearse(prepared: Prepared) -> None:
         for renew in prepared.renewals:
             renew()
         for stream in prepared.streams:
-            stream.open()
+            # A run that replaces the buffer need not close it too.
+            stream.replaced = stream.open()
 
 
 def stop(report: int) -> None:
