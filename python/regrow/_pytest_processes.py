@@ -144,7 +144,7 @@ class Recycling:
         options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         self._image = _core.Image(sys.executable, options, words)
         # A body is put back while the next test runs in another one.
-        self._pool = _core.Pool(processes + 2)
+        self._pool = _core.Pool(processes + 2, warm_only=True)
         self._maker = threading.Thread(target=self._make, name="regrow-image", daemon=True)
         self._maker.start()
 

@@ -29,6 +29,7 @@ from _pytest.config import _prepareconfig, create_terminal_writer
 from _pytest.main import Session
 
 import regrow
+from regrow._pytest_practice import practise
 
 if TYPE_CHECKING:
     import warnings
@@ -147,7 +148,8 @@ class Worker:
             self.config.option.pyargs = False
         self.config.hook.pytest_collection(session=self.session)
         self.items = {item.nodeid: item for item in self.session.items}
-        self.config.pluginmanager.register(RunRecorder(self), "regrow-recorder")
+        self.recorder = RunRecorder(self)
+        self.config.pluginmanager.register(self.recorder, "regrow-recorder")
 
     def _silence(self, width: int) -> None:
         """Takes the terminal reporter's hooks away, and leads to the events what others let it write."""
@@ -204,18 +206,22 @@ class Worker:
         here = [(index, self.items[nodeid]) for index, nodeid in enumerate(ids) if nodeid in self.items]
         for index in sorted(set(range(len(ids))).difference(index for index, _ in here)):
             self._send(index, [("missing",)])
-        for place, (index, item) in enumerate(here):
-            following = here[place + 1][1] if place + 1 < len(here) else None
-            go_on = self._run_test(item, following)
+        self.run_in_turn(here, self.config.hook)
+
+    def run_in_turn(self, tests: list[tuple[int, pytest.Item]], hook: Any) -> None:
+        """Runs tests, and sends a frame for each with its index in the order."""
+        for place, (index, item) in enumerate(tests):
+            following = tests[place + 1][1] if place + 1 < len(tests) else None
+            go_on = self._run_test(item, following, hook)
             self._send(index, self.events)
             self.events.clear()
             if not go_on:
                 break
 
-    def _run_test(self, item: pytest.Item, following: Optional[pytest.Item]) -> bool:
+    def _run_test(self, item: pytest.Item, following: Optional[pytest.Item], hook: Any) -> bool:
         """Runs one test. What ends a whole session is an event as well; then no further test is run."""
         try:
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            hook.pytest_runtest_protocol(item=item, nextitem=following)
         except KeyboardInterrupt:
             self.events.append(("interrupt",))
             return False
@@ -260,6 +266,7 @@ def prepare(data: bytes) -> None:
     if all([name in os.environ for name in _setup["variables"]]):  # noqa: C419, every one of them is asked for
         _prepared = Worker(_setup)
         _prepared.park()
+        practise(_prepared, _prepared.recorder)
 
 
 def run_tests(data: bytes) -> None:

@@ -1,0 +1,81 @@
+"""Practice for the pytest of a warm image: before it stops, a test of nobody's is run a few times.
+
+The first test of a pytest takes twice as long as the tenth: caches fill, and the interpreter adapts its code to what it
+meets. Every run of an image would be such a first test, and would write all of that anew. What is called in practice are
+pytest's own plugins alone: hooks and fixtures of the project and of other plugins may do things once that nobody expects
+to be done before there is a test.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from _pytest.fixtures import FuncFixtureInfo
+
+if TYPE_CHECKING:
+    from regrow._pytest_worker import Worker
+
+# CPython 3.11 adapts a function at its eighth call, and what that calls later.
+ROUNDS = 16
+
+
+class OwnHooks:
+    """The hooks of pytest's own plugins and of `recorder`."""
+
+    def __init__(self, manager: pytest.PytestPluginManager, recorder: object) -> None:
+        self._manager = manager
+        self._others = [
+            plugin for plugin in manager.get_plugins() if plugin is not recorder and not is_of_pytest(plugin)
+        ]
+
+    def __getattr__(self, name: str) -> Any:
+        hook = self._manager.subset_hook_caller(name, self._others)
+        setattr(self, name, hook)
+        return hook
+
+
+def is_of_pytest(plugin: object) -> bool:
+    """Whether a plugin comes with pytest."""
+    module = plugin.__name__ if isinstance(plugin, ModuleType) else type(plugin).__module__
+    return module.partition(".")[0] == "_pytest"
+
+
+class PracticeTest(pytest.Function):
+    """A test without fixtures, for which no hooks but pytest's own are called."""
+
+    hooks: OwnHooks
+
+    @property
+    def ihook(self) -> Any:
+        return self.hooks
+
+
+def practice_test() -> None:
+    """Does what every test does."""
+    assert os.getpid() > 0
+
+
+def practise(worker: Worker, recorder: object) -> None:
+    """Runs the practice test, with all that a run does before and after it. The worker is parked, and is so again."""
+    for first_of_file in {item.nodeid.split("::")[0]: item for item in reversed(worker.session.items)}.values():
+        # Both are kept for all tests of the file.
+        first_of_file.location, first_of_file.ihook  # noqa: B018
+    PracticeTest.hooks = OwnHooks(worker.config.pluginmanager, recorder)
+    test = PracticeTest.from_parent(
+        worker.session,
+        name="practice",
+        callobj=practice_test,
+        fixtureinfo=FuncFixtureInfo((), (), [], {}),
+    )
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    worker.order = {"tests": [], "worker": "gw0", "results": nowhere, "tell_ready": False}
+    try:
+        for _ in range(ROUNDS):
+            worker.wake()
+            worker.run_in_turn([(0, test)], test.ihook)
+            worker.park()
+    finally:
+        os.close(nowhere)
