@@ -54,10 +54,14 @@ class Future(concurrent.futures.Future[T]):
     def __init__(self, calls: Calls, order: bytes) -> None:
         super().__init__()
         self._calls = calls
-        self._family = calls.family
-        self._order = order
-        self._running: Optional[Running] = None
-        self._is_doomed = False
+        self.family = calls.family
+        #: What the process is told, until it is.
+        self.order = order
+        self.is_given = False
+        #: The call, once it has a process.
+        self.call: Optional[Running] = None
+        #: Whether the call was cancelled while it was being started.
+        self.is_doomed = False
 
     def result(self, timeout: Optional[float] = None) -> T:
         """The value of the call, or the exception that it raised; see `concurrent.futures.Future.result`."""
@@ -133,7 +137,8 @@ class Calls:
         self._idle = threading.Condition(self._lock)
         self._waiting: deque[Future[Any]] = deque()
         self._running: dict[int, Running] = {}
-        self._busy = 0
+        #: What has a slot and no process yet.
+        self._starting: set[Future[Any]] = set()
         self._thread: Optional[threading.Thread] = None
         self._poller: Optional[select.epoll] = None
         self._wake_fds = (-1, -1)
@@ -156,29 +161,46 @@ class Calls:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._ensure_thread()
-            has_slot = self._busy < self._slots
-            if has_slot:
-                self._busy += 1
-            else:
-                self._waiting.append(future)
-        if has_slot:
-            self._start(future)
+            self._waiting.append(future)
+        self._start_waiting()
         return future
+
+    def _start_waiting(self) -> None:
+        """Gives free slots to calls that wait for one. A signal handler may raise in the middle: then the call waits again."""
+        future = self._take_slot()
+        while future is not None:
+            try:
+                self._start(future)
+            finally:
+                with self._lock:
+                    self._starting.discard(future)
+                    if not (future.is_given or future.done()):
+                        self._waiting.appendleft(future)
+                    self._idle.notify_all()
+            future = self._take_slot()
+
+    def _take_slot(self) -> Optional[Future[Any]]:
+        with self._lock:
+            if not self._waiting or len(self._starting) + len(self._running) >= self._slots:
+                return None
+            future = self._waiting.popleft()
+            self._starting.add(future)
+            return future
 
     def _start(self, future: Future[Any]) -> None:
         """Starts the process of a call that has a slot."""
+        if not (future.running() or future.set_running_or_notify_cancel()):
+            return
         process = None
         try:
-            if not future.set_running_or_notify_cancel():
-                self._free_slot()
-                return
-            process = self._start_process(future._order)
+            # From here on the call may have begun, and is not begun again.
+            future.is_given = True
+            process = self._start_process(future.order)
             self._enter(future, process)
         except BaseException as error:
-            if future._running is None:
+            if future.call is None:
                 if process is not None:
                     process.kill()
-                self._free_slot()
                 if not future.done():
                     future.set_exception(error)
             if not isinstance(error, Exception):
@@ -186,15 +208,15 @@ class Calls:
 
     def _enter(self, future: Future[Any], process: _core.Process) -> None:
         """Takes a call into the table of those that run."""
-        future._order = b""
+        future.order = b""
         now = time.monotonic()
         deadline = None if self._timeout is None else now + self._timeout
         running = Running(future, process, deadline)
         with self._lock:
             self._watch(running, now)
             self._running[running.watched] = running
-            future._running = running
-            is_doomed = future._is_doomed
+            future.call = running
+            is_doomed = future.is_doomed
         if is_doomed:
             process.kill()
 
@@ -214,46 +236,29 @@ class Calls:
     def _start_with(self, call: bytes, fds: list[tuple[int, int]]) -> _core.Process:
         return self._starter.start(_words(), call=call, outputs=[ANSWER_FD], fds=fds, memory_limit=self._memory_limit)
 
-    def _start_waiting(self) -> None:
-        """Gives free slots to calls that wait for one."""
-        while True:
-            future = None
-            with self._lock:
-                if self._busy < self._slots and self._waiting:
-                    future = self._waiting.popleft()
-                    self._busy += 1
-            if future is None:
-                return
-            self._start(future)
-
-    def _free_slot(self) -> None:
-        with self._lock:
-            self._busy -= 1
-            self._idle.notify_all()
-
     # Serving.
 
     def serve(self, future: Future[Any], until: Optional[float]) -> None:
         """Serves the call of a future until its end or that time, unless another thread does so."""
-        if future._family is not self.family:
+        if future.family is not self.family:
             raise BrokenProcess("the call belongs to the process that this one was forked from")
-        with self._lock:
-            running = future._running
-            if running is None or running.claimed or running.watched not in self._running:
-                return
-            running.claimed = True
-            self._unwatch(running)
-        over = False
+        running = future.call
+        if running is None:
+            return
+        is_mine = False
         try:
-            over = self._await(running, until)
-            if over:
+            with self._lock:
+                if running.claimed or self._running.get(running.watched) is not running:
+                    return
+                running.claimed = is_mine = True
+                self._unwatch(running)
+            if self._await(running, until):
                 self._finish(running)
-        except BaseException:
-            # A signal handler has raised. The polling thread goes on with whatever was left.
-            self._hand_over(running)
-            raise
-        if not over:
-            self._hand_over(running)
+                is_mine = False
+        finally:
+            # The time is over, or a signal handler has raised: the polling thread goes on with whatever is left.
+            if is_mine:
+                self._hand_over(running)
 
     def _await(self, running: Running, until: Optional[float]) -> bool:
         """Waits for the end of a claimed call. False when the time is over first."""
@@ -289,7 +294,6 @@ class Calls:
         with self._lock:
             if self._running.get(running.watched) is running:
                 del self._running[running.watched]
-                self._busy -= 1
                 self._idle.notify_all()
             has_waiting = bool(self._waiting)
         if has_waiting:
@@ -333,13 +337,13 @@ class Calls:
         """Cancels a call."""
         if future._cancel_waiting():
             return True
-        if future._family is not self.family:
+        if future.family is not self.family:
             return False
         if not future._cancel_running():
             return False
         with self._lock:
-            future._is_doomed = True
-            running = future._running
+            future.is_doomed = True
+            running = future.call
         if running is not None:
             running.process.kill()
         return True
@@ -354,7 +358,7 @@ class Calls:
             future.cancel()
         if wait:
             with self._lock:
-                while self._thread is not None and (self._busy or self._waiting):
+                while self._thread is not None and self._is_busy():
                     self._idle.wait()
 
     # Polling. What follows down to the loop is called with the lock held.
@@ -372,19 +376,25 @@ class Calls:
     def _watch(self, running: Running, now: float) -> None:
         assert self._poller is not None
         running.due = now + _LOOK if running.deadline is None else min(now + _LOOK, running.deadline)
-        self._poller.register(running.watched, select.EPOLLIN)
+        # It is there already if a signal handler raised before it was taken out.
+        with contextlib.suppress(FileExistsError):
+            self._poller.register(running.watched, select.EPOLLIN)
         self._was_used = True
         if running.due < self._wakes_at:
             self._wake()
 
     def _unwatch(self, running: Running) -> None:
         assert self._poller is not None
-        self._poller.unregister(running.watched)
+        with contextlib.suppress(FileNotFoundError):
+            self._poller.unregister(running.watched)
 
     def _wake(self) -> None:
         if self._thread is not None:
             with contextlib.suppress(BlockingIOError):
                 os.write(self._wake_fds[1], b"\0")
+
+    def _is_busy(self) -> bool:
+        return bool(self._starting or self._running or self._waiting)
 
     def _next_look(self) -> float:
         """When the poll is to end, if nothing happens. It goes on for a while without a call, so that the next one need not
@@ -400,7 +410,7 @@ class Calls:
         assert poller is not None
         while True:
             with self._lock:
-                if self._closed and not (self._busy or self._waiting):
+                if self._closed and not self._is_busy():
                     self._end_thread()
                     return
                 self._wakes_at = self._next_look()
