@@ -27,9 +27,7 @@ class OwnHooks:
 
     def __init__(self, manager: pytest.PytestPluginManager, recorder: object) -> None:
         self._manager = manager
-        self._others = [
-            plugin for plugin in manager.get_plugins() if plugin is not recorder and not is_of_pytest(plugin)
-        ]
+        self._others = [plugin for plugin in manager.get_plugins() if plugin is not recorder and not is_of_pytest(plugin)]
 
     def __getattr__(self, name: str) -> Any:
         hook = self._manager.subset_hook_caller(name, self._others)

@@ -143,6 +143,10 @@ class Recycling:
             words += ["--path", directory]
         options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         self._image = _core.Image(sys.executable, options, words)
+        # Both would be among the variables of every test, although pytest itself does not see them.
+        for name in ("COLUMNS", "LINES"):
+            if name not in os.environ:
+                os.unsetenv(name)  # `readline` tells its own children by the C library alone.
         # A body is put back while the next test runs in another one.
         self._pool = _core.Pool(processes + 2, warm_only=True)
         self._maker = threading.Thread(target=self._make, name="regrow-image", daemon=True)
