@@ -83,9 +83,9 @@ impl Pipes {
         self.input.as_ref().map(|input| input.fd.as_raw_fd())
     }
 
-    /// The bytes of an output as far as they have been read, which are taken away.
-    pub(crate) fn take(&mut self, output: usize) -> Option<Vec<u8>> {
-        self.outputs.get_mut(output).map(|output| std::mem::take(&mut output.bytes))
+    /// The bytes of an output as far as they have been read.
+    pub(crate) fn bytes(&self, output: usize) -> Option<&[u8]> {
+        self.outputs.get(output).map(|output| output.bytes.as_slice())
     }
 
     /// What is to be polled.

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
@@ -117,11 +117,22 @@ impl Process {
         }
     }
 
-    /// Takes away what has been read of an output.
+    /// What has been read of an output.
     fn output<'py>(&self, py: Python<'py>, number: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let taken = py.detach(|| lock(&self.pipes).take(number));
-        let bytes = taken.ok_or_else(|| PyValueError::new_err("there is no such output"))?;
-        Ok(PyBytes::new(py, &bytes))
+        loop {
+            let held = match self.pipes.try_lock() {
+                Ok(pipes) => Some(pipes),
+                Err(TryLockError::Poisoned(pipes)) => Some(pipes.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if let Some(pipes) = held {
+                let bytes =
+                    pipes.bytes(number).ok_or_else(|| PyValueError::new_err("there is no such output"))?;
+                return Ok(PyBytes::new(py, bytes));
+            }
+            // A thread that waits has the pipes.
+            py.detach(|| drop(lock(&self.pipes)));
+        }
     }
 
     /// Sends a signal, to a process that has not been waited for.

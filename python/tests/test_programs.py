@@ -160,3 +160,34 @@ if __name__ == "__main__":
 """
     done = script(text)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_interrupts_at_any_moment_leave_an_executor_whole(script: Script) -> None:
+    done = script(
+        """
+import signal, regrow
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+if __name__ == "__main__":
+    with regrow.Executor(2) as executor:
+        executor.submit(abs, -1).result()
+        signal.signal(signal.SIGALRM, interrupt)
+        futures, interrupts = [], 0
+        for turn in range(300):
+            try:
+                # Every call is interrupted once, each at another moment of it.
+                signal.setitimer(signal.ITIMER_REAL, 0.00001 * (turn + 1))
+                futures.append(executor.submit(abs, -turn))
+                futures[-1].result()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupts += 1
+        assert interrupts > 0
+        for future in futures:
+            assert future.exception(timeout=60) is None or isinstance(future.exception(), KeyboardInterrupt)
+        assert executor.submit(abs, -2).result(timeout=60) == 2
+"""
+    )
+    assert (done.returncode, done.stderr) == (0, "")
