@@ -48,6 +48,13 @@ impl Remote {
         Ok(remote)
     }
 
+    /// Takes a stopped process to read its memory alone: no system call can be made in it.
+    pub(crate) fn to_look_at(stopped: Stopped) -> Result<Remote, MakeError> {
+        let memory = File::open(format!("/proc/{}/mem", stopped.pid()));
+        let memory = memory.map_err(MakeError::tracing("opening its memory"))?;
+        Ok(Remote { stopped, access: Access { memory, gadget: 0 } })
+    }
+
     fn find_gadget(&self) -> Result<u64, MakeError> {
         let mut candidates = mappings(self.pid())?;
         candidates.retain(|mapping| mapping.exec && mapping.read && mapping.name != MapName::Vsyscall);

@@ -9,8 +9,8 @@
 //!
 //! Unlike on the way to `main`, what a front end computes is its own affair: it knows that its state is given to many runs. Only
 //! what it may do to its task is looked at, because a run does not have that from it, and what it reads of files, on which the
-//! image depends. Threads are followed; a child that was announced is made the caller's own (`CLONE_PARENT`), because it becomes the
-//! seed. Any other child refuses the point.
+//! image depends. Threads are followed, and programs that it starts: those must have ended when it stops. A child that was announced is
+//! made the caller's own (`CLONE_PARENT`), because it becomes the seed.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStringExt;
@@ -74,19 +74,34 @@ struct Pending {
     opens: bool,
 }
 
+/// What a traced task is to the front end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A thread of the process that is going to stop.
+    Own,
+    /// One of a process that it has started.
+    Child,
+    /// One of the process that has forked the one that is going to stop, and ends: what it still does is of no interest.
+    Left,
+}
+
 /// The way from entry to the stop.
 struct WarmUp {
     startup: Startup,
-    /// Where each thread is in a system call that looks at a file.
+    /// The tasks that are there.
+    tasks: HashMap<i32, Kind>,
+    /// Tasks that have shown before their maker has told what they are.
+    unknown: HashMap<i32, Stopped>,
+    /// Where each task is in a system call that looks at a file.
     pending: HashMap<i32, Pending>,
+    /// Whether the call that each task is in makes a thread.
+    makes_thread: HashMap<i32, bool>,
     /// The process that is going to stop.
     main: i32,
     /// The memory of that process. A fork is announced by its parent, and read in its memory.
     access: Option<Access>,
     /// The next child is the one that stops.
     announced: bool,
-    /// It is there: what its parent still does is of no interest.
-    forked: bool,
     /// The directory that relative paths may be relative to.
     directory: Option<PathBuf>,
 }
@@ -101,11 +116,13 @@ pub(crate) fn to_warm(entry: AtPoint, directory: Option<&Path>) -> Result<AtPoin
     resume(stopped, 0)?;
     let mut way = WarmUp {
         startup,
+        tasks: HashMap::from([(main, Kind::Own)]),
+        unknown: HashMap::new(),
         pending: HashMap::new(),
+        makes_thread: HashMap::new(),
         main,
         access: Some(access),
         announced: false,
-        forked: false,
         directory: directory.map(Path::to_owned),
     };
     loop {
@@ -152,41 +169,83 @@ fn refuse<T>(what: impl Into<String>) -> Result<T, MakeError> {
 impl WarmUp {
     /// Treats one event. Gives the process when it has stopped itself.
     fn event(&mut self, pid: i32, stop: Stop) -> Result<Option<Stopped>, MakeError> {
-        match stop {
-            Stop::SyscallEnter(stopped, _) | Stop::SyscallExit(stopped, _) | Stop::Trap(stopped, _)
-                if self.forked && pid != self.main =>
-            {
+        let kind = self.tasks.get(&pid).copied();
+        match (stop, kind) {
+            (Stop::Gone(_), _) if pid == self.main => {
+                return Err(MakeError::Died { step: "its preparation" });
+            }
+            (Stop::Gone(_), _) => drop(self.tasks.remove(&pid)),
+            (Stop::Attached(stopped), None) => drop(self.unknown.insert(pid, stopped)),
+            (Stop::Attached(stopped), _) => resume(stopped, 0)?,
+            (Stop::Clone(stopped, made), kind) => {
+                self.made(made, pid, kind.unwrap_or(Kind::Child))?;
                 resume(stopped, 0)?;
             }
+            (Stop::SyscallExit(stopped, result), _) => {
+                self.exit(pid, result);
+                resume(stopped, 0)?;
+            }
+            (Stop::Signal(stopped, libc::SIGSTOP), _) if pid == self.main => {
+                return if self.tasks.values().any(|&kind| kind == Kind::Child) {
+                    refuse("a process that it has started is still there when it stops")
+                } else {
+                    Ok(Some(stopped))
+                };
+            }
+            (Stop::Signal(stopped, signal), _) => resume(stopped, signal)?,
+            (stop, Some(Kind::Own)) => self.own_event(stop)?,
+            (Stop::SyscallEnter(stopped, call), Some(Kind::Child)) => self.childs_call(stopped, call)?,
+            (Stop::SyscallEnter(stopped, _) | Stop::Trap(stopped, _) | Stop::Exec(stopped), _) => {
+                resume(stopped, 0)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// What concerns the process that is going to stop alone.
+    fn own_event(&mut self, stop: Stop) -> Result<(), MakeError> {
+        match stop {
             Stop::SyscallEnter(stopped, call) => {
                 let remote = self.remote(stopped)?;
                 self.enter(&remote, call)?;
-                self.go_on(remote)?;
-            }
-            Stop::SyscallExit(stopped, result) => {
-                self.exit(pid, result);
-                resume(stopped, 0)?;
+                self.go_on(remote)
             }
             Stop::Trap(stopped, fired) => {
                 let remote = self.remote(stopped)?;
                 note_trap(&remote, fired, &mut self.startup)?;
-                self.go_on(remote)?;
+                self.go_on(remote)
             }
-            Stop::Clone(stopped, made) => {
-                if std::mem::take(&mut self.announced) {
-                    // Its memory is a copy: it is opened when it is needed.
-                    (self.main, self.access, self.forked) = (made, None, true);
-                }
-                resume(stopped, 0)?;
-            }
-            Stop::Attached(stopped) => resume(stopped, 0)?,
-            Stop::Signal(stopped, libc::SIGSTOP) if pid == self.main => return Ok(Some(stopped)),
-            Stop::Signal(stopped, signal) => resume(stopped, signal)?,
-            Stop::Exec(_) => return refuse("it executes another program while it prepares itself"),
-            Stop::Gone(_) if pid == self.main => return Err(MakeError::Died { step: "its preparation" }),
-            Stop::Gone(_) => {}
+            _ => refuse("it executes another program while it prepares itself"),
         }
-        Ok(None)
+    }
+
+    /// A task was made.
+    fn made(&mut self, made: i32, by: i32, maker: Kind) -> Result<(), MakeError> {
+        let is_thread = self.makes_thread.remove(&by).unwrap_or(false);
+        let kind = match maker {
+            Kind::Own if is_thread => Kind::Own,
+            Kind::Own if std::mem::take(&mut self.announced) => {
+                self.tasks
+                    .values_mut()
+                    .filter(|kind| **kind == Kind::Own)
+                    .for_each(|kind| *kind = Kind::Left);
+                // Its memory is a copy: it is opened when it is needed.
+                (self.main, self.access) = (made, None);
+                Kind::Own
+            }
+            Kind::Own | Kind::Child => Kind::Child,
+            Kind::Left => Kind::Left,
+        };
+        self.tasks.insert(made, kind);
+        self.unknown.remove(&made).map_or(Ok(()), |stopped| resume(stopped, 0))
+    }
+
+    /// A process that the front end has started is about to look at a file.
+    fn childs_call(&mut self, stopped: Stopped, call: SyscallEntry) -> Result<(), MakeError> {
+        let remote = Remote::to_look_at(stopped)?;
+        // What it reads that its own directory decides is not the front end's.
+        let _ = self.look_at_file(&remote, call);
+        resume(remote.release().0, 0)
     }
 
     /// A stopped thread with the memory of its process.
@@ -211,32 +270,51 @@ impl WarmUp {
             return refuse(format!("it {what} while it prepares itself"));
         }
         match number {
-            libc::SYS_open => self.file(remote, None, first, second),
-            libc::SYS_openat => self.file(remote, Some(first), second, third),
-            libc::SYS_access | libc::SYS_stat | libc::SYS_lstat | libc::SYS_readlink => {
-                self.look(remote, None, first)
-            }
-            libc::SYS_newfstatat
-            | libc::SYS_faccessat
-            | libc::SYS_faccessat2
-            | libc::SYS_readlinkat
-            | libc::SYS_statx => self.look(remote, Some(first), second),
             libc::SYS_write if first == u64::from(WARM_FD.unsigned_abs()) => {
                 self.announced |= third == FORK.len() as u64 && remote.read(second, FORK.len())? == FORK;
                 Ok(())
             }
             libc::SYS_prlimit64 if third != 0 => refuse("it changes its limits while it prepares itself"),
             libc::SYS_alarm if first != 0 => refuse("it has a timer when it stops"),
-            libc::SYS_clone if first & CLONE_THREAD != 0 => Ok(()),
-            libc::SYS_clone if self.announced => remote
-                .stopped()
-                .set_first_argument(first | CLONE_PARENT)
-                .map_err(MakeError::tracing("making its child the caller's")),
-            libc::SYS_clone3 => {
-                let flags = remote.read(first, 8)?.try_into().map_or(0, u64::from_ne_bytes);
-                if flags & CLONE_THREAD != 0 { Ok(()) } else { refuse(NO_CHILDREN) }
+            libc::SYS_clone | libc::SYS_clone3 => {
+                let flags = match number {
+                    libc::SYS_clone => first,
+                    _ => remote.read(first, 8)?.try_into().map_or(0, u64::from_ne_bytes),
+                };
+                let is_thread = flags & CLONE_THREAD != 0;
+                self.makes_thread.insert(remote.pid(), is_thread);
+                if is_thread || !self.announced {
+                    return Ok(());
+                }
+                if number == libc::SYS_clone3 {
+                    let flags = (flags | CLONE_PARENT).to_ne_bytes();
+                    return remote.write(first, &flags);
+                }
+                let parent = remote.stopped().set_first_argument(flags | CLONE_PARENT);
+                parent.map_err(MakeError::tracing("making its child the caller's"))
             }
-            libc::SYS_clone | libc::SYS_fork | libc::SYS_vfork => refuse(NO_CHILDREN),
+            libc::SYS_fork | libc::SYS_vfork if self.announced => {
+                refuse("it forks by a system call that cannot make the child the caller's")
+            }
+            _ => self.look_at_file(remote, call),
+        }
+    }
+
+    /// Notes the file that a system call is about.
+    fn look_at_file(&mut self, remote: &Remote, call: SyscallEntry) -> Result<(), MakeError> {
+        let [first, second, third, ..] = call.args;
+        match i64::try_from(call.number).unwrap_or(-1) {
+            libc::SYS_open => self.file(remote, None, first, second),
+            libc::SYS_openat => self.file(remote, Some(first), second, third),
+            libc::SYS_execve => self.note(remote, None, first, true),
+            libc::SYS_access | libc::SYS_stat | libc::SYS_lstat | libc::SYS_readlink => {
+                self.note(remote, None, first, false)
+            }
+            libc::SYS_newfstatat
+            | libc::SYS_faccessat
+            | libc::SYS_faccessat2
+            | libc::SYS_readlinkat
+            | libc::SYS_statx => self.note(remote, Some(first), second, false),
             _ => Ok(()),
         }
     }
@@ -255,10 +333,6 @@ impl WarmUp {
             return Ok(());
         }
         self.note(remote, directory, path, true)
-    }
-
-    fn look(&mut self, remote: &Remote, directory: Option<u64>, path: u64) -> Result<(), MakeError> {
-        self.note(remote, directory, path, false)
     }
 
     fn note(
@@ -309,5 +383,3 @@ impl WarmUp {
         }
     }
 }
-
-const NO_CHILDREN: &str = "it starts a process while it prepares itself";

@@ -136,7 +136,7 @@ fn threads_end_with_an_announced_fork() {
 #[test]
 fn what_no_run_would_have_is_refused() {
     for (script, reason) in [
-        ("/bin/true; kill -STOP $$", "starts a process"),
+        ("sleep 9 & kill -STOP $$; kill $!", "is still there when it stops"),
         ("cd /; kill -STOP $$", "changes its directory"),
         ("umask 7; kill -STOP $$", "changes its umask"),
         ("exec 9</dev/null; kill -STOP $$", "descriptors were opened"),
@@ -147,6 +147,21 @@ fn what_no_run_would_have_is_refused() {
         let found = refusal(SHELL, script);
         assert!(found.contains(reason), "{script}: {found}");
     }
+}
+
+#[test]
+fn a_program_that_has_ended_may_have_been_started() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("setting");
+    fs::write(&file, "first").expect("written");
+    std::thread::sleep(Duration::from_millis(30));
+    let script = format!("x=$(cat {}); kill -STOP $$; echo $x", file.display());
+    let pool = Pool::new();
+    let mut command = prepared(&pool, SHELL, &script);
+    assert_eq!(warm_output(&mut command), "first\n");
+    // What such a program has read the image depends on as well.
+    fs::write(&file, "second").expect("written");
+    assert_ne!(output(&mut command).0.point(), Some(Point::Warm));
 }
 
 #[test]
