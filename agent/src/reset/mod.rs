@@ -147,8 +147,10 @@ fn everything(agent: &Agent, is_first: bool) -> Step {
     pages::put_back(agent, agent.image().hot_zero_pages, is_first)?;
     if track::is_on(agent) {
         let counters = &agent.control().reset;
-        let looked_at = counters.compared.load(Relaxed) + counters.zeroed.load(Relaxed);
-        if !track::settle(agent, looked_at, counters.mappings.load(Relaxed) != 0) {
+        let zeroed = counters.zeroed.load(Relaxed);
+        let (looked_at, changed) =
+            (counters.compared.load(Relaxed) + zeroed, counters.copied.load(Relaxed) + zeroed);
+        if !track::settle(agent, looked_at, changed, counters.mappings.load(Relaxed) != 0) {
             return Err((Broken::Pages, 2));
         }
     }

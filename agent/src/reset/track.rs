@@ -3,7 +3,7 @@
 //! All memory of the program is registered once, when the body is made, and write-protected. The kernel lifts the protection of a
 //! page at the first write to it, without telling anybody, and `PAGEMAP_SCAN` finds those pages: a reset looks at them alone. A page that
 //! was written once stays unprotected, and so is looked at after every run ("hot": most runs of a program write the same pages, and a fault
-//! costs more than a comparison), until there are too many of them: then everything is protected again.
+//! costs more than a comparison), until most of them are looked at in vain: then everything is protected again.
 //!
 //! A body without it (the kernel has none, the user may not, a range cannot be registered) compares all pages.
 
@@ -13,8 +13,10 @@ use crate::arch::nr;
 use crate::state::Agent;
 use crate::sys;
 
-/// Most hot pages: 4 MiB, which take a quarter of a millisecond to compare.
-const MAX_HOT_PAGES: u32 = 1024;
+/// So many hot pages are no burden: they take less than a tenth of a millisecond to compare.
+const FEW_PAGES: u32 = 256;
+/// Of more, at least this part must have changed in a run.
+const CHANGED_PART: u32 = 4;
 
 const UFFD_USER_MODE_ONLY: usize = 1;
 const O_CLOEXEC: usize = 0o2_000_000;
@@ -57,16 +59,16 @@ pub fn is_on(agent: &Agent) -> bool {
     unsafe { (*agent.private()).uffd >= 0 }
 }
 
-/// After a reset that has looked at so many pages: has them be hot, or begins anew. False when the kernel refuses, for which there
-/// is no reason.
-pub fn settle(agent: &Agent, looked_at: u32, remapped: bool) -> bool {
+/// After a reset that has looked at so many pages, of which so many had changed: has them be hot, or begins anew. False when the kernel
+/// refuses, for which there is no reason.
+pub fn settle(agent: &Agent, looked_at: u32, changed: u32, remapped: bool) -> bool {
     // SAFETY: as above.
     let fd = unsafe { (*agent.private()).uffd };
     // What was mapped again is not registered; to register what is has no effect.
     if remapped && !register(agent, fd) {
         return false;
     }
-    looked_at <= MAX_HOT_PAGES || protect(agent, fd)
+    looked_at <= FEW_PAGES || changed >= looked_at / CHANGED_PART || protect(agent, fd)
 }
 
 /// Each mapping that a run can write to.
