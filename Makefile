@@ -29,7 +29,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo bench bench-daemon bench-pool build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
-	test-workspace test-unprivileged clean
+	test-workspace test-unprivileged test-python clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -54,7 +54,7 @@ bench-pool: build ## the pool's policies on the recorded traces; the figures go 
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --pool traces --json $(TARGET)/bench/pool.json $(ARGS)
 
-test: deps lint fuzz-smoke victims test-workspace test-unprivileged ## everything that CI runs
+test: deps lint fuzz-smoke victims test-workspace test-unprivileged test-python ## everything that CI runs
 	$(call say,all passed)
 	@cat $(SUMMARY)
 
@@ -110,6 +110,10 @@ test-workspace: victims ## run the tests of the workspace
 test-unprivileged: victims ## run the same tests as user nobody (needs root)
 	$(call say,tests as an unprivileged user)
 	@REGROW_SUMMARY=$(SUMMARY) scripts/test-unprivileged $(TEST_OPTIONS)
+
+test-python: ## check, build and test the Python package, in an environment of its own
+	$(call say,the Python package)
+	@CARGO_TARGET_DIR=$(TARGET) python/check.sh
 
 clean: ## remove what was built
 	@$(CARGO) clean
