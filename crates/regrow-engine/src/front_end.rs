@@ -14,6 +14,7 @@ use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use regrow_abi::WARM_FD;
 use regrow_front::{order, python, report};
@@ -29,11 +30,17 @@ use crate::request::{Request, Strings, Warm};
 const MAX_ATTEMPTS: usize = 5;
 
 /// Makes the image of a front end. Gives the names that belong to its key too.
-pub(crate) fn make_image(job: &Job, env: &[&CStr], warm: &Warm) -> Result<(Image, KeyNames), Fallback> {
+pub(crate) fn make_image(
+    job: &Job,
+    env: &[&CStr],
+    front_end: &FrontEnd,
+) -> Result<(Image, KeyNames), Fallback> {
+    let warm = front_end.execution()?;
     let mut names = KeyNames::default().and_of_front_end(&warm.variables);
     for _ in 0..MAX_ATTEMPTS {
         let given = names.select(env.iter().copied());
-        let mut image = maker::attempt(job, &given, Point::Warm, true).map_err(maker::fallback)?;
+        let image = maker::attempt(job, &given, Point::Warm, true, Some(&warm));
+        let mut image = image.map_err(maker::fallback)?;
         let report = report::parse(&image.report)
             .map_err(|error| Fallback::ImageFailed { detail: format!("its report: {error}") })?;
         let mut read: Vec<Vec<u8>> = image.learned.clone();
@@ -53,8 +60,31 @@ pub(crate) fn make_image(job: &Job, env: &[&CStr], warm: &Warm) -> Result<(Image
     Err(Fallback::ImageFailed { detail: "it reads more variables each time it is prepared".to_owned() })
 }
 
+/// Which front end an image is of: part of its key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum FrontEnd {
+    /// The caller's own.
+    Own(Arc<Warm>),
+    /// The one for Python.
+    Python(Arc<python::Plan>),
+}
+
+impl FrontEnd {
+    /// How it is executed.
+    pub(crate) fn execution(&self) -> Result<Arc<Warm>, Fallback> {
+        let plan = match self {
+            FrontEnd::Own(warm) => return Ok(Arc::clone(warm)),
+            FrontEnd::Python(plan) => plan,
+        };
+        let mut args = Strings::new();
+        let plan = plan.args().map_err(|_| Fallback::UnsupportedRequest)?;
+        plan.iter().for_each(|arg| args.push_c_str(arg));
+        Ok(Arc::new(Warm { args, variables: patterns(&python::NAMES), directory: None }))
+    }
+}
+
 /// The front end that Regrow has for a program, if it has one.
-pub(crate) fn of_program(resolved: &Resolved, request: &Request) -> Option<Warm> {
+pub(crate) fn of_program(resolved: &Resolved, request: &Request) -> Option<FrontEnd> {
     let path = as_path(&resolved.file);
     // Most programs are none that it knows.
     if !path.file_name()?.as_bytes().starts_with(b"python") {
@@ -64,9 +94,7 @@ pub(crate) fn of_program(resolved: &Resolved, request: &Request) -> Option<Warm>
     let argv: Vec<&[u8]> = arguments.iter().map(CStr::to_bytes).collect();
     let variable = |name: &str| request.env_value(name.as_bytes());
     let plan = python::plan(path, &argv, variable, &request.preload)?;
-    let mut args = Strings::new();
-    plan.args.iter().for_each(|arg| args.push_c_str(arg));
-    Some(Warm { args, variables: patterns(&plan.names), directory: None })
+    Some(FrontEnd::Python(Arc::new(plan)))
 }
 
 /// The names as an image's key takes them.

@@ -19,6 +19,7 @@ use crate::creation::{Fallback, Point};
 use crate::fault;
 use crate::front_end;
 use crate::program::{Key, refusal};
+use crate::request::Warm;
 use crate::settings::{PointChoice, Settings};
 
 /// Most zero pages that stay mapped in a body after a reset: 1 MiB.
@@ -81,7 +82,7 @@ pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
         || envkey::acts_before_main(env.iter().copied()).is_some()
         || envkey::loads_from_working_directory(env.iter().copied()).is_some();
     let (image, names) = match &job.key.warm {
-        Some(warm) => front_end::make_image(job, &env, warm)?,
+        Some(front_end) => front_end::make_image(job, &env, front_end)?,
         None => {
             let image = make_image(job, &env, only_entry)?;
             let names = KeyNames::with_learned(&image.learned);
@@ -147,7 +148,7 @@ fn make_image(job: &Job, env: &[&CStr], only_entry: bool) -> Result<Image, Fallb
     for &point in points {
         // A program that does not start with every symbol resolved may start without.
         for bind_now in [true, false] {
-            match attempt(job, env, point, bind_now) {
+            match attempt(job, env, point, bind_now, None) {
                 Ok(image) => return Ok(image),
                 Err(error) => {
                     tracing::debug!(program = ?job.key.file, %point, bind_now, %error, "no image at this point");
@@ -163,7 +164,13 @@ fn make_image(job: &Job, env: &[&CStr], only_entry: bool) -> Result<Image, Fallb
     Err(last)
 }
 
-pub(crate) fn attempt(job: &Job, env: &[&CStr], point: Point, bind_now: bool) -> Result<Image, MakeError> {
+pub(crate) fn attempt(
+    job: &Job,
+    env: &[&CStr],
+    point: Point,
+    bind_now: bool,
+    warm: Option<&Warm>,
+) -> Result<Image, MakeError> {
     if job.settings.fault == fault::TRACE_FAILS {
         return Err(MakeError::Tracing { step: "fault point", source: std::io::ErrorKind::Other.into() });
     }
@@ -172,7 +179,6 @@ pub(crate) fn attempt(job: &Job, env: &[&CStr], point: Point, bind_now: bool) ->
         Point::Main => (make::Point::Main, bind_now),
         Point::Warm => (make::Point::Warm, bind_now),
     };
-    let warm = job.key.warm.as_deref();
     make::make(
         &job.agent,
         &Recipe {

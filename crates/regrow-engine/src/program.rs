@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use regrow_image::resolve::{self, ResolveError, find_program};
 use regrow_image::script::resolve_script_chain;
 
 use crate::creation::Fallback;
-use crate::request::{Request, Strings, Warm};
+use crate::front_end::FrontEnd;
+use crate::request::{Request, Strings};
 
 /// Room for the arguments that come before the request's own.
 const ARGUMENTS_BYTES: usize = 256;
@@ -172,7 +172,7 @@ pub(crate) struct Key<'a> {
     /// Soft limit of the stack: libc keeps it at its start.
     pub(crate) stack_limit: u64,
     /// The front end that the file is executed with, for an image at `warm`.
-    pub(crate) warm: Option<Arc<Warm>>,
+    pub(crate) warm: Option<FrontEnd>,
 }
 
 impl Key<'_> {

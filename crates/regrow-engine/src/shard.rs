@@ -30,12 +30,12 @@ use regrow_sys::probe::{Feature, Kernel};
 
 use crate::creation::{Creation, Fallback, Point, PrepareError, Stats};
 use crate::fault;
-use crate::front_end;
+use crate::front_end::{self, FrontEnd};
 use crate::inherit::Inheritance;
 use crate::keep::Keeping;
 use crate::maker::{self, Built, Job};
 use crate::program::{self, Key, Name, Resolved};
-use crate::request::{Request, Resource, Strings, Warm};
+use crate::request::{Request, Resource, Strings};
 use crate::settings::{PointChoice, Settings};
 use crate::started::Started;
 pub use crate::table::Reports;
@@ -156,11 +156,12 @@ impl Shard {
     }
 
     /// The front end of a request: its own, or one that Regrow has for the program.
-    fn front_end(&self, resolved: &Resolved, request: &Request) -> Option<Arc<Warm>> {
+    fn front_end(&self, resolved: &Resolved, request: &Request) -> Option<FrontEnd> {
         if !matches!(self.settings.point, PointChoice::Auto | PointChoice::Only(Point::Warm)) {
             return None;
         }
-        request.warm.clone().or_else(|| front_end::of_program(resolved, request).map(Arc::new))
+        let own = request.warm.clone().map(FrontEnd::Own);
+        own.or_else(|| front_end::of_program(resolved, request))
     }
 
     /// Takes in the images that were made since the last start.
@@ -254,7 +255,7 @@ impl Shard {
         resolved: &Resolved,
         request: &Request,
         settable: &Settable,
-        warm: Option<&Arc<Warm>>,
+        warm: Option<&FrontEnd>,
     ) -> Result<Point, Fallback> {
         for _ in 0..MAX_ATTEMPTS {
             match self.entry(resolved, request, settable, warm.cloned()) {
@@ -428,7 +429,7 @@ impl Shard {
         resolved: &Resolved,
         request: &Request,
         settable: &Settable,
-        warm: Option<Arc<Warm>>,
+        warm: Option<FrontEnd>,
     ) -> Result<Owner, Fallback> {
         let key = Key {
             file: Cow::Borrowed(&resolved.file),

@@ -54,13 +54,26 @@ impl Names {
     }
 }
 
-/// How the front end is started for a command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How the front end is started for a command line: all of it that the image depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Plan {
-    /// Its arguments, without `argv[0]`, which is the run's.
-    pub args: Vec<CString>,
-    /// The variables whose values are always part of the key.
-    pub names: Names,
+    options: Vec<Vec<u8>>,
+    skip: usize,
+    preload: Vec<String>,
+    module: bool,
+}
+
+impl Plan {
+    /// The arguments of the front end, without `argv[0]`, which is the run's.
+    ///
+    /// # Errors
+    ///
+    /// When a name has a NUL byte in it.
+    pub fn args(&self) -> Result<Vec<CString>, NulError> {
+        let Plan { options, skip, preload, module } = self;
+        let (skip, module) = (*skip, *module);
+        Preparation { options, skip, preload, module, ..Preparation::default() }.args()
+    }
 }
 
 /// What the front end is to prepare.
@@ -123,9 +136,7 @@ pub fn plan<'v>(
     if !interpreter::environment_is_plain(&variable, ignores_environment) {
         return None;
     }
-    let module = kind == Kind::Module;
-    let preparation = Preparation { options: &options, skip, preload, module, ..Preparation::default() };
-    Some(Plan { args: preparation.args().ok()?, names: NAMES })
+    Some(Plan { options, skip, preload: preload.to_vec(), module: kind == Kind::Module })
 }
 
 /// Whether a file has the name of an interpreter of a version that the front end is for.
@@ -162,18 +173,16 @@ mod tests {
         plan(Path::new(program), &words, variable, &[])
     }
 
-    fn args(plan: &Plan) -> Vec<&str> {
-        plan.args.iter().map(|arg| arg.to_str().expect("ASCII")).collect()
+    fn args(plan: &Plan) -> Vec<String> {
+        plan.args().expect("no NUL").into_iter().map(|arg| arg.into_string().expect("ASCII")).collect()
     }
 
     #[test]
     fn the_front_end_gets_the_options_and_where_the_program_begins() {
         let plan = plan_of("/usr/bin/python3.11", "python3 -u -X utf8 -m json.tool -h", &[]).expect("a plan");
         assert_eq!(args(&plan), ["-u", "-Xutf8", "-c", FRONT, "4", "--module"]);
-        assert!(
-            plan.names.contain(b"PYTHONPATH") && plan.names.contain(b"HOME") && plan.names.contain(b"LC_ALL")
-        );
-        assert!(!plan.names.contain(b"HOMER"));
+        assert!(NAMES.contain(b"PYTHONPATH") && NAMES.contain(b"HOME") && NAMES.contain(b"LC_ALL"));
+        assert!(!NAMES.contain(b"HOMER"));
     }
 
     #[test]

@@ -176,7 +176,7 @@ fn args(run: &Run<'_>) -> Vec<String> {
     let variable =
         |name: &str| run.env.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes());
     let plan = python::plan(Path::new(run.python), &argv, variable, &preload).expect("a plan");
-    plan.args.into_iter().map(|arg| arg.into_string().expect("UTF-8")).collect()
+    plan.args().expect("no NUL").into_iter().map(|arg| arg.into_string().expect("UTF-8")).collect()
 }
 
 /// Waits until a front end has stopped itself; gives its report.

@@ -547,20 +547,22 @@ class Order:
     """What a run is told."""
 
     def __init__(self, number: int) -> None:
-        data = read_all(number)
+        data = posix.read(number, 16384)
+        if not self.take(data) and not self.take(data + read_all(number)):
+            raise ValueError("the order is cut off")
         posix.close(number)
-        head = data.index(b"\n")
-        _, _, words, variables, size = data[:head].split(b" ") if data.startswith(b"regrow 1 ") else 5 * [b""]
-        end = len(data) - int(size)
-        texts = data[head + 1 : end].split(b"\0")
-        self.argv = texts[: int(words)]
-        self.environ = texts[int(words) : int(words) + int(variables)]
-        self.call = ""
-        self.data = b""
-        if end < len(data):
-            line = data.index(b"\n", end)
-            self.call = decode(data[end:line])
-            self.data = data[line + 1 :]
+
+    def take(self, data: bytes) -> bool:
+        """Takes an order apart, if it is whole."""
+        head, _, rest = data.partition(b"\n")
+        words, variables, size = map(int, head[9:].split(b" ")) if head.startswith(b"regrow 1 ") else (0, 0, -1)
+        *texts, payload = rest.split(b"\0", words + variables)
+        if len(texts) != words + variables or len(payload) != size:
+            return False
+        self.argv, self.environ = texts[:words], texts[words:]
+        call, _, self.data = payload.partition(b"\n")
+        self.call = decode(call)
+        return True
 
     def variables(self) -> dict[bytes, bytes]:
         """The environment."""
