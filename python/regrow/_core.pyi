@@ -6,9 +6,19 @@ from typing import Optional, final
 @final
 class Image:
     """An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command
-    lines the modules that are imported."""
+    lines the modules that are imported. `variables` are names of variables that it reads beside those that it is seen to
+    read (`*`: all), `directory` where it may read relative paths: the caller's."""
 
-    def __new__(cls, program: str, options: list[str], preparation: list[str], *, preload: Sequence[str] = ()) -> Image: ...
+    def __new__(
+        cls,
+        program: str,
+        options: list[str],
+        preparation: list[str],
+        *,
+        preload: Sequence[str] = (),
+        variables: Sequence[str] = (),
+        directory: Optional[str] = None,
+    ) -> Image: ...
 
 @final
 class Pool:

@@ -142,7 +142,8 @@ class Recycling:
         for directory in filter(os.path.isabs, setup["search_path"]):
             words += ["--path", directory]
         options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        self._image = _core.Image(sys.executable, options, words)
+        # Tests may read any variable, and are named by paths that are relative to where pytest was started.
+        self._image = _core.Image(sys.executable, options, words, variables=["*"], directory=os.getcwd())
         # Both would be among the variables of every test, although pytest itself does not see them.
         for name in ("COLUMNS", "LINES"):
             if name not in os.environ:
@@ -188,7 +189,6 @@ def setup_for(config: pytest.Config) -> dict[str, Any]:
         "width": reporter._tw.fullwidth if reporter is not None else 80,
         "basetemp": str(factory.getbasetemp()) if factory is not None else None,
         "workerinput": worker_input(config),
-        "variables": sorted(os.environ),
     }
 
 

@@ -261,12 +261,9 @@ def prepare(data: bytes) -> None:
     global _prepared
     pytest_capture.TemporaryFile = memory_file  # type: ignore[assignment,attr-defined]
     _setup.update(json.loads(data))
-    # A front end is given the variables that it is known to read. Asking for those that tests may read makes them known:
-    # then it is prepared again, with all of them, and has not collected in vain.
-    if all([name in os.environ for name in _setup["variables"]]):  # noqa: C419, every one of them is asked for
-        _prepared = Worker(_setup)
-        _prepared.park()
-        practise(_prepared, _prepared.recorder)
+    _prepared = Worker(_setup)
+    _prepared.park()
+    practise(_prepared, _prepared.recorder)
 
 
 def run_tests(data: bytes) -> None:

@@ -9,10 +9,11 @@
 //! The front end and its words are those of docs/warm.md. `START` has the front end and its words read from a file of this
 //! process: they are long, and a run that is recycled is given the arguments of its command without having any use of them.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -24,7 +25,8 @@ use rustix::fs::MemfdFlags;
 use crate::errors::os_error;
 
 /// An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command lines
-/// the modules that are imported.
+/// the modules that are imported. `variables` are names of variables that it reads beside those that it is seen to read
+/// (`*`: all), `directory` where it may read relative paths: the caller's.
 #[pyclass(frozen, module = "regrow._core")]
 pub(crate) struct Image {
     program: OsString,
@@ -38,14 +40,17 @@ pub(crate) struct Image {
 #[pymethods]
 impl Image {
     #[new]
-    #[pyo3(signature = (program, options, preparation, *, preload = vec![]))]
+    #[pyo3(signature = (program, options, preparation, *, preload = vec![], variables = vec![], directory = None))]
     fn new(
         program: OsString,
         options: Vec<OsString>,
         preparation: Vec<OsString>,
         preload: Vec<String>,
+        variables: Vec<String>,
+        directory: Option<PathBuf>,
     ) -> PyResult<Self> {
-        Self::described(program, options, preparation, preload).map_err(|error| os_error(&error))
+        let image = Self::described(program, options, preparation, preload);
+        image.and_then(|image| image.that_reads(variables, directory)).map_err(|error| os_error(&error))
     }
 }
 
@@ -69,6 +74,15 @@ impl Image {
         }
         let front_end = Arc::new(Warm { args, variables: variables(), directory: None });
         Ok(Self { program, options, preload, front_end, start: memory_file("regrow-front", &start)? })
+    }
+
+    /// Has the front end be one that reads these variables in any case, and relative paths in this directory.
+    fn that_reads(mut self, variables: Vec<String>, directory: Option<PathBuf>) -> io::Result<Self> {
+        let warm = Arc::make_mut(&mut self.front_end);
+        warm.variables.extend(variables.into_iter().map(String::into_bytes));
+        let directory = directory.map(|path| CString::new(path.into_os_string().into_vec()));
+        warm.directory = directory.transpose().map_err(io::Error::from)?;
+        Ok(self)
     }
 
     /// The interpreter.

@@ -36,6 +36,8 @@ pub(crate) fn make_image(
     front_end: &FrontEnd,
 ) -> Result<(Image, KeyNames), Fallback> {
     let warm = front_end.execution()?;
+    // Its own variables it is given by whoever starts it.
+    let env: Vec<&CStr> = env.iter().copied().filter(|entry| !is_own(entry)).collect();
     let mut names = KeyNames::default().and_of_front_end(&warm.variables);
     for _ in 0..MAX_ATTEMPTS {
         let given = names.select(env.iter().copied());
@@ -95,6 +97,14 @@ pub(crate) fn of_program(resolved: &Resolved, request: &Request) -> Option<Front
     let variable = |name: &str| request.env_value(name.as_bytes());
     let plan = python::plan(path, &argv, variable, &request.preload)?;
     Some(FrontEnd::Python(Arc::new(plan)))
+}
+
+/// Whether an entry of an environment is one of the variables that front ends are told of their descriptor by.
+fn is_own(entry: &CStr) -> bool {
+    let names = [regrow_front::WARM_VARIABLE, regrow_front::ORDER_VARIABLE];
+    names.iter().any(|name| {
+        entry.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
+    })
 }
 
 /// The names as an image's key takes them.
