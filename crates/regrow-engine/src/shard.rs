@@ -67,6 +67,8 @@ pub(crate) const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
 
 /// How often `prepare` begins anew when the program's files change while it is made.
 const MAX_ATTEMPTS: usize = 100;
+/// The same for a front end. Each time it is begun, and then waited for.
+const MAX_WARM_ATTEMPTS: usize = 6;
 
 /// The tables of programs, images and bodies, and all that uses them.
 #[derive(Debug)]
@@ -257,7 +259,9 @@ impl Shard {
         settable: &Settable,
         warm: Option<&FrontEnd>,
     ) -> Result<Point, Fallback> {
-        for _ in 0..MAX_ATTEMPTS {
+        // A front end takes long, and may change what it reads itself: it is not prepared for ever.
+        let most = if warm.is_some() { MAX_WARM_ATTEMPTS } else { MAX_ATTEMPTS };
+        for _ in 0..most {
             match self.entry(resolved, request, settable, warm.cloned()) {
                 Ok(owner) => {
                     let entry = self.tables.entries.get(&owner);

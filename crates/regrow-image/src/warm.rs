@@ -12,9 +12,10 @@
 //! image depends. Threads are followed, and programs that it starts: those must have ended when it stops. A child that was announced is
 //! made the caller's own (`CLONE_PARENT`), because it becomes the seed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use regrow_abi::WARM_FD;
 use regrow_sys::ptrace::{self, Resume, Stop, Stopped, SyscallEntry};
@@ -27,6 +28,8 @@ use crate::trace::{AtPoint, clear_breakpoints, note_trap, watch_loader, with_roo
 
 /// The record by which a front end announces the fork of the process that is going to stop.
 const FORK: &[u8] = b"fork\0";
+/// How long the tracer looks for the next event without sleeping.
+const AWAKE: Duration = Duration::from_micros(200);
 const CLONE_PARENT: u64 = 0x8000;
 const CLONE_THREAD: u64 = 0x1_0000;
 
@@ -94,6 +97,8 @@ struct WarmUp {
     unknown: HashMap<i32, Stopped>,
     /// Where each task is in a system call that looks at a file.
     pending: HashMap<i32, Pending>,
+    /// What it has opened to write: the image does not depend on it.
+    written: HashSet<PathBuf>,
     /// Whether the call that each task is in makes a thread.
     makes_thread: HashMap<i32, bool>,
     /// The process that is going to stop.
@@ -119,18 +124,25 @@ pub(crate) fn to_warm(entry: AtPoint, directory: Option<&Path>) -> Result<AtPoin
         tasks: HashMap::from([(main, Kind::Own)]),
         unknown: HashMap::new(),
         pending: HashMap::new(),
+        written: HashSet::new(),
         makes_thread: HashMap::new(),
         main,
         access: Some(access),
         announced: false,
         directory: directory.map(Path::to_owned),
     };
+    // It makes ten thousand system calls and more: to sleep at each takes as long as all the rest.
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let awake = if processors > 1 { AWAKE } else { Duration::ZERO };
     loop {
-        let (pid, stop) = ptrace::wait_any().map_err(MakeError::tracing("waiting"))?;
+        let (pid, stop) = ptrace::wait_any(awake).map_err(MakeError::tracing("waiting"))?;
         if let Some(stopped) = way.event(pid, stop)? {
             let remote = way.remote(stopped)?;
             clear_breakpoints(&remote)?;
-            return Ok(AtPoint { remote, stack, startup: way.startup });
+            let WarmUp { mut startup, written, .. } = way;
+            startup.opened.retain(|path| !written.contains(path));
+            startup.absent.retain(|path| !written.contains(path));
+            return Ok(AtPoint { remote, stack, startup });
         }
     }
 }
@@ -327,12 +339,13 @@ impl WarmUp {
         path: u64,
         flags: u64,
     ) -> Result<(), MakeError> {
-        // What it writes does not make the image.
         const WRITES: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
-        if flags & WRITES != 0 {
-            return Ok(());
+        let noted = self.note(remote, directory, path, true);
+        if flags & WRITES == 0 {
+            return noted;
         }
-        self.note(remote, directory, path, true)
+        self.written.extend(self.pending.remove(&remote.pid()).map(|pending| pending.path));
+        Ok(())
     }
 
     fn note(

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::mem::{MaybeUninit, offset_of, size_of};
+use std::time::Duration;
 
 use crate::raw::word;
 
@@ -153,12 +154,12 @@ impl Tracee {
     }
 }
 
-/// Waits for the next stop of any process that this one traces. Gives its number too.
+/// Waits for the next stop of any process that this one traces, for so long without sleeping. Gives its number too.
 ///
 /// # Errors
 /// As `waitpid(2)` and `ptrace(2)`; `ECHILD` when there is none left.
-pub fn wait_any() -> io::Result<(i32, Stop)> {
-    let (pid, status) = crate::raw::wait_any()?;
+pub fn wait_any(awake: Duration) -> io::Result<(i32, Stop)> {
+    let (pid, status) = crate::raw::wait_any(awake)?;
     if !libc::WIFSTOPPED(status) {
         return Ok((pid, Stop::Gone(status)));
     }

@@ -198,20 +198,24 @@ pub fn wait_pid(pid: i32, no_hang: bool) -> io::Result<Option<i32>> {
     }
 }
 
-/// Waits for any child or traced process, whatever its exit signal. Returns its number and the raw wait status.
+/// Waits for any child or traced process, whatever its exit signal, for so long without sleeping. Returns its number and the raw
+/// wait status.
 ///
 /// # Errors
 /// As `wait4(2)`: `ECHILD` when there is none.
-pub fn wait_any() -> io::Result<(i32, i32)> {
+pub fn wait_any(awake: Duration) -> io::Result<(i32, i32)> {
     let mut status = 0;
+    let started = std::time::Instant::now();
     loop {
+        let sleeps = started.elapsed() >= awake;
+        let flags = libc::__WALL | if sleeps { 0 } else { libc::WNOHANG };
         // SAFETY: `status` is a live reference.
-        let got = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+        let got = unsafe { libc::waitpid(-1, &raw mut status, flags) };
         if got > 0 {
             return Ok((got, status));
         }
         let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
+        if got < 0 && error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
     }

@@ -144,7 +144,7 @@ fn cpythons_own_tests_end_as_outside() {
     });
     let failures = failures.into_inner().expect("no panic");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    println!("{} tests of {} modules, {}", count.into_inner(), CPYTHON.len(), "all as outside");
+    println!("{} tests of {} modules, all as outside", count.into_inner(), CPYTHON.len());
 }
 
 /// The last line of what pytest prints, without its time.

@@ -197,6 +197,22 @@ fn an_image_is_of_the_files_that_it_was_made_of() {
 }
 
 #[test]
+fn an_image_is_not_of_the_files_that_its_front_end_writes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("log");
+    let script = format!(
+        "[ -e {log} ]; echo begun >{log}; kill -STOP $$; read x <{log}; echo $x",
+        log = file.display()
+    );
+    let pool = Pool::new();
+    let mut command = prepared(&pool, SHELL, &script);
+    for word in ["begun", "later"] {
+        assert_eq!(warm_output(&mut command), format!("{word}\n"));
+        fs::write(&file, "later\n").expect("written");
+    }
+}
+
+#[test]
 fn an_image_is_of_the_variables_that_were_read() {
     // Of variables that are not reported the front end is given none.
     let script = "printf 'env READ\\0' >>/dev/fd/63; seen=\"$READ/$OTHER/$NAME\"; kill -STOP $$; echo $seen";
