@@ -5,7 +5,7 @@
 //! promise:
 //!
 //! ```text
-//! name            a test function
+//! name            a test function, in Rust or Python
 //! victim:name     a victim of tests/victims/manifest.toml; a `*` at the end stands for any ending
 //! scene:name      a scene of crates/regrow-testkit/tests/faults/; a `*` likewise
 //! path/to/file    a file, in addition to one of the others
@@ -31,8 +31,11 @@ const SCENE: &str = "scene:";
 pub(crate) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     let victims = victims(files);
     let has_function = |name: &str| {
-        let head = format!("fn {name}(");
-        files.iter().any(|file| file.path.ends_with(".rs") && file.text.contains(&head))
+        let heads = [(".rs", format!("fn {name}(")), (".py", format!("def {name}("))];
+        let has = |file: &TextFile| {
+            heads.iter().any(|(ending, head)| file.path.ends_with(ending) && file.text.contains(head))
+        };
+        files.iter().any(has)
     };
     let has_victim = |name: &str| match name.strip_suffix('*') {
         Some(start) => victims.iter().any(|victim| victim.starts_with(start)),
