@@ -28,7 +28,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench bench-daemon bench-pool build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
+.PHONY: help demo bench bench-daemon bench-pool bench-python build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
 	test-workspace test-unprivileged test-python clean
 
 help: ## print this list
@@ -53,6 +53,10 @@ bench-daemon: build ## what the daemon costs its clients; the figures go to targ
 bench-pool: build ## the pool's policies on the recorded traces; the figures go to target/bench/pool.json
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --pool traces --json $(TARGET)/bench/pool.json $(ARGS)
+
+bench-python: build ## fresh Python processes beside what people use for them; the figures go to target/bench/python.json
+	@mkdir -p $(TARGET)/bench
+	@CARGO_TARGET_DIR=$(TARGET) python/bench.sh $(TARGET)/bench/python.json
 
 test: deps lint fuzz-smoke victims test-workspace test-unprivileged test-python ## everything that CI runs
 	$(call say,all passed)

@@ -4,41 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-target=${TARGET:-${CARGO_TARGET_DIR:-$PWD/../target}}
-target=$(mkdir -p "$target/python" && cd "$target/python" && pwd)
-# The first python3 of PATH may be no more than a launcher of another one.
-python=${PYTHON:-/usr/bin/python3}
-tools=$target/venv
 requirements=(maturin==1.16.0 ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 numpy)
-
-# Prints what comes next.
-say() {
-    printf 'python: %s\n' "$1"
-}
-
-# Makes the environment, unless there is one of these requirements already.
-prepare() {
-    local wanted="$python ${requirements[*]}"
-    if [ "$(cat "$tools/wanted" 2>/dev/null)" != "$wanted" ]; then
-        say 'environment'
-        rm -rf "$tools"
-        "$python" -m venv "$tools"
-        "$tools/bin/pip" install --quiet --disable-pip-version-check "${requirements[@]}"
-        printf '%s\n' "$wanted" >"$tools/wanted"
-    fi
-}
-
-# Builds a wheel and installs it.
-install_package() {
-    say 'build'
-    rm -rf "$target/wheels"
-    if ! CARGO_TARGET_DIR=$target "$tools/bin/maturin" build --release --locked \
-        --interpreter "$tools/bin/python" --out "$target/wheels" >"$target/build.log" 2>&1; then
-        cat "$target/build.log"
-        return 1
-    fi
-    "$tools/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/*.whl
-}
+tools=venv
+# shellcheck source=python/environment.sh
+source environment.sh
 
 prepare
 say 'rustfmt, clippy'

@@ -24,7 +24,7 @@ class Image:
 class Pool:
     """What is kept between runs. A forked copy of the process makes one of its own."""
 
-    def __new__(cls, max_bodies: int, *, recycle: bool = True, warm_only: bool = False) -> Pool: ...
+    def __new__(cls, max_bodies: int, *, recycle: bool = True, warm_only: bool = False, timed: bool = False) -> Pool: ...
     def prepare(self, image: Image, words: list[str], *, call: Optional[bytes] = None) -> tuple[Optional[str], str]:
         """Makes the image ahead: where it stands, or None and why its processes will be started by exec."""
 
@@ -42,6 +42,9 @@ class Pool:
         memory_limit: Optional[int] = None,
     ) -> Process:
         """Starts a process of the image."""
+
+    def reset_seconds(self) -> Optional[float]:
+        """How long it took to put the body of the last process back, where the pool is timed and that was recycled."""
 
     def clear(self) -> None:
         """Drops everything that is kept."""

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use regrow::{Command, Point, PointChoice, PrepareError, Resource, Stdio};
@@ -13,6 +14,9 @@ use crate::errors::os_error;
 use crate::image::Image;
 use crate::pipes::Pipes;
 use crate::process::Process;
+
+/// How long a body is waited for.
+const RESET_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is kept between runs. A forked copy of the process makes one of its own.
 #[pyclass(frozen, module = "regrow._core")]
@@ -37,11 +41,14 @@ struct Order<'a> {
 #[pymethods]
 impl Pool {
     #[new]
-    #[pyo3(signature = (max_bodies, *, recycle = true, warm_only = false))]
-    fn new(max_bodies: usize, recycle: bool, warm_only: bool) -> Self {
+    #[pyo3(signature = (max_bodies, *, recycle = true, warm_only = false, timed = false))]
+    fn new(max_bodies: usize, recycle: bool, warm_only: bool, timed: bool) -> Self {
         let point = if warm_only { PointChoice::Only(Point::Warm) } else { PointChoice::Auto };
-        let builder =
-            regrow::Pool::builder().max_bodies_per_program(max_bodies).recycle(recycle).point(point);
+        let builder = regrow::Pool::builder()
+            .max_bodies_per_program(max_bodies)
+            .recycle(recycle)
+            .point(point)
+            .timed(timed);
         Self { pool: builder.build(), null: OnceLock::new() }
     }
 
@@ -89,6 +96,12 @@ impl Pool {
     ) -> PyResult<Process> {
         let order = Order { words: &words, call, environment, directory, input, outputs, fds, memory_limit };
         py.detach(|| self.start_process(image, order)).map_err(|error| os_error(&error))
+    }
+
+    /// How long it took to put the body of the last process back, where the pool is timed and that was recycled.
+    fn reset_seconds(&self, py: Python<'_>) -> Option<f64> {
+        let times = py.detach(|| self.pool.last_times(RESET_TIMEOUT))?.times;
+        Some(Duration::from_nanos(times.armed_ns.saturating_sub(times.left_ns)).as_secs_f64())
     }
 
     /// Drops everything that is kept. Runs that go on are not touched.

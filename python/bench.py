@@ -1,0 +1,252 @@
+"""Measures fresh Python processes beside what people use for them: `bench.py REGROW OUTPUT`.
+
+Both ways of a row are measured in turn, in one run; what a run returned is checked. Figures are medians. The table goes to
+standard output, and as a list of {name, measured, asked, unit, holds} to OUTPUT.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, Optional
+
+import regrow
+from regrow import _core
+
+MODULES = ("json", "re", "decimal", "http.client", "email")
+ROUNDS = 200
+# What is preloaded for the row of an image of 80 MiB, and what a run writes.
+LARGE = "blocks = [bytearray(4096 - 64) for _ in range(20480)]\n"
+WRITE = "import large\nfor block in large.blocks[::200][:100]: block[0] = 1\n"
+# A process that forks when it is told to, and says how long that took.
+FORKS = """
+import os, sys, time
+for name in sys.argv[1:]: __import__(name)
+for _ in sys.stdin:
+    started = time.perf_counter()
+    child = os.fork()
+    if child == 0: os._exit(7)
+    _, status = os.waitpid(child, 0)
+    took = time.perf_counter() - started
+    assert os.waitstatus_to_exitcode(status) == 7
+    print(took, flush=True)
+"""
+
+Row = dict[str, Any]
+
+
+def answer() -> int:
+    """What each call of an executor is."""
+    return 42
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def in_turn(ways: Sequence[Callable[[], float]], rounds: int = ROUNDS, warm_up: int = 20) -> list[float]:
+    """The medians of ways that are measured in turn, after some rounds that do not count."""
+    seconds: list[list[float]] = [[] for _ in ways]
+    for number in range(warm_up + rounds):
+        for way, taken in zip(ways, seconds):
+            one = way()
+            if number >= warm_up:
+                taken.append(one)
+    return [statistics.median(taken) for taken in seconds]
+
+
+class Forks:
+    """An interpreter with modules imported, that forks."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        command = [sys.executable, "-c", FORKS, *modules]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def fork(self) -> float:
+        """Seconds of a fork, the child's end, and the wait for it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("fork\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def close(self) -> None:
+        """Ends it."""
+        self.process.communicate()
+
+
+def row(name: str, measured: float, asked: Optional[float], unit: str, most: bool = False) -> Row:
+    """A figure, and whether it is what was asked: at least that, or with `most` at most."""
+    holds = None if asked is None else measured <= asked if most else measured >= asked
+    return {"name": name, "measured": round(measured, 2), "asked": asked, "unit": unit, "holds": holds}
+
+
+def executors() -> list[Row]:
+    """Calls of an executor beside a pool whose processes serve one call each, and beside a fork."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(MODULES))
+    forks = Forks(MODULES)
+    with (
+        regrow.Executor(1, preload=MODULES) as executor,
+        ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool,
+    ):
+
+        def call(of: Any) -> Callable[[], float]:
+            def one() -> float:
+                started = time.perf_counter()
+                assert of.submit(answer).result() == 42
+                return time.perf_counter() - started
+
+            return one
+
+        ours, theirs, fork = in_turn([call(executor), call(pool), forks.fork])
+    forks.close()
+    return [
+        row("Executor.submit(f).result(), p50", ours * 1e6, None, "us"),
+        row("against ProcessPoolExecutor(max_tasks_per_child=1, forkserver, preload)", theirs / ours, 80, "times"),
+        row("against os.fork + _exit + wait of a warm interpreter", fork / ours, 5, "times"),
+    ]
+
+
+def with_pandas() -> list[Row]:
+    """The same with pandas preloaded."""
+    forks = Forks(["pandas"])
+    with regrow.Executor(1, preload=["pandas"]) as executor:
+        ours, fork = in_turn([lambda: timed(lambda: executor.submit(answer).result()), forks.fork])
+    forks.close()
+    return [
+        row("the same with pandas preloaded, p50", ours * 1e6, None, "us"),
+        row("against os.fork from an interpreter with pandas", fork / ours, 12, "times"),
+    ]
+
+
+def command(program: str) -> list[Row]:
+    """`regrow run --preload pandas` beside plain python3."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "XDG_RUNTIME_DIR": folder}
+        plain = [sys.executable, "-c", "import pandas"]
+        ours = [program, "run", "--preload", "pandas", "--", *plain]
+
+        def run(words: list[str]) -> float:
+            return timed(lambda: subprocess.run(words, env=environment, check=True))
+
+        # The daemon is started by the first run, and makes the image meanwhile.
+        for _ in range(100):
+            run(ours)
+            if b"warm" in subprocess.run([program, "status"], env=environment, stdout=subprocess.PIPE, check=True).stdout:
+                break
+            time.sleep(0.3)
+        quick, slow = in_turn([lambda: run(ours), lambda: run(plain)], rounds=30, warm_up=3)
+        subprocess.run([program, "stop"], env=environment, check=True)
+    return [
+        row("regrow run --preload pandas -- python3 -c 'import pandas', p50", quick * 1e6, None, "us"),
+        row("against python3 -c 'import pandas'", slow / quick, 120, "times"),
+    ]
+
+
+def large_image() -> list[Row]:
+    """How long a body of a large image takes to be put back after a run that wrote 100 pages."""
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "large.py").write_text(LARGE, encoding="utf-8")
+        image = _core.Image(sys.executable, [], ["--path", folder, "--preload", "large"])
+        pool = _core.Pool(1, warm_only=True, timed=True)
+        point, why = pool.prepare(image, ["x"], call=b"builtins:exec\n" + WRITE.encode())
+        assert point == "warm", why
+        resets = []
+        for _ in range(ROUNDS):
+            process = pool.start(image, ["x"], call=b"builtins:exec\n" + WRITE.encode())
+            process.wait()
+            assert process.returncode == 0
+            seconds = pool.reset_seconds()
+            assert seconds is not None
+            resets.append(seconds)
+    return [row("reset after a run that writes 100 pages, image of 80 MiB", statistics.median(resets) * 1e3, 0.3, "ms", True)]
+
+
+def tests() -> list[Row]:
+    """1,000 small tests under pytest, each in a process or not."""
+    source = "import pytest\n@pytest.mark.parametrize('n', range(1000))\ndef test_small(n): assert n + 1 > n\n"
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "test_small.py").write_text(source, encoding="utf-8")
+
+        def run(*flags: str) -> float:
+            words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *flags]
+            started = time.perf_counter()
+            done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, check=True)
+            took = time.perf_counter() - started
+            assert b"1000 passed" in done.stdout, done.stdout
+            assert b"not recycled" not in done.stdout, done.stdout
+            return took
+
+        ways = [lambda: run("--regrow"), lambda: run("--forked"), lambda: run("-p", "no:regrow")]
+        ours, forked, plain = in_turn(ways, rounds=3, warm_up=0)
+    return [
+        row("1,000 small tests, pytest --regrow", ours, None, "s"),
+        row("against pytest --forked", forked / ours, 5, "times"),
+        row("times as long as plain pytest, no isolation", ours / plain, 1.5, "times", True),
+    ]
+
+
+def resident(pid: int) -> int:
+    """KiB of a process, shared pages divided among those that share them."""
+    text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+
+
+def memory() -> list[Row]:
+    """8 warm bodies with pandas beside 8 interpreters with pandas, all alive."""
+    code = "import pandas, sys, time\nprint('ready', flush=True)\ntime.sleep(600)\n"
+    image = _core.Image(sys.executable, [], ["--preload", "pandas"])
+    pool = _core.Pool(8, warm_only=True)
+    point, why = pool.prepare(image, ["x"], call=b"time:sleep\n")
+    assert point == "warm", why
+    call = b"builtins:eval\n__import__('time').sleep(600)"
+    runs = [pool.start(image, ["x"], call=call) for _ in range(8)]
+    assert all(run.creation.endswith("at warm") for run in runs)
+    time.sleep(1)
+    ours = sum(map(resident, pool.keepers()))
+    for run in runs:
+        run.kill()
+        run.wait()
+    pool.clear()
+    others = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(8)]
+    for other in others:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+    theirs = sum(resident(other.pid) for other in others)
+    for other in others:
+        other.kill()
+        other.communicate()
+    return [
+        row("memory of 8 warm pandas bodies, with their image", ours / 1024, None, "MiB"),
+        row("as part of that of 8 interpreters with pandas", ours / theirs, 0.25, "times", True),
+    ]
+
+
+def main() -> None:
+    """Measures everything."""
+    regrow_command, output = sys.argv[1:]
+    rows: list[Row] = []
+    for part in (executors, with_pandas, lambda: command(regrow_command), large_image, tests, memory):
+        for one in part():
+            asked = "" if one["asked"] is None else f"{one['asked']:g}"
+            holds = {None: "", True: "yes", False: "no"}[one["holds"]]
+            print(f"{one['name']:<78} {one['measured']:>10} {one['unit']:<6} {asked:>6} {holds}", flush=True)
+            rows.append(one)
+    pathlib.Path(output).write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

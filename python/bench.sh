@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Measures the Python package beside what people use for the same, in an environment of its own: `bench.sh OUTPUT`, where OUTPUT
+# is the JSON file that the figures go to. The command is built before (`make build`).
+set -euo pipefail
+output=$(realpath "$1")
+cd "$(dirname "$0")"
+
+requirements=(maturin==1.16.0 pytest==9.2.0 pytest-forked==1.7.5 numpy pandas)
+tools=bench-venv
+# shellcheck source=python/environment.sh
+source environment.sh
+
+prepare
+install_package
+"$tools/bin/python" bench.py "$(dirname "$target")/release/regrow" "$output"

@@ -1,0 +1,35 @@
+# What check.sh and bench.sh have in common: an environment of its own for the Python package, in cargo's target folder.
+# To be sourced in this folder, with `requirements` set and `tools` the name of the environment.
+# shellcheck shell=bash
+
+target=${TARGET:-${CARGO_TARGET_DIR:-$PWD/../target}}
+target=$(mkdir -p "$target/python" && cd "$target/python" && pwd)
+# The first python3 of PATH may be no more than a launcher of another one.
+python=${PYTHON:-/usr/bin/python3}
+tools=$target/${tools:?}
+
+# Prints what comes next.
+say() {
+    printf 'python: %s\n' "$1"
+}
+
+# Makes the environment, unless there is one of these requirements already.
+prepare() {
+    local wanted="$python ${requirements[*]:?}"
+    if [ "$(cat "$tools/wanted" 2>/dev/null)" != "$wanted" ]; then
+        say 'environment'
+        rm -rf "$tools"
+        "$python" -m venv "$tools"
+        "$tools/bin/pip" install --quiet --disable-pip-version-check "${requirements[@]}"
+        printf '%s\n' "$wanted" >"$tools/wanted"
+    fi
+}
+
+# Builds a wheel and installs it.
+install_package() {
+    say 'build'
+    rm -rf "$target/wheels"
+    CARGO_TARGET_DIR=$target "$tools/bin/maturin" build --quiet --release --locked \
+        --interpreter "$tools/bin/python" --out "$target/wheels"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/*.whl
+}
