@@ -100,7 +100,7 @@ mod tests {
         command.build();
         let mut flags = flags_of_run(&command);
         flags.sort();
-        assert_eq!(flags, ["--log", "--point", "--repeat", "--report"]);
+        assert_eq!(flags, ["--log", "--point", "--preload", "--repeat", "--report"]);
         let text = text(ShellArg::Bash);
         for flag in flags {
             assert!(
