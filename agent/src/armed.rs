@@ -287,5 +287,5 @@ fn leave(agent: &Agent, order: &Order) -> ! {
         registers.general[register::RDX] = order.envp;
     }
     // SAFETY: the memory of the snapshot is in place; the image's floating-point area is sealed and aligned.
-    unsafe { arch::jump(registers, agent.fp(), agent.xsave()) }
+    unsafe { arch::jump(registers, agent.fp(), agent.xsave(), agent.is_warm()) }
 }

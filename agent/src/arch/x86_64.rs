@@ -106,22 +106,10 @@ pub unsafe fn clone_onto(
     result
 }
 
-/// Leaves the agent for the snapshot point: loads the floating-point state and all general registers but for r11, through
-/// which it jumps: at a function's first instruction and behind a system call nobody relies on it.
-///
-/// # Safety
-/// `fp` is a 64-byte aligned XSAVE (or FXSAVE) area as the kernel hands it out; `registers` are those of a snapshot
-/// whose memory is in place.
-pub unsafe fn jump(registers: &Registers, fp: *const u8, xsave: bool) -> ! {
-    const RSP: usize = register::RSP * 8;
-    const RIP: usize = 16 * 8;
-    // SAFETY: see the contract; nothing of this frame is needed once rsp is loaded.
-    unsafe {
-        if xsave {
-            asm!("xrstor64 [{}]", in(reg) fp, in("eax") u32::MAX, in("edx") u32::MAX, options(nostack));
-        } else {
-            asm!("fxrstor64 [{}]", in(reg) fp, options(nostack));
-        }
+/// Loads the stack pointer and all general registers but rax and r11, which has the address to go on at, from what rax points to;
+/// what follows loads those two and goes on.
+macro_rules! load_registers {
+    ($registers:expr, $($last:literal),+) => {
         asm!(
             "mov rsp, [rax + {rsp}]",
             "mov r11, [rax + {rip}]",
@@ -138,11 +126,39 @@ pub unsafe fn jump(registers: &Registers, fp: *const u8, xsave: bool) -> ! {
             "mov r13, [rax + 104]",
             "mov r14, [rax + 112]",
             "mov r15, [rax + 120]",
-            "mov rax, [rax]",
             "cld",
-            "jmp r11",
-            rip = const RIP, rsp = const RSP,
-            in("rax") registers, options(noreturn));
+            $($last),+,
+            rip = const 16 * 8, rsp = const register::RSP * 8,
+            in("rax") $registers, options(noreturn))
+    };
+}
+
+/// Leaves the agent for the snapshot point: loads the floating-point state and all general registers, and jumps. At a function's
+/// first instruction (`behind_call` is false) it does so through the word below the stack pointer, which nobody uses there; behind a
+/// system call, where the words below the stack pointer may be in use, through r11, which the call has taken anyway.
+///
+/// # Safety
+/// `fp` is a 64-byte aligned XSAVE (or FXSAVE) area as the kernel hands it out; `registers` are those of a snapshot
+/// whose memory is in place.
+pub unsafe fn jump(registers: &Registers, fp: *const u8, xsave: bool, behind_call: bool) -> ! {
+    // SAFETY: see the contract; nothing of this frame is needed once rsp is loaded.
+    unsafe {
+        if xsave {
+            asm!("xrstor64 [{}]", in(reg) fp, in("eax") u32::MAX, in("edx") u32::MAX, options(nostack));
+        } else {
+            asm!("fxrstor64 [{}]", in(reg) fp, options(nostack));
+        }
+        if behind_call {
+            load_registers!(registers, "mov rax, [rax]", "jmp r11")
+        } else {
+            load_registers!(
+                registers,
+                "mov [rsp - 8], r11",
+                "mov r11, [rax + 88]",
+                "mov rax, [rax]",
+                "jmp qword ptr [rsp - 8]"
+            )
+        }
     }
 }
 
