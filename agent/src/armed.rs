@@ -19,6 +19,8 @@ use crate::sys::{self, FdRoom, Res};
 
 const CLONE_FS: u32 = 0x200;
 const PR_SET_NAME: u32 = 15;
+/// The flags that a program has from its own computations: carry, parity, adjust, zero, sign, overflow.
+const STATUS_FLAGS: u64 = 0x8d5;
 /// The longest path that the kernel takes.
 const PATH_MAX: usize = 4096;
 /// Numbers of the fault points of this file (tests): the process dies before it waits; it refuses its order.
@@ -279,6 +281,7 @@ fn leave(agent: &Agent, order: &Order) -> ! {
         arch::copy(room.as_mut_ptr().cast(), (&raw const image.registers).cast(), size_of::<Registers>());
         room.assume_init_mut()
     };
+    registers.flags &= STATUS_FLAGS;
     if image.point == point::ENTRY {
         registers.general[register::RSP] = order.stack_pointer;
     } else if image.point == point::MAIN {

@@ -106,11 +106,13 @@ pub unsafe fn clone_onto(
     result
 }
 
-/// Loads the stack pointer and all general registers but rax and r11, which has the address to go on at, from what rax points to;
-/// what follows loads those two and goes on.
+/// Loads the flags, the stack pointer and all general registers but rax and r11, which has the address to go on at, from what rax
+/// points to; what follows loads those two and goes on.
 macro_rules! load_registers {
     ($registers:expr, $($last:literal),+) => {
         asm!(
+            "push qword ptr [rax + {flags}]",
+            "popfq",
             "mov rsp, [rax + {rsp}]",
             "mov r11, [rax + {rip}]",
             "mov rbx, [rax + 8]",
@@ -126,9 +128,8 @@ macro_rules! load_registers {
             "mov r13, [rax + 104]",
             "mov r14, [rax + 112]",
             "mov r15, [rax + 120]",
-            "cld",
             $($last),+,
-            rip = const 16 * 8, rsp = const register::RSP * 8,
+            rip = const 16 * 8, flags = const 17 * 8, rsp = const register::RSP * 8,
             in("rax") $registers, options(noreturn))
     };
 }
