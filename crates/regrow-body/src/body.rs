@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use regrow_abi::{ARMED_GO, Broken, CONTROL_BYTES, MAX_FDS, Refused, State};
 use regrow_image::image::{Image, PatchKind};
+use regrow_sys::child;
 use regrow_sys::raw::{self, SharedMapping};
 
 pub use crate::control::{Bell, ResetWork, Times};
@@ -23,7 +24,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// How long an order may take to be carried out or refused.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a keeper may take to end after its socket is closed.
-const END_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a body could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +135,11 @@ impl Body {
             }
             BodyError::Fork { pid: seed.pid(), source }
         })?;
-        let keeper_pidfd = raw::pidfd_open(keeper).map_err(setup("opening a keeper's pidfd"))?;
+        let keeper_pidfd = raw::pidfd_open(keeper).map_err(|source| {
+            drop(ours.take());
+            reap_unseen(&control, keeper);
+            BodyError::Setup { step: "opening a keeper's pidfd", source }
+        })?;
         let body = Body {
             keeper,
             keeper_pidfd,
@@ -311,7 +316,7 @@ impl Body {
     /// The armed process, if it lives.
     pub(crate) fn living_armed(&self) -> io::Result<i32> {
         let pid = self.control.pid();
-        if is_living_child(pid) {
+        if child::is_living_child(pid) {
             return Ok(pid);
         }
         // Somebody killed it. Another one takes its place in the control area, so that nobody else waits for it.
@@ -377,43 +382,13 @@ fn reap_unannounced(control: &ControlArea) {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    reap_child(control.keeper());
-    reap_child(control.pid());
+    reap_unseen(control, control.keeper());
 }
 
-/// Ends a process, if it is a child of this one, and waits for that.
-pub(crate) fn end_child(pid: i32) {
-    if let Ok(pidfd) = raw::pidfd_open(pid)
-        && is_child(pid)
-    {
-        let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
-        raw::reap_within(pid, pidfd.as_fd(), END_TIMEOUT);
-    }
-}
-
-/// Reaps a process that is about to end, if it is a child of this one: `wait` of any other is an error without effect.
-fn reap_child(pid: i32) {
-    if pid > 0
-        && let Ok(pidfd) = raw::pidfd_open(pid)
-        && is_child(pid)
-    {
-        raw::reap_within(pid, pidfd.as_fd(), END_TIMEOUT);
-    }
-}
-
-/// Whether a process is a child of this one, ended or not.
-fn is_child(pid: i32) -> bool {
-    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    Pid::from_raw(pid).is_some_and(|pid| waitid(WaitId::Pid(pid), options).is_ok())
-}
-
-/// Whether a process is a child of this one and has not ended. The number came from memory that a program can have
-/// written.
-fn is_living_child(pid: i32) -> bool {
-    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    Pid::from_raw(pid).is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(None)))
+/// Waits for the end of a keeper that there is no body of, and of its armed process.
+fn reap_unseen(control: &ControlArea, keeper: i32) {
+    child::reap(keeper, END_TIMEOUT);
+    child::reap(control.pid(), END_TIMEOUT);
 }
 
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -439,7 +414,7 @@ impl Drop for Body {
         let armed = self.control.pid();
         let ran = state == Some(State::Running) && armed == before;
         if armed != self.last_run && !ran {
-            reap_child(armed);
+            child::reap(armed, END_TIMEOUT);
         }
     }
 }
@@ -454,10 +429,8 @@ impl Body {
     /// Kills the armed process (tests of faults).
     pub fn kill_armed(&self) {
         let pid = self.control.pid();
-        if let Ok(pidfd) = raw::pidfd_open(pid)
-            && is_living_child(pid)
-        {
-            let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
+        if let Ok(pidfd) = raw::pidfd_open(pid) {
+            child::kill(pid);
             let _ = raw::ends_within(pidfd.as_fd(), END_TIMEOUT);
         }
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use regrow_abi::{ARG_AREA_OFFSET, MAX_FDS, PAGE_BYTES, PREFAULT_READ, State, command, vma_flags};
 use regrow_image::image::Image;
-use regrow_sys::raw;
+use regrow_sys::{child, raw};
 
-use crate::body::{Body, StartError, end_child};
+use crate::body::{Body, END_TIMEOUT, StartError};
 use crate::control::ExecPlace;
 use crate::run::{Run, StringBlock};
 
@@ -88,7 +88,7 @@ impl Body {
         }
         // Before the process ends: its keeper may see that at once.
         self.control.set_command(command::BREAK_UP);
-        end_child(pid);
+        child::end(pid, END_TIMEOUT);
         self.control.bell().ring();
         if self.wait_ready(COMMAND_TIMEOUT) != Some(State::Armed) {
             return Err(io::ErrorKind::BrokenPipe.into());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use regrow_abi::{CONTROL_BYTES, features, point};
 use regrow_sys::helper::{self, Exec};
 use regrow_sys::maps::ReadMapsError;
-use regrow_sys::{ptrace, raw};
+use regrow_sys::{child, ptrace, raw};
 
 use crate::image::{Image, Seed};
 use crate::load;
@@ -308,7 +308,7 @@ impl Deadline {
         let processes = Arc::clone(processes);
         let watch = move || {
             if wait.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                processes.list().iter().for_each(|&pid| kill(pid));
+                processes.list().iter().for_each(|&pid| child::kill(pid));
             }
         };
         // Without a thread there is no limit.
@@ -339,14 +339,8 @@ fn arguments(recipe: &Recipe<'_>) -> Vec<*const libc::c_char> {
 
 /// Kills and reaps a process that was to become a seed.
 fn reap(pid: i32) {
-    kill(pid);
+    child::kill(pid);
     let _ = raw::wait_pid(pid, false);
-}
-
-fn kill(pid: i32) {
-    if let Ok(pidfd) = raw::pidfd_open(pid) {
-        let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
-    }
 }
 
 fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {

@@ -1,6 +1,7 @@
 //! Raw system calls, the maps reader and the kernel probe.
 
 pub mod caller;
+pub mod child;
 pub mod disable;
 pub mod follow;
 pub mod helper;

@@ -1,0 +1,111 @@
+//! Children of this process by their numbers: ended and waited for, also without a free descriptor for a pidfd.
+//!
+//! A number is looked at, with a `wait` that takes nothing, before it is acted on: what it names is a child of this
+//! process or the step has no effect. The number of a child stays its own until somebody waits for it.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::raw::{ends_within, pidfd_kill, pidfd_open, wait_pid};
+
+/// How often a child is looked at that cannot be waited for as a descriptor.
+const LOOK_AFTER: Duration = Duration::from_millis(1);
+
+/// Whether a process is a child of this one, ended or not.
+#[must_use]
+pub fn is_child(pid: i32) -> bool {
+    look(pid).is_some()
+}
+
+/// Whether a process is a child of this one and has not ended.
+#[must_use]
+pub fn is_living_child(pid: i32) -> bool {
+    look(pid) == Some(true)
+}
+
+/// Whether a child lives; `None` for what is no child.
+fn look(pid: i32) -> Option<bool> {
+    let every_kind = WaitIdOptions::from_bits_retain(libc::__WALL.cast_unsigned());
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT | every_kind;
+    let pid = Pid::from_raw(pid.max(0))?;
+    waitid(WaitId::Pid(pid), options).ok().map(|ended| ended.is_none())
+}
+
+/// Kills a child; anything else is left alone.
+pub fn kill(pid: i32) {
+    match pidfd_open(pid) {
+        // Asked with the descriptor at hand: it is of the process that is asked about.
+        Ok(pidfd) if is_child(pid) => {
+            let _ = pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
+        }
+        Err(_) if is_living_child(pid) => {
+            let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
+        }
+        _ => {}
+    }
+}
+
+/// Waits for a child that is about to end and takes its status. One that does not end in time stays, and what is no child
+/// has no effect.
+pub fn reap(pid: i32, limit: Duration) {
+    if !is_child(pid) {
+        return;
+    }
+    if let Ok(pidfd) = pidfd_open(pid) {
+        let no_hang = !ends_within(pidfd.as_fd(), limit);
+        // Somebody else may have waited for it.
+        let _ = wait_pid(pid, no_hang);
+        return;
+    }
+    let started = Instant::now();
+    while matches!(wait_pid(pid, true), Ok(None)) && started.elapsed() < limit {
+        std::thread::sleep(LOOK_AFTER);
+    }
+}
+
+/// Kills a child and waits for its end.
+pub fn end(pid: i32, limit: Duration) {
+    kill(pid);
+    reap(pid, limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn sleeper() -> i32 {
+        Command::new("sleep").arg("60").spawn().expect("it starts").id().cast_signed()
+    }
+
+    #[test]
+    fn a_child_is_ended_and_forgotten() {
+        let pid = sleeper();
+        assert!(is_living_child(pid));
+        end(pid, Duration::from_secs(10));
+        assert!(!is_child(pid), "it was waited for");
+    }
+
+    #[test]
+    fn what_is_no_child_is_left_alone() {
+        let parent = std::os::unix::process::parent_id().cast_signed();
+        for pid in [parent, 1, 0, -1, i32::MIN] {
+            assert!(!is_child(pid), "{pid}");
+            end(pid, Duration::ZERO);
+        }
+        let pid = sleeper();
+        end(-pid, Duration::ZERO);
+        assert!(is_living_child(pid), "no group is meant");
+        end(pid, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_child_that_stays_is_not_waited_for_longer_than_told() {
+        let pid = sleeper();
+        reap(pid, Duration::from_millis(5));
+        assert!(is_living_child(pid));
+        end(pid, Duration::from_secs(10));
+    }
+}
