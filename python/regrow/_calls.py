@@ -9,12 +9,18 @@ executor, which polls for them, and kills those whose time is over.
 
 Invariants: a call has a slot from its start to its end; whoever sets `claimed` under the lock is the one that touches the
 process until he clears it; what a claimed call is watched by is not in the poller, unless the claimer is the polling thread.
+
+A signal handler of the main thread may raise between any two steps of it, which are the interpreter's: after a call, at the
+head of a function, at a jump back. What belongs together here is therefore written as stores and deletions that follow each
+other without such a place, and not as calls of methods; what is left undone is found by the polling thread, which no handler
+runs in.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import operator
 import os
 import pickle
 import select
@@ -45,6 +51,16 @@ _active: set[Calls] = set()
 _all: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
+class _Condition(threading.Condition):
+    """A condition of which `with` takes and gives back the lock itself, without a step in Python.
+
+    In one of `threading` a signal handler can raise between the lock and the block that gives it back: it is locked for good.
+    """
+
+    __enter__ = property(operator.attrgetter("_lock.__enter__"))
+    __exit__ = property(operator.attrgetter("_lock.__exit__"))
+
+
 class Future(concurrent.futures.Future[T]):
     """The result of a call that runs in a process of its own.
 
@@ -53,10 +69,12 @@ class Future(concurrent.futures.Future[T]):
 
     def __init__(self, calls: Calls, order: bytes) -> None:
         super().__init__()
+        self._condition = _Condition()
         self._calls = calls
         self.family = calls.family
         #: What the process is told, until it is.
         self.order = order
+        #: Whether the call may have begun, or never will: it is not to be begun again.
         self.is_given = False
         #: The call, once it has a process.
         self.call: Optional[Running] = None
@@ -85,6 +103,10 @@ class Future(concurrent.futures.Future[T]):
         until = time.monotonic() + timeout
         self._calls.serve(self, until)
         return max(0.0, until - time.monotonic())
+
+    def begins(self) -> bool:
+        """Notes that the call is no longer to wait. False when it was cancelled."""
+        return self._state != "CANCELLED_AND_NOTIFIED" and self.set_running_or_notify_cancel()
 
     def _cancel_waiting(self) -> bool:
         return super().cancel()
@@ -138,7 +160,7 @@ class Calls:
         self._waiting: deque[Future[Any]] = deque()
         self._running: dict[int, Running] = {}
         #: What has a slot and no process yet.
-        self._starting: set[Future[Any]] = set()
+        self._starting: dict[Future[Any], None] = {}
         self._thread: Optional[threading.Thread] = None
         self._poller: Optional[select.epoll] = None
         self._wake_fds = (-1, -1)
@@ -166,34 +188,32 @@ class Calls:
         return future
 
     def _start_waiting(self) -> None:
-        """Gives free slots to calls that wait for one. A signal handler may raise in the middle: then the call waits again."""
-        future = self._take_slot()
-        while future is not None:
+        """Gives free slots to calls that wait for one. Where a signal handler raises, each call has its slot or waits."""
+        while True:
+            future: Optional[Future[Any]] = None
             try:
+                with self._lock:
+                    if not self._waiting or len(self._starting) + len(self._running) >= self._slots:
+                        return
+                    future = self._waiting[0]
+                    self._starting[future] = None
+                    del self._waiting[0]
                 self._start(future)
             finally:
-                with self._lock:
-                    self._starting.discard(future)
-                    if not (future.is_given or future.done()):
+                if future is not None and future in self._starting:
+                    del self._starting[future]
+                    if not future.is_given:
                         self._waiting.appendleft(future)
-                    self._idle.notify_all()
-            future = self._take_slot()
-
-    def _take_slot(self) -> Optional[Future[Any]]:
-        with self._lock:
-            if not self._waiting or len(self._starting) + len(self._running) >= self._slots:
-                return None
-            future = self._waiting.popleft()
-            self._starting.add(future)
-            return future
+                    with self._lock:
+                        self._idle.notify_all()
 
     def _start(self, future: Future[Any]) -> None:
         """Starts the process of a call that has a slot."""
-        if not (future.running() or future.set_running_or_notify_cancel()):
+        if not (future.running() or future.begins()):
+            future.is_given = True
             return
         process = None
         try:
-            # From here on the call may have begun, and is not begun again.
             future.is_given = True
             process = self._start_process(future.order)
             self._enter(future, process)
@@ -201,6 +221,7 @@ class Calls:
             if future.call is None:
                 if process is not None:
                     process.kill()
+                    process.wait(_LOOK)
                 if not future.done():
                     future.set_exception(error)
             if not isinstance(error, Exception):
@@ -216,6 +237,7 @@ class Calls:
             self._watch(running, now)
             self._running[running.watched] = running
             future.call = running
+            del self._starting[future]
             is_doomed = future.is_doomed
         if is_doomed:
             process.kill()
@@ -279,12 +301,10 @@ class Calls:
 
     def _hand_over(self, running: Running) -> None:
         """Leaves what is left of a call that was claimed to the polling thread."""
+        running.due = 0.0
+        running.claimed = False
         with self._lock:
-            if self._running.get(running.watched) is running:
-                running.claimed = False
-                self._watch(running, time.monotonic())
-            else:
-                self._wake()
+            self._wake()
 
     def _finish(self, running: Running) -> None:
         """Sets the future of a claimed call that has ended, and starts the next one. Each step may have been done before."""
@@ -359,7 +379,8 @@ class Calls:
         if wait:
             with self._lock:
                 while self._thread is not None and self._is_busy():
-                    self._idle.wait()
+                    # Whoever was to notify it may have been interrupted.
+                    self._idle.wait(_LOOK)
 
     # Polling. What follows down to the loop is called with the lock held.
 
@@ -399,7 +420,8 @@ class Calls:
     def _next_look(self) -> float:
         """When the poll is to end, if nothing happens. It goes on for a while without a call, so that the next one need not
         wake the thread."""
-        nothing = time.monotonic() + _LOOK if self._was_used else float("inf")
+        is_used = self._was_used or self._waiting or self._starting
+        nothing = time.monotonic() + _LOOK if is_used else float("inf")
         self._was_used = False
         return min((running.due for running in self._running.values()), default=nothing)
 
@@ -467,16 +489,14 @@ class Calls:
 
     def _watch_again(self, running: Running, now: float) -> None:
         """A call whose process has closed its output without ending is known by the process then."""
-        running.due = now + _LOOK if running.deadline is None else min(now + _LOOK, running.deadline)
-        if running.process.readable():
-            return
-        pidfd = running.process.pidfd()
-        if pidfd != running.watched:
-            self._unwatch(running)
-            del self._running[running.watched]
-            running.watched = pidfd
-            self._running[pidfd] = running
-            self._watch(running, now)
+        if not running.process.readable():
+            pidfd = running.process.pidfd()
+            if pidfd != running.watched:
+                self._unwatch(running)
+                del self._running[running.watched]
+                running.watched = pidfd
+                self._running[pidfd] = running
+        self._watch(running, now)
 
 
 def _words() -> list[str]:

@@ -31,6 +31,9 @@ use crate::pipes::Pipes;
 /// How long pipes alone are polled. A process that takes longer can afford a descriptor of its own.
 const ALONE: Duration = Duration::from_millis(50);
 
+/// How long a process may take to end that was killed because nobody has it any more.
+const KILLED_WITHIN: Duration = Duration::from_secs(1);
+
 /// Wait for children of every kind, also for one whose end makes no signal (`__WALL`).
 const WALL: WaitIdOptions = WaitIdOptions::from_bits_retain(0x4000_0000);
 
@@ -42,6 +45,8 @@ pub(crate) struct Process {
     child: Mutex<Kept>,
     pipes: Mutex<Pipes>,
     pidfd: OnceLock<OwnedFd>,
+    /// The process that it is a child of: a forked copy of the caller has the value, but not the child.
+    parent: u32,
 }
 
 /// The process as its parent has it.
@@ -155,6 +160,7 @@ impl Process {
             child: Mutex::new(Kept { child, end: None }),
             pipes: Mutex::new(pipes),
             pidfd: OnceLock::new(),
+            parent: std::process::id(),
         }
     }
 
@@ -287,6 +293,15 @@ impl Process {
 
     fn number(&self) -> io::Result<Pid> {
         Pid::from_raw(self.pid).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+}
+
+impl Drop for Process {
+    /// A process that nobody has any more, and that nobody has seen the end of, is killed: its end gives back what it runs in.
+    fn drop(&mut self) {
+        if std::process::id() == self.parent && self.signal(Signal::KILL).is_ok() {
+            let _ = self.await_end(Some(Instant::now() + KILLED_WITHIN));
+        }
     }
 }
 
