@@ -12,6 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{shell_status, stderr, stdout};
+use regrow_testkit::program;
 
 /// The command under test.
 const REGROW: &str = env!("CARGO_BIN_EXE_regrow");
@@ -36,8 +37,7 @@ impl Home {
     /// A program of this name, in `programs`.
     fn program(&self, name: &str, script: &str) -> PathBuf {
         let path = self.at("programs").join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        program::write(&path, format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
         path
     }
 
@@ -165,10 +165,10 @@ fn launchers_never_start_one_another() {
     symlink(home.at("one/tool"), home.at("three/tool")).unwrap();
     // Another installation: no link leads to the file of this one, and it has launchers too.
     fs::create_dir_all(home.at("other/bin")).unwrap();
-    fs::copy(REGROW, home.at("other/regrow")).unwrap();
+    program::copy(Path::new(REGROW), &home.at("other/regrow")).unwrap();
     symlink(home.at("other/regrow"), home.at("other/bin/tool")).unwrap();
     fs::create_dir(home.at("copies")).unwrap();
-    fs::copy(REGROW, home.at("copies/tool")).unwrap();
+    program::copy(Path::new(REGROW), &home.at("copies/tool")).unwrap();
     let all = ["one", "two", "three", "other/bin", "copies"];
     for first in 0..all.len() {
         let mut folders = all.to_vec();

@@ -5,7 +5,6 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -22,8 +21,7 @@ fn report_lines(path: &Path) -> Vec<Value> {
 
 fn script(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    regrow_testkit::program::write(&path, text.as_bytes()).unwrap();
     path.to_str().unwrap().to_owned()
 }
 

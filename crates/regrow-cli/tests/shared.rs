@@ -145,7 +145,6 @@ fn a_caller_without_a_safe_place_executes_the_program() {
 
 fn script(service: &Service, name: &str, text: &str) -> String {
     let path = service.folder().join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    regrow_testkit::program::write(&path, text.as_bytes()).unwrap();
     path.to_str().unwrap().to_owned()
 }

@@ -3,5 +3,6 @@
 pub mod corpus;
 pub mod corpus_regrow;
 pub mod left;
+pub mod program;
 pub mod summary;
 pub mod victims;

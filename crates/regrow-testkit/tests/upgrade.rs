@@ -10,6 +10,7 @@ use std::process::Command as StdCommand;
 use std::time::Duration;
 
 use regrow::{Command, Creation, Feature, FeatureSet, Pool};
+use regrow_testkit::program;
 
 /// Two versions of a program that ends with the number of its version, alone and out of a library.
 struct Versions {
@@ -47,13 +48,10 @@ impl Versions {
         self.path(name).to_string_lossy().into_owned()
     }
 
-    /// Puts a version in a place of its own by renaming, so that what was there stays as it is. It is another process that writes
-    /// it: what this one opens to be written, a process that is made at that moment by another test has open as well for a while, and
-    /// the kernel executes no file that somebody can write to.
+    /// Puts a version in a place of its own by renaming, so that what was there stays as it is.
     fn put(&self, version: &str, place: &Path) {
         let new = place.with_extension("new");
-        let copied = StdCommand::new("cp").arg(self.path(version)).arg(&new).status().expect("cp is there");
-        assert!(copied.success(), "{}: {copied}", new.display());
+        program::copy(&self.path(version), &new).expect("copied");
         fs::rename(new, place).expect("renamed");
     }
 
@@ -253,10 +251,9 @@ fn a_script_that_is_given_another_interpreter() {
     for (kind, pool) in pools() {
         let versions = Versions::build();
         let script = versions.path("script");
-        fs::write(&script, format!("#!{}\n", versions.text("alone1"))).expect("written");
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        program::write(&script, format!("#!{}\n", versions.text("alone1")).as_bytes()).expect("written");
         changed(&mut pool.command(&script), &pool, kind, || {
-            fs::write(&script, format!("#!{}\n", versions.text("alone2"))).expect("written");
+            program::write(&script, format!("#!{}\n", versions.text("alone2")).as_bytes()).expect("written");
         });
     }
 }

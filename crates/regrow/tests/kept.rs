@@ -81,9 +81,10 @@ fn a_program_is_the_same_in_a_shell() {
 fn what_cannot_be_executed_in_a_shell_has_the_error_of_exec() {
     let (pool, folder) = (with_shells(), tempfile::tempdir().expect("a folder"));
     let script = folder.path().join("no-interpreter");
-    std::fs::write(&script, "#!/nowhere/at/all\n").expect("it is written");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&script, mode).expect("it is ours");
+    // Written by another process: what this one has open to be written, a child of another test has open as well for a while.
+    let write = "echo '#!/nowhere/at/all' >\"$0\"; chmod 755 \"$0\"";
+    let written = std::process::Command::new("sh").args(["-c", write]).arg(&script).status();
+    assert!(written.expect("sh is there").success());
     for program in [script.as_path(), std::path::Path::new("/nowhere/at/all"), folder.path()] {
         let error = pool.command(program).spawn().expect_err("it cannot be executed");
         let std_error =

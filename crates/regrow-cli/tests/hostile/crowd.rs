@@ -1,7 +1,6 @@
 //! Attacks by how many there are, and by what is left undone.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -211,8 +210,7 @@ fn strange_files(folder: &Path) -> Vec<PathBuf> {
     rustix::fs::mknodat(CWD, at("socket"), FileType::Socket, Mode::RWXU, 0).unwrap();
     fs::create_dir(at("folder")).unwrap();
     let program = |name: &str, content: &[u8]| {
-        fs::write(at(name), content).unwrap();
-        fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
+        regrow_testkit::program::write(&at(name), content).unwrap();
     };
     program("empty", b"");
     program("itself", format!("#!{}\n", at("itself").display()).as_bytes());

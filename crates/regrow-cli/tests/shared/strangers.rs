@@ -149,7 +149,7 @@ fn a_client_of_another_user_is_refused() {
     service.warm(&["true"]);
     // Nor does a command of that user take part: it executes the program itself, and starts no daemon there.
     let own = service.folder().join("regrow");
-    std::fs::copy(env!("CARGO_BIN_EXE_regrow"), &own).unwrap();
+    regrow_testkit::program::copy(env!("CARGO_BIN_EXE_regrow").as_ref(), &own).unwrap();
     let mut command = std::process::Command::new(&own);
     command
         .args(["--log", "info", "run", "--no-tty", "sh", "-c", "id -u; exit 3"])

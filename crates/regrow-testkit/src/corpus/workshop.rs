@@ -23,6 +23,7 @@ use super::generate::generate;
 use super::manifest::{ArgumentList, Corpus, Entry};
 use super::run::{Input, Invocation, Output, PlainExec, Spawner};
 use super::tree::{Tree, sorted_names};
+use crate::program;
 
 /// The time of a template's first name: 2001-09-09 01:46:40 UTC, in seconds.
 const FIRST_TIME_S: i64 = 1_000_000_000;
@@ -191,6 +192,8 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), CorpusError> {
     } else if facts.is_symlink() {
         let target = fs::read_link(from).at("read the link", from)?;
         symlink(&target, to).at("create", to)?;
+    } else if facts.is_file() && facts.mode() & 0o111 != 0 {
+        program::copy(from, to).at("write", to)?;
     } else if facts.is_file() {
         fs::copy(from, to).at("write", to)?;
     } else {
