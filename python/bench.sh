@@ -5,11 +5,11 @@ set -euo pipefail
 output=$(realpath "$1")
 cd "$(dirname "$0")"
 
-requirements=(maturin==1.16.0 pytest==9.2.0 pytest-forked==1.7.5 numpy pandas)
+requirements=(maturin==1.16.0 pytest==8.4.2 pytest-forked==1.7.5 numpy pandas)
 tools=bench-venv
 # shellcheck source=python/environment.sh
 source environment.sh
 
 prepare
 install_package
-"$tools/bin/python" bench.py "$(dirname "$target")/release/regrow" "$output"
+"$tools/bin/python" bench/fresh_processes.py "$(dirname "$target")/release/regrow" "$output"

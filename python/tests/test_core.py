@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -149,3 +151,29 @@ def test_somebody_else_may_wait_for_a_process(image: _core.Image) -> None:
     os.waitpid(process.pid, 0)
     assert process.wait()
     assert process.returncode is None
+
+
+def test_runs_of_a_caller_under_make_are_recycled_too(tmp_path: Path) -> None:
+    # GNU make ignores the signals of the C library, which takes one of them over with the first thread.
+    program = """
+import threading, time
+from regrow import _core, _starter
+pool = _core.Pool(4, warm_only=True)
+image = _starter.worker_starter(["json"], None)._image
+print(pool.prepare(image, ["x"], call=b"regrow._worker:call\\n"))
+thread = threading.Thread(target=abs, args=[1])
+thread.start()
+thread.join()
+time.sleep(0.2)
+process = pool.start(image, ["x"], call=b"regrow._worker:call\\n", outputs=[62])
+assert process.wait()
+print(process.creation)
+"""
+    (tmp_path / "program.py").write_text(program)
+    (tmp_path / "Makefile").write_text(f"all:\n\t@{sys.executable} program.py\n")
+    done = subprocess.run(["make", "-s"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    prepared, creation = done.stdout.splitlines()
+    if "kernel" in prepared:
+        pytest.skip(prepared)
+    assert (prepared, creation) == ("('warm', '')", "recycled at warm")

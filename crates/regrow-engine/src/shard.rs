@@ -64,6 +64,9 @@ pub struct Bequest {
 
 /// `SIGPIPE` in a set of signals.
 pub(crate) const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
+/// The signals 32 and 33, which belong to the C library: programs cannot set them, and it takes 33 over with the first thread that
+/// a caller starts. Some callers ignore both, GNU make among them.
+const OF_C_LIBRARY: u64 = 0b11 << 31;
 
 /// How often `prepare` begins anew when the program's files change while it is made.
 const MAX_ATTEMPTS: usize = 100;
@@ -651,7 +654,7 @@ impl Shard {
             random: self.random.take().map_err(|_| Fallback::UnsupportedKernel)?,
             ..run_of(request, settable, kept.then(), &arguments, (&fds, &limits))
         };
-        if is_warm && run.ignored_signals.is_some() {
+        if is_warm && ignored_differently(settable, kept.then()) & !OF_C_LIBRARY != 0 {
             // Which signals it ignores a front end has decided when it prepared itself.
             return Err(Fallback::UnsupportedRequest);
         }
@@ -749,12 +752,17 @@ fn inherit(run: &mut Run<'_>, now: &Settable, then: &Settable) {
     if run.nice.is_none() && now.nice != then.nice {
         run.nice = Some(now.nice);
     }
-    // A keeper is started with SIGPIPE at its default.
-    if now.ignored != then.ignored & !SIGPIPE {
+    if ignored_differently(now, then) != 0 {
         run.ignored_signals = Some(now.ignored);
     }
     run.affinity = now.affinity;
     run.affinity_differs = now.affinity != then.affinity;
+}
+
+/// The signals that the caller ignores and its keeper does not, or the other way round; bit 0 is signal 1.
+fn ignored_differently(now: &Settable, then: &Settable) -> u64 {
+    // A keeper is started with SIGPIPE at its default.
+    now.ignored ^ (then.ignored & !SIGPIPE)
 }
 
 /// The limits that a run must be given: those of the request, and those in which the caller differs from its keeper.

@@ -1,6 +1,7 @@
-"""Measures fresh Python processes beside what people use for them: `bench.py REGROW OUTPUT`.
+"""Measures fresh Python processes beside what people use for them: `fresh_processes.py REGROW OUTPUT`.
 
-Both ways of a row are measured in turn, in one run; what a run returned is checked. Figures are medians. The table goes to
+The ways of a row are measured in turn, in one run, each by calls back to back; what a call returned is checked. Figures are
+medians. The table goes to
 standard output, and as a list of {name, measured, asked, unit, holds} to OUTPUT.
 """
 
@@ -24,21 +25,25 @@ from regrow import _core
 
 MODULES = ("json", "re", "decimal", "http.client", "email")
 ROUNDS = 200
+# Calls that follow each other: a process that is made ahead of its call is paid for by the one before.
+CALLS = 10
+# Between two measurements, in seconds.
+PAUSE = 0.02
 # What is preloaded for the row of an image of 80 MiB, and what a run writes.
 LARGE = "blocks = [bytearray(4096 - 64) for _ in range(20480)]\n"
 WRITE = "import large\nfor block in large.blocks[::200][:100]: block[0] = 1\n"
 # A process that forks when it is told to, and says how long that took.
 FORKS = """
 import os, sys, time
-for name in sys.argv[1:]: __import__(name)
+for name in sys.argv[2:]: __import__(name)
 for _ in sys.stdin:
     started = time.perf_counter()
-    child = os.fork()
-    if child == 0: os._exit(7)
-    _, status = os.waitpid(child, 0)
-    took = time.perf_counter() - started
-    assert os.waitstatus_to_exitcode(status) == 7
-    print(took, flush=True)
+    for _ in range(int(sys.argv[1])):
+        child = os.fork()
+        if child == 0: os._exit(7)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 7
+    print((time.perf_counter() - started) / int(sys.argv[1]), flush=True)
 """
 
 Row = dict[str, Any]
@@ -49,11 +54,17 @@ def answer() -> int:
     return 42
 
 
-def timed(call: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
+def timed(call: Callable[[], object], times: int = 1) -> float:
+    """Seconds that a call takes, as one of some that follow each other."""
     started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
+    for _ in range(times):
+        call()
+    return (time.perf_counter() - started) / times
+
+
+def check(value: object) -> None:
+    """Whether a call has returned what it should."""
+    assert value == 42, value
 
 
 def in_turn(ways: Sequence[Callable[[], float]], rounds: int = ROUNDS, warm_up: int = 20) -> list[float]:
@@ -61,6 +72,8 @@ def in_turn(ways: Sequence[Callable[[], float]], rounds: int = ROUNDS, warm_up: 
     seconds: list[list[float]] = [[] for _ in ways]
     for number in range(warm_up + rounds):
         for way, taken in zip(ways, seconds):
+            # What the one before has left to be done is not to be part of this one.
+            time.sleep(PAUSE)
             one = way()
             if number >= warm_up:
                 taken.append(one)
@@ -71,11 +84,11 @@ class Forks:
     """An interpreter with modules imported, that forks."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        command = [sys.executable, "-c", FORKS, *modules]
+        command = [sys.executable, "-c", FORKS, str(CALLS), *modules]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def fork(self) -> float:
-        """Seconds of a fork, the child's end, and the wait for it."""
+        """Seconds of a fork, the child's end, and the wait for it, as one of some that follow each other."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("fork\n")
@@ -104,12 +117,7 @@ def executors() -> list[Row]:
     ):
 
         def call(of: Any) -> Callable[[], float]:
-            def one() -> float:
-                started = time.perf_counter()
-                assert of.submit(answer).result() == 42
-                return time.perf_counter() - started
-
-            return one
+            return lambda: timed(lambda: check(of.submit(answer).result()), CALLS)
 
         ours, theirs, fork = in_turn([call(executor), call(pool), forks.fork])
     forks.close()
@@ -124,7 +132,7 @@ def with_pandas() -> list[Row]:
     """The same with pandas preloaded."""
     forks = Forks(["pandas"])
     with regrow.Executor(1, preload=["pandas"]) as executor:
-        ours, fork = in_turn([lambda: timed(lambda: executor.submit(answer).result()), forks.fork])
+        ours, fork = in_turn([lambda: timed(lambda: check(executor.submit(answer).result()), CALLS), forks.fork])
     forks.close()
     return [
         row("the same with pandas preloaded, p50", ours * 1e6, None, "us"),
