@@ -133,7 +133,8 @@ class Worker:
         sys.argv[:] = setup["argv"]
         # By these words pytest knows a module whose assertions it does not rewrite: it would warn that it comes too late.
         regrow.__doc__ = f"{regrow.__doc__}\nPYTEST_DONT_REWRITE"
-        self.config = _prepareconfig(setup["args"], setup["plugins"])
+        # The session has begun the log file; each process adds to it.
+        self.config = _prepareconfig([*setup["args"], "-o", "log_file_mode=a"], setup["plugins"])
         for name, value in {**setup["options"], **OWN_OPTIONS}.items():
             setattr(self.config.option, name, value)
         self.config.workerinput = setup["workerinput"]  # type: ignore[attr-defined]
@@ -176,9 +177,8 @@ class Worker:
             faults.pytest_unconfigure(self.config)
         handler = getattr(manager.getplugin("logging-plugin"), "log_file_handler", None)
         if handler is not None:
-            # A handler without a stream opens its file at the first record; each process adds to the session's.
+            # A handler without a stream opens its file at the first record.
             handler.close()
-            handler.mode = "a"
 
     def wake(self) -> None:
         """Puts back what `park` has taken away, in the process of a run."""

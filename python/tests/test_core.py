@@ -156,16 +156,16 @@ def test_somebody_else_may_wait_for_a_process(image: _core.Image) -> None:
 def test_runs_of_a_caller_under_make_are_recycled_too(tmp_path: Path) -> None:
     # GNU make ignores the signals of the C library, which takes one of them over with the first thread.
     program = """
-import threading, time
-from regrow import _core, _starter
+import sys, threading, time
+from regrow import _core
 pool = _core.Pool(4, warm_only=True)
-image = _starter.worker_starter(["json"], None)._image
-print(pool.prepare(image, ["x"], call=b"regrow._worker:call\\n"))
+image = _core.Image(sys.executable, [], ["--preload", "json"])
+print(pool.prepare(image, ["x"], call=b"builtins:exec\\n"))
 thread = threading.Thread(target=abs, args=[1])
 thread.start()
 thread.join()
 time.sleep(0.2)
-process = pool.start(image, ["x"], call=b"regrow._worker:call\\n", outputs=[62])
+process = pool.start(image, ["x"], call=b"builtins:exec\\nimport json; json.dumps")
 assert process.wait()
 print(process.creation)
 """

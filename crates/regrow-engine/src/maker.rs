@@ -144,7 +144,9 @@ fn make_image(job: &Job, env: &[&CStr], only_entry: bool) -> Result<Image, Fallb
         PointChoice::Only(Point::Entry) => &[Point::Entry],
         PointChoice::Only(Point::Warm) => &[],
     };
-    let mut last = Fallback::RefusedState { detail: "the loader's settings act before main".to_owned() };
+    let only_warm = job.settings.point == PointChoice::Only(Point::Warm);
+    let why = if only_warm { "it has no front end" } else { "the loader's settings act before main" };
+    let mut last = Fallback::RefusedState { detail: why.to_owned() };
     for &point in points {
         // A program that does not start with every symbol resolved may start without.
         for bind_now in [true, false] {

@@ -139,8 +139,12 @@ impl Shard {
 
     fn start_as(&mut self, request: &Request, bequest: &Bequest) -> Result<Started, Fallback> {
         let resolved = self.resolve(request)?;
-        if let Some(started) = self.start_warm(&resolved, request, bequest) {
-            return Ok(started);
+        match self.start_warm(&resolved, request, bequest) {
+            Some(Err(why)) if self.settings.point == PointChoice::Auto => {
+                tracing::debug!(%why, "not started in the image of a front end");
+            }
+            Some(other) => return other,
+            None => {}
         }
         let owner = self.entry(&resolved, request, &bequest.settable, None)?;
         let started = self.start_in(owner, &resolved, request, bequest);
@@ -150,14 +154,16 @@ impl Shard {
         started
     }
 
-    /// Starts a run in the image of a front end, if it has one and that is kept.
-    fn start_warm(&mut self, resolved: &Resolved, request: &Request, bequest: &Bequest) -> Option<Started> {
+    /// Starts a run in the image of a front end; `None` when there is no front end for it.
+    fn start_warm(
+        &mut self,
+        resolved: &Resolved,
+        request: &Request,
+        bequest: &Bequest,
+    ) -> Option<Result<Started, Fallback>> {
         let warm = self.front_end(resolved, request)?;
-        let started = match self.entry(resolved, request, &bequest.settable, Some(warm)) {
-            Ok(owner) => self.start_in(owner, resolved, request, bequest),
-            Err(why) => Err(why),
-        };
-        started.inspect_err(|why| tracing::debug!(%why, "not started in the image of a front end")).ok()
+        let owner = self.entry(resolved, request, &bequest.settable, Some(warm));
+        Some(owner.and_then(|owner| self.start_in(owner, resolved, request, bequest)))
     }
 
     /// The front end of a request: its own, or one that Regrow has for the program.
