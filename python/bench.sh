@@ -11,5 +11,9 @@ tools=bench-venv
 source environment.sh
 
 prepare
+# For orientation alone: their rows are left out where they do not install.
+for one in gunicorn==23.0.0 ray==2.51.1; do
+    "$tools/bin/pip" install --quiet --disable-pip-version-check "$one" || say "$one does not install"
+done
 install_package
 "$tools/bin/python" bench/fresh_processes.py "$(dirname "$target")/release/regrow" "$output"

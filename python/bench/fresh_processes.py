@@ -7,10 +7,12 @@ standard output, and as a list of {name, measured, asked, unit, holds} to OUTPUT
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import multiprocessing
 import os
 import pathlib
+import socket
 import statistics
 import subprocess
 import sys
@@ -243,11 +245,55 @@ def memory() -> list[Row]:
     ]
 
 
+def with_gunicorn() -> list[Row]:
+    """A request to a server of which each worker answers one. It imports the modules before it starts workers."""
+    if importlib.util.find_spec("gunicorn") is None:
+        return []
+    imports = "".join(f"import {name}\n" for name in MODULES)
+    source = imports + "def app(environ, start):\n    start('200 OK', [('Content-Length', '2')])\n    return [b'42']\n"
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "answers.py").write_text(source, encoding="utf-8")
+        path = os.path.join(folder, "socket")
+        words = ["gunicorn", "--preload", "--workers=1", "--max-requests=1", "--log-level=error", f"--bind=unix:{path}"]
+        server = subprocess.Popen([sys.executable, "-m", *words, "answers:app"], cwd=folder)
+        while not os.path.exists(path):
+            assert server.poll() is None
+            time.sleep(0.05)
+
+        def request() -> None:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+                client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+                answer = b"".join(iter(lambda: client.recv(4096), b""))
+            assert answer.startswith(b"HTTP/1.1 200"), answer
+            assert answer.endswith(b"42"), answer
+
+        (seconds,) = in_turn([lambda: timed(request, CALLS)], rounds=10, warm_up=1)
+        server.terminate()
+        server.wait()
+    return [row("for orientation: gunicorn, max_requests=1, a request", seconds * 1e6, None, "us")]
+
+
+def with_ray() -> list[Row]:
+    """A task whose worker carries out one."""
+    if importlib.util.find_spec("ray") is None:
+        return []
+    # It would say on standard error that this will be so.
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    import ray
+
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    task = ray.remote(max_calls=1)(answer)
+    (seconds,) = in_turn([lambda: timed(lambda: check(ray.get(task.remote())))], rounds=20, warm_up=2)
+    ray.shutdown()
+    return [row("for orientation: Ray, max_calls=1, a task", seconds * 1e6, None, "us")]
+
+
 def main() -> None:
     """Measures everything."""
     regrow_command, output = sys.argv[1:]
     rows: list[Row] = []
-    for part in (executors, with_pandas, lambda: command(regrow_command), large_image, tests, memory):
+    for part in (executors, with_pandas, lambda: command(regrow_command), large_image, tests, memory, with_gunicorn, with_ray):
         for one in part():
             asked = "" if one["asked"] is None else f"{one['asked']:g}"
             holds = {None: "", True: "yes", False: "no"}[one["holds"]]
