@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use regrow::{Point, PointChoice};
 
 /// What `regrow --help` ends with.
@@ -316,18 +316,18 @@ pub(crate) struct LinkArgs {
 
 /// The arguments of `regrow unlink`.
 #[derive(Debug, Args)]
-#[command(after_help = UNLINK_EXAMPLES)]
+#[command(after_help = UNLINK_EXAMPLES, group = ArgGroup::new("which").args(["names", "all"]).required(true))]
 pub(crate) struct UnlinkArgs {
     /// The folder [default: $XDG_DATA_HOME/regrow/bin, or ~/.local/share/regrow/bin]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
 
     /// Every launcher in the folder
-    #[arg(long, conflicts_with = "names")]
+    #[arg(long)]
     pub(crate) all: bool,
 
     /// The programs, as they are typed
-    #[arg(value_name = "NAME", required_unless_present = "all")]
+    #[arg(value_name = "NAME")]
     pub(crate) names: Vec<OsString>,
 }
 

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use regrow::{Command, Pool, PrepareError};
+use regrow::{Command, Fallback, Pool, PrepareError};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
@@ -110,9 +110,12 @@ fn all_bodies_equal(pool: &Pool) -> bool {
 fn prepare(pool: &Pool, command: &Command) {
     match pool.prepare(command) {
         Ok(point) => tracing::info!(%point, "the image is made"),
-        Err(error @ PrepareError::NotRecycled { .. }) => tracing::warn!("{}", chain(&error)),
         // The run will say the same, with the right exit status.
-        Err(error @ PrepareError::Program { .. }) => tracing::debug!("{}", chain(&error)),
+        Err(
+            error @ (PrepareError::Program { .. }
+            | PrepareError::NotRecycled { why: Fallback::ResolveError, .. }),
+        ) => tracing::debug!("{}", chain(&error)),
+        Err(error) => tracing::warn!("{}", chain(&error)),
     }
 }
 
