@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Builds the Python package with maturin, installs it into an environment of its own, and runs what checks it: rustfmt,
 # clippy, ruff, mypy, pytest. Everything goes to TARGET (by default cargo's target folder). Arguments go to pytest.
+#
+# The same wheel is then tried with other interpreters: those that PYTHONS names, by default the oldest that the package is for
+# and the newest of pyenv's, where there are such.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -22,3 +25,28 @@ say 'pytest'
 # From the tests' folder, so that the package is the installed one.
 cd tests
 "$tools/bin/python" -m pytest --rootdir=.. --config-file=../pyproject.toml -q -p no:cacheprovider "${@:-.}"
+
+# Has the tests of calls and of runs be run by another interpreter, in an environment of its own.
+try_with() {
+    local environment
+    environment=$target/with-$("$1" -c 'import sys; print(sys.version.split()[0])')
+    say "pytest with $1"
+    rm -rf "$environment"
+    "$1" -m venv "$environment"
+    "$environment/bin/pip" install --quiet --disable-pip-version-check pytest "$target"/wheels/*.whl
+    "$environment/bin/python" -m pytest --rootdir=.. --config-file=../pyproject.toml -q -p no:cacheprovider \
+        test_core.py test_executor.py test_run.py
+}
+
+# The oldest and the newest of pyenv's interpreters that the package is for.
+others() {
+    find "${PYENV_ROOT:-$HOME/.pyenv}/versions" -path '*/versions/3.*/bin/python' 2>/dev/null |
+        grep -E '/3\.(9|1[0-9])\.' | sort -V | sed -n '1p;$p'
+}
+
+# Part of the tests alone was asked for.
+[ $# -eq 0 ] || exit 0
+read -r -d '' -a pythons < <(printf '%s\0' "${PYTHONS-$(others)}")
+for one in "${pythons[@]}"; do
+    try_with "$one"
+done
