@@ -3,7 +3,7 @@
 //! ```text
 //!   a client that stays connected    posix_spawn and an order to the daemon in turn: call to end seen
 //!   32 of them at a time             runs per second by either way, blocks in turn
-//!   commands                         `regrow run -- PROG`, `env PROG` and PROG itself in turn, each by posix_spawn
+//!   commands                         `regrow run -- PROG`, `env PROG` and PROG itself in turn, by posix_spawn and in a shell loop
 //! ```
 //!
 //! The daemon is one of its own, in a folder of its own, and ends with the benchmark. Every status is checked; runs that
@@ -37,6 +37,8 @@ const ROUNDS: usize = 3;
 const BLOCK_RUNS: usize = 40;
 /// Runs before anything is measured, so that there is an image and bodies enough.
 const WARMUP: usize = 40;
+/// Commands in a shell's loop.
+const LOOP: u32 = 20;
 /// The least share of the runs that must be recycled.
 const LEAST_RECYCLED: f64 = 0.95;
 /// How long the daemon may take to be there.
@@ -83,6 +85,16 @@ impl Daemon {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(daemon)
+    }
+
+    /// A program that finds this daemon, to be started by `posix_spawn`.
+    fn command(&self, program: &Path, args: &[&str]) -> Result<PosixSpawn, CliError> {
+        let mut argv = vec![program.as_os_str().to_owned()];
+        argv.extend(args.iter().map(OsString::from));
+        let stdio = [open_null()?.into(), open_null()?.into(), open_null()?.into()];
+        let variable = (OsStr::new("XDG_RUNTIME_DIR"), self.folder.path().as_os_str());
+        PosixSpawn::with_variable(program, &argv, stdio, Some(variable))
+            .map_err(CliError::system("a program cannot be prepared for posix_spawn"))
     }
 }
 
@@ -271,22 +283,21 @@ fn work(daemon: &Daemon, barrier: &Barrier) -> Result<(Connected, Vec<u64>), Cli
     client.map(|client| (client, times))
 }
 
-/// Commands as a shell starts them.
+/// Commands that are started by `posix_spawn`, and by a shell's loop.
 fn commands(daemon: &Daemon, runs: u32) -> Result<Vec<Figure>, CliError> {
     let own = own_path()?;
-    let folder = daemon.folder.path().as_os_str();
-    let command = |program: &Path, args: &[&str]| {
-        let mut argv = vec![program.as_os_str().to_owned()];
-        argv.extend(args.iter().map(OsString::from));
-        let stdio = [open_null()?.into(), open_null()?.into(), open_null()?.into()];
-        PosixSpawn::with_variable(program, &argv, stdio, Some((OsStr::new("XDG_RUNTIME_DIR"), folder)))
-            .map_err(CliError::system("a program cannot be prepared for posix_spawn"))
-    };
+    let in_loop =
+        |command: &str| format!("i=0; while [ $i -lt {LOOP} ]; do {command} || exit 1; i=$((i + 1)); done");
+    let run_true = in_loop("\"$0\" run --no-tty -- /bin/true");
+    let shell = |script: &str| daemon.command(Path::new("/bin/sh"), &["-c", script, &own.to_string_lossy()]);
     let ways = [
-        command(&own, &["run", "--no-tty", "--", "/bin/true"])?,
-        command(Path::new("/usr/bin/env"), &["/bin/true"])?,
-        command(&own, &["run", "--no-tty", "--", "/usr/bin/perl", "-e", "1"])?,
-        command(Path::new("/usr/bin/perl"), &["-e", "1"])?,
+        daemon.command(&own, &["run", "--no-tty", "--", "/bin/true"])?,
+        daemon.command(Path::new("/usr/bin/env"), &["/bin/true"])?,
+        daemon.command(&own, &["run", "--no-tty", "--", "/usr/bin/perl", "-e", "1"])?,
+        daemon.command(Path::new("/usr/bin/perl"), &["-e", "1"])?,
+        shell(&run_true)?,
+        shell(&in_loop("/usr/bin/env /bin/true"))?,
+        shell(&in_loop("/bin/true"))?,
     ];
     for _ in 0..3 {
         for way in &ways {
@@ -294,7 +305,7 @@ fn commands(daemon: &Daemon, runs: u32) -> Result<Vec<Figure>, CliError> {
             thread::sleep(Duration::from_millis(50));
         }
     }
-    let mut times = [Samples::default(), Samples::default(), Samples::default(), Samples::default()];
+    let mut times = [(); 7].map(|()| Samples::default());
     for _ in 0..runs {
         for (way, times) in ways.iter().zip(&mut times) {
             thread::sleep(Duration::from_micros(100));
@@ -303,7 +314,8 @@ fn commands(daemon: &Daemon, runs: u32) -> Result<Vec<Figure>, CliError> {
             times.push(now_ns() - called_ns);
         }
     }
-    let [run_true, env_true, run_perl, perl] = times.map(|times| percentiles(&times).p50);
+    let [run_true, env_true, run_perl, perl, loops @ ..] = times.map(|times| percentiles(&times).p50);
+    let [loop_run, loop_env, loop_true] = loops.map(|time| time / f64::from(LOOP));
     Ok(vec![
         Figure::at_least("regrow run -- /bin/true, against env /bin/true", env_true / run_true, 1.0, "times"),
         Figure::told("regrow run -- /bin/true, p50", run_true, "us"),
@@ -311,6 +323,10 @@ fn commands(daemon: &Daemon, runs: u32) -> Result<Vec<Figure>, CliError> {
         Figure::at_least("regrow run -- perl -e 1, against perl -e 1", perl / run_perl, 1.0, "times"),
         Figure::told("regrow run -- perl -e 1, p50", run_perl, "us"),
         Figure::told("perl -e 1, p50", perl, "us"),
+        Figure::at_least("in a shell loop: regrow run, against env", loop_env / loop_run, 1.0, "times"),
+        Figure::told("in a shell loop: regrow run, against /bin/true itself", loop_true / loop_run, "times"),
+        Figure::told("in a shell loop: regrow run -- /bin/true, each", loop_run, "us"),
+        Figure::told("in a shell loop: /bin/true, each", loop_true, "us"),
     ])
 }
 
