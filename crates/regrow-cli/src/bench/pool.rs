@@ -39,12 +39,18 @@ const MOST_OFF_PERCENT: f64 = 25.0;
 pub(super) fn measure(folder: &Path) -> Result<Vec<Figure>, CliError> {
     let mut figures = Vec::new();
     for name in TRACES {
+        eprintln!(
+            "{name}: {} policies, {} numbers of processes, {ROUNDS} times; some minutes",
+            Choice::NAMES.len(),
+            EXISTING.len()
+        );
         let replayed = replay_both(&folder.join(format!("{name}.csv")), &EXISTING, ROUNDS, BUDGET_BYTES)?;
         figures.extend(of_trace(name, &replayed));
         if name == TRACES[0] {
             figures.extend(of_web(&replayed));
         }
     }
+    eprintln!("{PROGRAMS} programs, each once");
     figures.extend(fifty_programs()?);
     figures.extend(lowered_budget()?);
     Ok(figures)
