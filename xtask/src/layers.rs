@@ -29,6 +29,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("regrow-engine", 4),
     ("regrow", 5),
     ("regrow-daemon", 6),
+    ("regrow-web", 6),
     ("regrow-cli", 7),
     (TESTKIT, 8),
 ];

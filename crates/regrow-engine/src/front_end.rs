@@ -17,7 +17,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use regrow_abi::WARM_FD;
-use regrow_front::{order, python, report};
+use regrow_front::names::Names;
+use regrow_front::{order, perl, python, report};
 use regrow_image::envkey::KeyNames;
 use regrow_image::image::Image;
 
@@ -69,34 +70,43 @@ pub(crate) enum FrontEnd {
     Own(Arc<Warm>),
     /// The one for Python.
     Python(Arc<python::Plan>),
+    /// The one for Perl.
+    Perl(Arc<perl::Plan>),
 }
 
 impl FrontEnd {
     /// How it is executed.
     pub(crate) fn execution(&self) -> Result<Arc<Warm>, Fallback> {
-        let plan = match self {
+        let (args, names) = match self {
             FrontEnd::Own(warm) => return Ok(Arc::clone(warm)),
-            FrontEnd::Python(plan) => plan,
+            FrontEnd::Python(plan) => (plan.args(), &python::NAMES),
+            FrontEnd::Perl(plan) => (plan.args(), &perl::NAMES),
         };
-        let mut args = Strings::new();
-        let plan = plan.args().map_err(|_| Fallback::UnsupportedRequest)?;
-        plan.iter().for_each(|arg| args.push_c_str(arg));
-        Ok(Arc::new(Warm { args, variables: patterns(&python::NAMES), directory: None }))
+        let mut strings = Strings::new();
+        args.map_err(|_| Fallback::UnsupportedRequest)?.iter().for_each(|arg| strings.push_c_str(arg));
+        Ok(Arc::new(Warm { args: strings, variables: patterns(names), directory: None }))
     }
 }
 
 /// The front end that Regrow has for a program, if it has one.
 pub(crate) fn of_program(resolved: &Resolved, request: &Request) -> Option<FrontEnd> {
     let path = as_path(&resolved.file);
+    let name = path.file_name()?.as_bytes();
     // Most programs are none that it knows.
-    if !path.file_name()?.as_bytes().starts_with(b"python") {
+    let (is_python, is_perl) = (name.starts_with(b"python"), name.starts_with(b"perl"));
+    if !is_python && !is_perl {
         return None;
     }
     let arguments = resolved.arguments(request);
     let argv: Vec<&[u8]> = arguments.iter().map(CStr::to_bytes).collect();
     let variable = |name: &str| request.env_value(name.as_bytes());
-    let plan = python::plan(path, &argv, variable, &request.preload)?;
-    Some(FrontEnd::Python(Arc::new(plan)))
+    if is_python {
+        let plan = python::plan(path, &argv, variable, &request.preload)?;
+        return Some(FrontEnd::Python(Arc::new(plan)));
+    }
+    let has_variable = |name: &str| variable(name).is_some();
+    let plan = perl::plan(path, &argv, has_variable, &request.preload, request.compile)?;
+    Some(FrontEnd::Perl(Arc::new(plan)))
 }
 
 /// Whether an entry of an environment is one of the variables that front ends are told of their descriptor by.
@@ -108,7 +118,7 @@ fn is_own(entry: &CStr) -> bool {
 }
 
 /// The names as an image's key takes them.
-fn patterns(names: &python::Names) -> Vec<Vec<u8>> {
+fn patterns(names: &Names) -> Vec<Vec<u8>> {
     let exact = names.exact.iter().map(|name| name.as_bytes().to_vec());
     let prefixes = names.prefixes.iter().map(|prefix| format!("{prefix}*").into_bytes());
     exact.chain(prefixes).collect()

@@ -319,6 +319,8 @@ pub struct Request {
     pub warm: Option<Arc<Warm>>,
     /// The modules that an interpreter with a front end of Regrow's own is to have imported.
     pub preload: Vec<String>,
+    /// Whether a script whose interpreter's front end can do so is to be compiled ahead.
+    pub compile: bool,
 }
 
 impl Request {
@@ -342,6 +344,7 @@ impl Request {
             traced: false,
             warm: None,
             preload: Vec::new(),
+            compile: false,
         }
     }
 

@@ -4,14 +4,16 @@
 //! system call: bytes come in, and bytes go out.
 //!
 //! ```text
-//!  command line ── python::plan ──> arguments of the front end, names of the key
+//!  command line ── python::plan, perl::plan ──> arguments of the front end, names of the key
 //!  report       ── report::parse ─> what the image depends on
 //!  a run        ── order::write ──> what the front end reads when it wakes
 //! ```
 
 #![forbid(unsafe_code)]
 
+pub mod names;
 pub mod order;
+pub mod perl;
 pub mod python;
 pub mod report;
 

@@ -17,6 +17,8 @@ use std::ffi::{CString, NulError, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use crate::names::Names;
+
 /// The source of the front end.
 pub const FRONT: &str = include_str!("python/front.py");
 
@@ -35,24 +37,6 @@ pub const NAMES: Names = Names {
     ],
     prefixes: &["COV_CORE_", "LC_", "PYTHON"],
 };
-
-/// Names of environment variables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Names {
-    /// Whole names.
-    pub exact: &'static [&'static str],
-    /// What names begin with.
-    pub prefixes: &'static [&'static str],
-}
-
-impl Names {
-    /// Whether a name is among them.
-    #[must_use]
-    pub fn contain(&self, name: &[u8]) -> bool {
-        self.exact.iter().any(|exact| exact.as_bytes() == name)
-            || self.prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
-    }
-}
 
 /// How the front end is started for a command line: all of it that the image depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -71,6 +71,7 @@ pub struct Command {
     nice: Option<i32>,
     warm: Option<Arc<Warm>>,
     preload: Vec<String>,
+    compile: bool,
 }
 
 impl Command {
@@ -103,6 +104,7 @@ impl Command {
             nice: None,
             warm: None,
             preload: Vec::new(),
+            compile: false,
         }
     }
 
@@ -260,15 +262,23 @@ impl Command {
         self
     }
 
-    /// Names modules that the program, an interpreter for which Regrow has a front end (Python), is to have imported when the run
-    /// starts. They are imported once, while the image is made, and not at all where the run is started by exec: to the program an
-    /// import is as quick as it has ever been, or it is there already.
+    /// Names modules that the program, an interpreter for which Regrow has a front end (Python, and Perl with a script that is named by
+    /// an absolute path), is to have loaded when the run starts. They are loaded once, while the image is made, and not at all where the
+    /// run is started by exec: to the program a module is loaded as quickly as ever, or it is there already. Of Perl's, a name with
+    /// `?` behind it may be missing.
     pub fn preload<I, S>(&mut self, modules: I) -> &mut Self
     where
         I: IntoIterator<Item = S>,
         S: Into<String>,
     {
         self.preload.extend(modules.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whether a Perl script is to be compiled ahead too, when its image is made: what its `BEGIN` blocks and its modules do is then
+    /// done once, and not in every run. There is no such image of a script that opens files then, or reads variables of a CGI request.
+    pub fn compile_ahead(&mut self, compile: bool) -> &mut Self {
+        self.compile = compile;
         self
     }
 
@@ -395,6 +405,7 @@ impl Command {
         request.nice = self.nice;
         request.warm.clone_from(&self.warm);
         request.preload.clone_from(&self.preload);
+        request.compile = self.compile;
         Ok(request)
     }
 

@@ -1,0 +1,6 @@
+//! A web gateway.
+
+#![forbid(unsafe_code)]
+
+pub mod head;
+pub mod target;
