@@ -1,0 +1,3 @@
+#!/bin/sh
+# The request that is asked after every misuse.
+printf 'Content-Type: text/plain\n\nstill here\n'
