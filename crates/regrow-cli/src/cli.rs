@@ -1,11 +1,15 @@
 //! The command line: every flag, its help and its default stand here and nowhere else.
 
+mod web;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use regrow::{Point, PointChoice};
+
+pub(crate) use web::WebArgs;
 
 /// What `regrow --help` ends with.
 const EXAMPLES: &str = "\
@@ -231,6 +235,8 @@ pub(crate) enum Action {
     Replay(ReplayArgs),
     /// Start programs by posix_spawn and by Regrow in turn, and compare
     Bench(BenchArgs),
+    /// Answer requests of the web, each with a fresh process: CGI, functions, Python applications
+    Web(WebArgs),
     /// Keep one pool for all programs of this user (regrow run starts it by itself)
     Daemon(DaemonArgs),
     /// Have the daemon leave when the runs that are under way have ended

@@ -36,6 +36,12 @@ pub(crate) enum CliError {
     /// The daemon cannot serve.
     #[error(transparent)]
     Serve(#[from] regrow_daemon::server::ServeError),
+    /// The gateway cannot serve.
+    #[error(transparent)]
+    Gateway(#[from] regrow_web::error::WebError),
+    /// What the gateway is asked for makes no sense.
+    #[error("{0}")]
+    Web(&'static str),
     /// The daemon was no help.
     #[error(transparent)]
     Client(#[from] regrow_daemon::client::ClientError),

@@ -4,6 +4,7 @@
 //!   main      flags, log, exit status
 //!     doctor  the kernel probe and two real runs, as a table or as JSON
 //!     run     a program out of a pool, standard descriptors passed through, a report of each run
+//!     web     a gateway that answers every request with a fresh process
 //!     daemon  one pool for all programs of a user; stop ends it
 //!     status, ls, show, top   what the daemon keeps
 //!     completions, man        what the definition of the command line says, for shells and for man
@@ -35,6 +36,7 @@ mod run;
 mod status;
 mod table;
 mod top;
+mod web;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
@@ -125,6 +127,7 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
         Action::Record(args) => record::record(args),
         Action::Replay(args) => replay::replay(args),
         Action::Bench(args) => bench::bench(args),
+        Action::Web(args) => web::web(args),
         Action::Daemon(args) => daemon::daemon(args),
         Action::Stop => daemon::stop(),
         Action::Budget(args) => daemon::budget(args),

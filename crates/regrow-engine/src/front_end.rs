@@ -17,7 +17,6 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use regrow_abi::WARM_FD;
-use regrow_front::names::Names;
 use regrow_front::{order, perl, python, report};
 use regrow_image::envkey::KeyNames;
 use regrow_image::image::Image;
@@ -75,6 +74,14 @@ pub(crate) enum FrontEnd {
 }
 
 impl FrontEnd {
+    /// The front end to try where there can be no image of this one.
+    pub(crate) fn plainer(&self) -> Option<FrontEnd> {
+        match self {
+            FrontEnd::Perl(plan) => plan.without_compiling().map(|plan| FrontEnd::Perl(Arc::new(plan))),
+            FrontEnd::Own(_) | FrontEnd::Python(_) => None,
+        }
+    }
+
     /// How it is executed.
     pub(crate) fn execution(&self) -> Result<Arc<Warm>, Fallback> {
         let (args, names) = match self {
@@ -84,7 +91,7 @@ impl FrontEnd {
         };
         let mut strings = Strings::new();
         args.map_err(|_| Fallback::UnsupportedRequest)?.iter().for_each(|arg| strings.push_c_str(arg));
-        Ok(Arc::new(Warm { args: strings, variables: patterns(names), directory: None }))
+        Ok(Arc::new(Warm { args: strings, variables: names.patterns(), directory: None }))
     }
 }
 
@@ -101,12 +108,24 @@ pub(crate) fn of_program(resolved: &Resolved, request: &Request) -> Option<Front
     let argv: Vec<&[u8]> = arguments.iter().map(CStr::to_bytes).collect();
     let variable = |name: &str| request.env_value(name.as_bytes());
     if is_python {
-        let plan = python::plan(path, &argv, variable, &request.preload)?;
+        let plan = python::plan(path, &argv, variable, &preload(request, "python:"))?;
         return Some(FrontEnd::Python(Arc::new(plan)));
     }
     let has_variable = |name: &str| variable(name).is_some();
-    let plan = perl::plan(path, &argv, has_variable, &request.preload, request.compile)?;
+    let plan = perl::plan(path, &argv, has_variable, &preload(request, "perl:"), request.compile)?;
     Some(FrontEnd::Perl(Arc::new(plan)))
+}
+
+/// The modules that a request names for a language: those that begin with its name and a colon, and those that name no language.
+fn preload(request: &Request, language: &str) -> Vec<String> {
+    let of_language = |name: &String| {
+        let word = name.find(|letter: char| !letter.is_ascii_alphanumeric()).map_or("", |end| &name[end..]);
+        if !word.starts_with(':') || word.starts_with("::") {
+            return Some(name.clone());
+        }
+        name.strip_prefix(language).map(str::to_owned)
+    };
+    request.preload.iter().filter_map(of_language).collect()
 }
 
 /// Whether an entry of an environment is one of the variables that front ends are told of their descriptor by.
@@ -115,13 +134,6 @@ fn is_own(entry: &CStr) -> bool {
     names.iter().any(|name| {
         entry.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
     })
-}
-
-/// The names as an image's key takes them.
-fn patterns(names: &Names) -> Vec<Vec<u8>> {
-    let exact = names.exact.iter().map(|name| name.as_bytes().to_vec());
-    let prefixes = names.prefixes.iter().map(|prefix| format!("{prefix}*").into_bytes());
-    exact.chain(prefixes).collect()
 }
 
 /// The order of a run, as a descriptor; `None` where the request passes one.

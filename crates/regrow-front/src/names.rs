@@ -16,4 +16,11 @@ impl Names {
         self.exact.iter().any(|exact| exact.as_bytes() == name)
             || self.prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
     }
+
+    /// The names as an image's key takes them: `*` stands for what follows a prefix.
+    #[must_use]
+    pub fn patterns(&self) -> Vec<Vec<u8>> {
+        let exact = self.exact.iter().map(|name| name.as_bytes().to_vec());
+        exact.chain(self.prefixes.iter().map(|prefix| format!("{prefix}*").into_bytes())).collect()
+    }
 }

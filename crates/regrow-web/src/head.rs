@@ -43,7 +43,8 @@ pub enum HeadError {
 /// When it is none.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, HeadError> {
     let Some((lines, length)) = lines(bytes) else { return Ok(None) };
-    let mut head = Head { status: 0, reason: Vec::new(), fields: Vec::with_capacity(lines.len()), instead: None };
+    let mut head =
+        Head { status: 0, reason: Vec::new(), fields: Vec::with_capacity(lines.len()), instead: None };
     let mut location = None;
     for (number, line) in lines.into_iter().enumerate() {
         let line = &bytes[line];
@@ -105,7 +106,8 @@ pub(crate) fn is_token(byte: u8) -> bool {
 fn read_status(value: &[u8]) -> Result<(u16, Vec<u8>), HeadError> {
     let value = value.trim_ascii();
     let (digits, reason) = value.split_at(value.len().min(3));
-    let status: u16 = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).ok_or(HeadError::Status)?;
+    let status: u16 =
+        std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).ok_or(HeadError::Status)?;
     let separated = reason.first().is_none_or(|&byte| byte == b' ');
     if !(100..=999).contains(&status) || !separated || reason.iter().any(u8::is_ascii_control) {
         return Err(HeadError::Status);
@@ -148,9 +150,19 @@ mod tests {
 
     #[test]
     fn what_is_no_head_is_refused_and_what_is_not_whole_is_waited_for() {
-        for whole in ["\n", "\r\n\r\n", "hello\n\n", ": x\n\n", "a b: c\n\n", "A: b\rc\n\n", "A: \0\n\n", "Status: x\n\n",
-            "Status: 99\n\n", "Status: 2000\n\n", "HTTP/1.1\n\n"]
-        {
+        for whole in [
+            "\n",
+            "\r\n\r\n",
+            "hello\n\n",
+            ": x\n\n",
+            "a b: c\n\n",
+            "A: b\rc\n\n",
+            "A: \0\n\n",
+            "Status: x\n\n",
+            "Status: 99\n\n",
+            "Status: 2000\n\n",
+            "HTTP/1.1\n\n",
+        ] {
             assert!(parse(whole.as_bytes()).is_err(), "{whole:?}");
         }
         for part in ["", "A: b", "A: b\n", "A: b\r\n\r", "hello"] {

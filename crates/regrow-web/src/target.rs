@@ -80,7 +80,8 @@ pub fn find(root: &Path, raw: &[u8]) -> Result<Target, TargetError> {
     let mut at = 0;
     while at < path.len() {
         // At a slash.
-        let end = path[at + 1..].iter().position(|&byte| byte == b'/').map_or(path.len(), |next| at + 1 + next);
+        let end =
+            path[at + 1..].iter().position(|&byte| byte == b'/').map_or(path.len(), |next| at + 1 + next);
         let part = &path[at + 1..end];
         at = end;
         if part.is_empty() || part == b"." {
@@ -133,7 +134,8 @@ mod tests {
             fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).expect("its mode");
         }
         fs::write(root.with_file_name("outside.pl"), "").expect("a file");
-        fs::set_permissions(root.with_file_name("outside.pl"), fs::Permissions::from_mode(0o755)).expect("its mode");
+        fs::set_permissions(root.with_file_name("outside.pl"), fs::Permissions::from_mode(0o755))
+            .expect("its mode");
         symlink(root.with_file_name("outside.pl"), root.join("link.pl")).expect("a link");
         symlink(root.join("a.pl"), root.join("own.pl")).expect("a link");
         (folder, root)

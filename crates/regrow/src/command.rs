@@ -265,7 +265,7 @@ impl Command {
     /// Names modules that the program, an interpreter for which Regrow has a front end (Python, and Perl with a script that is named by
     /// an absolute path), is to have loaded when the run starts. They are loaded once, while the image is made, and not at all where the
     /// run is started by exec: to the program a module is loaded as quickly as ever, or it is there already. Of Perl's, a name with
-    /// `?` behind it may be missing.
+    /// `?` behind it may be missing. A name with `perl:` or `python:` before it is for that language alone.
     pub fn preload<I, S>(&mut self, modules: I) -> &mut Self
     where
         I: IntoIterator<Item = S>,

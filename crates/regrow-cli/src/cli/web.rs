@@ -1,0 +1,178 @@
+//! The arguments of `regrow web`.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, ValueHint};
+
+/// What `regrow web --help` ends with.
+const EXAMPLES: &str = "\
+What a client or a script does wrong has its status: 400 and 403, 404 (no such script), 408 (the request does not come), 413, 431,
+500 (no process can be started), 502 (no head of a reply), 503 (too many requests), 504 (the script takes too long). SIGTERM ends
+the gateway when the requests that are under way are answered, SIGHUP opens the log again and drops what is kept.
+
+Examples:
+  regrow web /srv/cgi                                        the scripts of a folder, at http://127.0.0.1:8080/
+  regrow web --fastcgi unix:/run/regrow-web.sock /srv/cgi    the same, behind nginx or Apache
+  regrow web --program -- /usr/share/gitweb/gitweb.cgi       one CGI program for all paths
+  regrow web --function -- python3 handler.py                a function: the body goes in, the reply comes out
+  regrow web --wsgi app:application --directory /srv/app     a Python application, imported once";
+
+/// What `regrow web` is asked for.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group = ArgGroup::new("content").args(["program", "function", "wsgi", "asgi"]))]
+pub(crate) struct WebArgs {
+    /// Serve one CGI program, which the rest of the command line is, for all paths
+    #[arg(long, requires = "words")]
+    pub(crate) program: bool,
+
+    /// Serve a function, which the rest of the command line is, or else the variable fprocess: the contract of OpenFaaS's classic watchdog
+    #[arg(long)]
+    pub(crate) function: bool,
+
+    /// Serve a Python application by WSGI
+    #[arg(long, value_name = "MODULE:NAME")]
+    pub(crate) wsgi: Option<String>,
+
+    /// Serve a Python application by ASGI
+    #[arg(long, value_name = "MODULE:NAME")]
+    pub(crate) asgi: Option<String>,
+
+    /// The interpreter of a Python application
+    #[arg(long, value_name = "FILE", default_value = "/usr/bin/python3", value_hint = ValueHint::FilePath)]
+    pub(crate) python: PathBuf,
+
+    /// The folder that a Python application's modules are looked for in first, and that it starts in
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+
+    /// Speak HTTP/1.1 and HTTP/2 (without TLS) at an address; port 0 is one that is free
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) http: Vec<SocketAddr>,
+
+    /// Speak FastCGI at a socket (unix:PATH) or an address
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) fastcgi: Vec<String>,
+
+    /// Serve /metrics in the format of Prometheus at an address
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
+
+    /// Write a line for each request, in the common log format; - is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) access_log: Option<PathBuf>,
+
+    /// Give every process a variable, or pass on that of the gateway
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+
+    /// Modules that Perl scripts find loaded; with ? behind a name, if it is there
+    #[arg(long, value_name = "MODULES", value_delimiter = ',', default_value = "strict,warnings,CGI?")]
+    pub(crate) perl_modules: Vec<String>,
+
+    /// Modules that Python scripts find imported
+    #[arg(long, value_name = "MODULES", value_delimiter = ',')]
+    pub(crate) python_modules: Vec<String>,
+
+    /// Compile Perl scripts once too: what their BEGIN blocks and modules do is not done in every run
+    #[arg(long)]
+    pub(crate) warm_script: bool,
+
+    /// Execute every process instead of recycling it
+    #[arg(long)]
+    pub(crate) no_recycle: bool,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+
+    /// The folder of scripts, or the program and its arguments
+    #[arg(value_name = "DIR | PROG ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
+}
+
+/// The bounds of everything that grows or waits.
+#[derive(Debug, Args)]
+pub(crate) struct LimitArgs {
+    /// Requests that have a process at a time
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_requests: u32,
+
+    /// Requests that wait for their turn; those beyond are answered with 503
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(crate) max_queue: u32,
+
+    /// How long they wait
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub(crate) queue_timeout: Duration,
+
+    /// How long a process may take
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+
+    /// How long a client may take to send the head of a request
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub(crate) header_timeout: Duration,
+
+    /// How long a client may neither send what is missing nor take what it is sent
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) idle_timeout: Duration,
+
+    /// The largest body of a request: bytes, or with K, M or G behind it
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_body: Option<u64>,
+
+    /// The largest head of a request
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = size)]
+    pub(crate) max_header: u64,
+
+    /// The largest address space of a process
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<u64>,
+
+    /// Connections that are open at a time
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections: u32,
+
+    /// How long requests that are under way may take when the gateway is told to stop
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) grace: Duration,
+}
+
+/// A time in seconds, with a fraction where there is one.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || "is no time in seconds".to_owned();
+    text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(wrong)
+}
+
+/// A number of bytes, with a unit of 1024 where there is one.
+fn size(text: &str) -> Result<u64, String> {
+    let shift = match text.bytes().last() {
+        Some(b'K' | b'k') => 10,
+        Some(b'M' | b'm') => 20,
+        Some(b'G' | b'g') => 30,
+        _ => 0,
+    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    let wrong = || "is no size: a number, with K, M or G behind it".to_owned();
+    digits.parse().ok().and_then(|number: u64| number.checked_mul(1 << shift)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_read_or_refused() {
+        assert_eq!((size("7"), size("64K"), size("4G")), (Ok(7), Ok(65536), Ok(4 << 30)));
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["", "K", "-1", "1T", "99999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "x", "-1", "1e99", "nan"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

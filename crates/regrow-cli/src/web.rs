@@ -1,0 +1,200 @@
+//! `regrow web`: a gateway that answers every request with a fresh process.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use regrow_web::settings::{Application, Content, FastCgiAddress, Function, Interface, Limits, Settings};
+
+use crate::cli::WebArgs;
+use crate::error::CliError;
+
+/// Where HTTP is spoken when nothing else is said.
+const ADDRESS: &str = "127.0.0.1:8080";
+
+/// Serves until a signal ends it.
+pub(crate) fn web(args: &WebArgs) -> Result<u8, CliError> {
+    let mut settings = Settings::new(content(args)?);
+    settings.http.clone_from(&args.http);
+    settings.fastcgi = args.fastcgi.iter().map(|text| fastcgi(text)).collect::<Result<_, _>>()?;
+    settings.metrics = args.metrics;
+    settings.access_log.clone_from(&args.access_log);
+    settings.variables = args.env.iter().filter_map(|text| variable(text)).collect();
+    settings.perl_modules = args.perl_modules.iter().filter(|name| !name.is_empty()).cloned().collect();
+    settings.python_modules.clone_from(&args.python_modules);
+    settings.compile = args.warm_script;
+    settings.recycle = !args.no_recycle;
+    settings.limits = limits(args);
+    if args.function {
+        watchdog_limits(&mut settings.limits);
+    }
+    if settings.http.is_empty() && settings.fastcgi.is_empty() {
+        let port = from_env("port").filter(|_| args.function).map(|port| format!("0.0.0.0:{port}"));
+        let address = port.unwrap_or_else(|| if args.function { "0.0.0.0:8080" } else { ADDRESS }.to_owned());
+        settings.http.push(address.parse().map_err(|_| CliError::Web("the variable port is no port"))?);
+    }
+    regrow_web::serve(settings, |address| {
+        // Nobody reads it any more.
+        let _ = writeln!(std::io::stderr(), "regrow: serving {address}");
+    })?;
+    Ok(0)
+}
+
+/// What is served.
+fn content(args: &WebArgs) -> Result<Content, CliError> {
+    let application = |interface, name: &String| {
+        let (python, directory) = (args.python.clone(), args.directory.clone());
+        if args.words.is_empty() && name.contains(':') {
+            Ok(Content::Application(Application { python, interface, name: name.clone(), directory }))
+        } else {
+            Err(CliError::Web("an application is named by MODULE:NAME, and nothing else is served beside it"))
+        }
+    };
+    match (&args.wsgi, &args.asgi) {
+        (Some(name), _) => return application(Interface::Wsgi, name),
+        (_, Some(name)) => return application(Interface::Asgi, name),
+        _ => {}
+    }
+    match args.words.as_slice() {
+        words if args.function => Ok(Content::Function(function(words)?)),
+        words if args.program => Ok(Content::Program(found(words)?)),
+        [folder] => Ok(Content::Directory(PathBuf::from(folder))),
+        [] => Err(CliError::Web("name a folder of scripts, or say --program, --function, --wsgi or --asgi")),
+        _ => Err(CliError::Web("one folder of scripts is served; a program with arguments needs --program")),
+    }
+}
+
+/// A command line whose program is named by an absolute path: it is started in a folder of its own.
+fn found(words: &[OsString]) -> Result<Vec<OsString>, CliError> {
+    let mut words = words.to_vec();
+    if let Some(program) = words.first_mut()
+        && program.as_encoded_bytes().contains(&b'/')
+    {
+        let path = std::path::absolute(&*program)
+            .map_err(CliError::system("the working directory cannot be told"))?;
+        *program = path.into_os_string();
+    }
+    Ok(words)
+}
+
+/// A function, as the watchdog's variables say it where the command line does not.
+fn function(words: &[OsString]) -> Result<Function, CliError> {
+    let command = if words.is_empty() {
+        let text = from_env("fprocess").or_else(|| from_env("function_process"));
+        let text = text.ok_or(CliError::Web("name the function's program, or set the variable fprocess"))?;
+        text.split_whitespace().map(OsString::from).collect()
+    } else {
+        words.to_vec()
+    };
+    let is_true = |text: String| matches!(text.as_str(), "true" | "1");
+    Ok(Function {
+        command: found(&command)?,
+        content_type: from_env("content_type"),
+        combine_output: from_env("combine_output").is_none_or(is_true),
+    })
+}
+
+/// The limits that the watchdog's variables set.
+fn watchdog_limits(limits: &mut Limits) {
+    if let Some(timeout) =
+        from_env("exec_timeout").and_then(|text| go_duration(&text)).filter(|time| !time.is_zero())
+    {
+        limits.run_timeout = timeout;
+    }
+    if let Some(timeout) = from_env("read_timeout").and_then(|text| go_duration(&text)) {
+        limits.header_timeout = timeout;
+    }
+    if let Some(number) =
+        from_env("max_inflight").and_then(|text| text.parse().ok()).filter(|&number| number > 0)
+    {
+        (limits.requests, limits.queue) = (number, 0);
+    }
+}
+
+fn from_env(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+/// A time as Go writes it, in the parts that the watchdog's users write: a number of seconds, or `1h2m3s`, `500ms`.
+fn go_duration(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
+        let seconds = match &rest[..unit] {
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        total += Duration::try_from_secs_f64(number * seconds).ok()?;
+        rest = &rest[unit..];
+    }
+    Some(total)
+}
+
+fn limits(args: &WebArgs) -> Limits {
+    let args = &args.limits;
+    let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    Limits {
+        requests: number(args.max_requests),
+        queue: number(args.max_queue),
+        queue_timeout: args.queue_timeout,
+        run_timeout: args.timeout,
+        header_timeout: args.header_timeout,
+        idle_timeout: args.idle_timeout,
+        body_bytes: args.max_body,
+        header_bytes: usize::try_from(args.max_header).unwrap_or(usize::MAX),
+        memory_bytes: args.memory,
+        connections: number(args.max_connections),
+        grace: args.grace,
+    }
+}
+
+fn fastcgi(text: &str) -> Result<FastCgiAddress, CliError> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Ok(FastCgiAddress::Unix(PathBuf::from(path)));
+    }
+    let wrong = |_| CliError::Web("an address of --fastcgi is unix:PATH or ADDR:PORT");
+    text.parse().map(FastCgiAddress::Tcp).map_err(wrong)
+}
+
+/// A variable with its value; without one it is the gateway's own, if it has it.
+fn variable(text: &str) -> Option<(OsString, OsString)> {
+    match text.split_once('=') {
+        Some((name, value)) => Some((name.into(), value.into())),
+        None => std::env::var_os(OsStr::new(text)).map(|value| (text.into(), value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_the_watchdog_reads_them() {
+        for (text, millis) in
+            [("10", 10_000), ("500ms", 500), ("1m30s", 90_000), ("1h", 3_600_000), ("1.5s", 1500)]
+        {
+            assert_eq!(go_duration(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["x", "10q", "s"] {
+            assert_eq!(go_duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_read_or_refused() {
+        assert!(matches!(fastcgi("unix:/run/a"), Ok(FastCgiAddress::Unix(path)) if path == *"/run/a"));
+        assert!(matches!(fastcgi("127.0.0.1:9000"), Ok(FastCgiAddress::Tcp(_))));
+        assert!(fastcgi("9000").is_err() && fastcgi("/run/a").is_err());
+    }
+}

@@ -1,0 +1,338 @@
+//! The process of one request: what it writes, how long it may take, and its end.
+//!
+//! ```text
+//!  start ── output … ── end of output ──> reaper: process over ── its group killed ── waited for ── place free
+//!            └ dropped before (the client has gone), or too late: its group is killed first
+//! ```
+//!
+//! The reply ends with the process's standard output. Whoever waits for the process itself is not the client.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::process::ExitStatus;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use regrow::{Child, Command, Fallback, Point, Stdio};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::error::Refusal;
+
+/// How much is read of a process's output at a time.
+const READ_BYTES: usize = 32 * 1024;
+/// How much of a process's standard error is passed to the log; the rest is counted.
+const MAX_ERROR_BYTES: usize = 16 * 1024;
+/// How often it is looked whether a process whose output does not end is still there.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Where something says why a run is over before its time.
+pub(crate) type Fault = Rc<RefCell<Option<Refusal>>>;
+
+/// A process that writes a reply.
+pub(crate) struct Run {
+    output: Receiver,
+    buffer: BytesMut,
+    deadline: Instant,
+    wake: Pin<Box<Sleep>>,
+    fault: Fault,
+    ending: Option<Ending>,
+    reaper: UnboundedSender<Ending>,
+}
+
+/// What there is to do when a process's reply has ended.
+pub(crate) struct Ending {
+    child: Child,
+    errors: Errors,
+    over: Option<AsyncFd<OwnedFd>>,
+    deadline: Instant,
+    name: Rc<str>,
+    /// Its place among the requests that are answered at a time.
+    place: Option<OwnedSemaphorePermit>,
+}
+
+/// What a process writes to its standard error.
+struct Errors {
+    pipe: Option<Receiver>,
+    text: Vec<u8>,
+    dropped_bytes: u64,
+}
+
+/// What a run is started with beside its command.
+pub(crate) struct Start {
+    /// What the log calls it.
+    pub(crate) name: Rc<str>,
+    /// How long it may take.
+    pub(crate) timeout: Duration,
+    /// What it takes up.
+    pub(crate) place: OwnedSemaphorePermit,
+    /// Whether its standard error is part of its output.
+    pub(crate) joined: bool,
+}
+
+impl Run {
+    /// Starts a process in a group of its own. Its standard input is set already.
+    pub(crate) fn start(
+        command: &mut Command,
+        start: Start,
+        reaper: UnboundedSender<Ending>,
+    ) -> io::Result<Run> {
+        let (output, theirs) = io::pipe()?;
+        let errors = if start.joined {
+            command.stderr(Stdio::from(OwnedFd::from(theirs.try_clone()?)));
+            None
+        } else {
+            let (errors, theirs) = io::pipe()?;
+            command.stderr(Stdio::from(OwnedFd::from(theirs)));
+            Some(Receiver::from_owned_fd(errors.into())?)
+        };
+        let output = Receiver::from_owned_fd(output.into())?;
+        command.stdout(Stdio::from(OwnedFd::from(theirs))).process_group(0);
+        let child = command.spawn()?;
+        let deadline = Instant::now() + start.timeout;
+        let errors = Errors { pipe: errors, text: Vec::new(), dropped_bytes: 0 };
+        let ending =
+            Ending { child, errors, over: None, deadline, name: start.name, place: Some(start.place) };
+        Ok(Run {
+            output,
+            buffer: BytesMut::new(),
+            deadline,
+            wake: Box::pin(sleep_until(deadline.min(Instant::now() + LOOK))),
+            fault: Fault::default(),
+            ending: Some(ending),
+            reaper,
+        })
+    }
+
+    /// How its process was made: in the image of a point, or by exec and why.
+    pub(crate) fn how(&self) -> (&'static str, &'static str) {
+        let Some(creation) = self.ending.as_ref().map(|ending| ending.child.creation()) else { return ("exec", "") };
+        let point = creation.point().map_or("exec", Point::name);
+        (point, creation.fallback().map_or("", Fallback::name))
+    }
+
+    /// Where others say why it is over, before they call for its end.
+    pub(crate) fn fault(&self) -> Fault {
+        Rc::clone(&self.fault)
+    }
+
+    /// The group of its process.
+    pub(crate) fn group(&self) -> Option<Pid> {
+        self.ending.as_ref().and_then(Ending::group)
+    }
+
+    /// The next piece of its output; `None` at the end.
+    pub(crate) fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
+        let Some(ending) = &mut self.ending else { return Poll::Ready(None) };
+        ending.errors.poll(context);
+        loop {
+            if self.output.poll_read_ready(context).is_pending() {
+                break;
+            }
+            self.buffer.reserve(READ_BYTES);
+            match self.output.try_read_buf(&mut self.buffer) {
+                Ok(0) => return Poll::Ready(self.finish().map(Err)),
+                Ok(_) => return Poll::Ready(Some(Ok(self.buffer.split().freeze()))),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Some(Err(error.into()))),
+            }
+        }
+        self.poll_over(context)
+    }
+
+    /// Whether it takes too long, or has ended and left its output to others.
+    fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
+        loop {
+            let Some(ending) = &mut self.ending else { return Poll::Ready(None) };
+            if ending.over.as_ref().is_some_and(|over| over.poll_read_ready(context).is_ready()) {
+                // What it has written is read. Who still holds its output goes with it.
+                let rest = ending.rest_of(&self.output);
+                return Poll::Ready(if rest.is_empty() { self.finish().map(Err) } else { Some(Ok(rest)) });
+            }
+            ready!(self.wake.as_mut().poll(context));
+            if Instant::now() >= self.deadline {
+                ending.kill();
+                drop(self.finish());
+                return Poll::Ready(Some(Err(Refusal::Timeout)));
+            }
+            if ending.over.is_none() {
+                ending.over = Some(ending.watch()?);
+            }
+            self.wake.as_mut().reset(self.deadline);
+        }
+    }
+
+    /// The same, to be awaited.
+    pub(crate) async fn output(&mut self) -> Option<Result<Bytes, Refusal>> {
+        std::future::poll_fn(|context| self.poll_output(context)).await
+    }
+
+    /// The output has ended: the rest is the reaper's. Gives why, if it was not the process that ended it.
+    fn finish(&mut self) -> Option<Refusal> {
+        if let Some(ending) = self.ending.take() {
+            // A reaper that is gone has no work either: the gateway is stopping.
+            let _ = self.reaper.send(ending);
+        }
+        self.fault.borrow_mut().take()
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some(ending) = &self.ending {
+            ending.kill();
+        }
+        drop(self.finish());
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Refusal::Input(error)
+    }
+}
+
+impl Ending {
+    fn group(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+
+    /// Kills the process and what it has started, as far as that has not left its group. It has not been waited for, so the
+    /// number is its own.
+    fn kill(&self) {
+        if let Some(group) = self.group() {
+            // A group whose members have ended is not there.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    /// What stands in a pipe when nobody is to write to it any more. The descriptor itself is asked: the event for what came last may
+    /// not have been seen yet.
+    fn rest_of(&self, output: &Receiver) -> Bytes {
+        self.kill();
+        let mut rest = vec![0; READ_BYTES];
+        let read = rustix::io::read(output.as_fd(), &mut rest).unwrap_or(0);
+        rest.truncate(read);
+        rest.into()
+    }
+
+    /// The process's end as an event.
+    #[expect(
+        deprecated,
+        reason = "a descriptor that is owned stays the same one, which is what its replacement has the caller promise"
+    )]
+    fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        AsyncFd::with_interest(self.child.pidfd()?.try_clone_to_owned()?, Interest::READABLE)
+    }
+
+    /// Waits for the end, kills what is left, and frees the place.
+    pub(crate) async fn reap(mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            self.wait_for_end().await;
+            self.kill();
+        }
+        let status = self.child.wait();
+        self.errors.drain();
+        let Ending { errors, name, place, .. } = self;
+        drop(place);
+        errors.tell(&name);
+        tell_end(&name, status);
+    }
+
+    async fn wait_for_end(&mut self) {
+        let over = match self.over.take().map_or_else(|| self.watch(), Ok) {
+            Ok(over) => over,
+            Err(error) => {
+                // Nobody can be told of its end: it is made to end.
+                tracing::error!(%error, name = %self.name, "the end of a process cannot be awaited");
+                return self.kill();
+            }
+        };
+        let late = tokio::time::sleep_until(self.deadline);
+        tokio::pin!(late);
+        std::future::poll_fn(|context| {
+            self.errors.poll(context);
+            if late.as_mut().poll(context).is_ready() {
+                self.kill();
+            }
+            over.poll_read_ready(context).map(drop)
+        })
+        .await;
+    }
+}
+
+/// What is worth knowing of an end.
+fn tell_end(name: &str, status: io::Result<ExitStatus>) {
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => tracing::info!(name, %status, "a script has ended"),
+        Err(error) => tracing::error!(name, %error, "a script's end is not known"),
+    }
+}
+
+impl Errors {
+    /// Takes what is there.
+    fn poll(&mut self, context: &mut Context<'_>) {
+        while let Some(pipe) = &self.pipe {
+            match pipe.poll_read_ready(context) {
+                Poll::Ready(Ok(())) => self.read(),
+                Poll::Ready(Err(_)) => self.pipe = None,
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    /// Reads once.
+    fn read(&mut self) {
+        let Some(pipe) = &self.pipe else { return };
+        let mut piece = [0; 4096];
+        match pipe.try_read(&mut piece) {
+            Ok(0) => self.pipe = None,
+            Ok(read) => {
+                let room = MAX_ERROR_BYTES.saturating_sub(self.text.len()).min(read);
+                self.text.extend_from_slice(&piece[..room]);
+                self.dropped_bytes += u64::try_from(read - room).unwrap_or(0);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.pipe = None,
+        }
+    }
+
+    /// Reads what is left. Whoever could still write is gone, but for those that have left the group.
+    fn drain(&mut self) {
+        let mut piece = [0; 4096];
+        while let Some(pipe) = &self.pipe {
+            // The event may not have been seen yet: the descriptor itself is asked.
+            match rustix::io::read(pipe.as_fd(), &mut piece) {
+                Ok(read) if read > 0 && self.dropped_bytes == 0 => {
+                    let room = MAX_ERROR_BYTES.saturating_sub(self.text.len()).min(read);
+                    self.text.extend_from_slice(&piece[..room]);
+                    self.dropped_bytes += u64::try_from(read - room).unwrap_or(0);
+                }
+                _ => self.pipe = None,
+            }
+        }
+    }
+
+    fn tell(&self, name: &str) {
+        for line in String::from_utf8_lossy(&self.text).lines() {
+            tracing::warn!(name, "{line}");
+        }
+        if self.dropped_bytes > 0 {
+            tracing::warn!(
+                name,
+                bytes = self.dropped_bytes,
+                "more was written to standard error than is logged"
+            );
+        }
+    }
+}
