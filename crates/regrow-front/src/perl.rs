@@ -38,6 +38,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The same without the script compiled ahead, for a script of which there is no such image.
+    #[must_use]
+    pub fn without_compiling(&self) -> Option<Plan> {
+        self.compile.then(|| Plan { compile: false, ..self.clone() })
+    }
+
     /// The arguments of the front end, without `argv[0]`, which is the run's.
     ///
     /// # Errors
@@ -62,8 +68,10 @@ impl Plan {
         let lines = FRONT.lines().map(str::trim).filter(|line| !line.starts_with('#') && !line.is_empty());
         let front = lines.collect::<Vec<_>>().join(" ");
         let stop = if self.compile { "INIT { $stop->() }" } else { "$stop->();" };
-        // `use 5.006` is what every script has.
-        format!("-M5.006;BEGIN{{my($skip,$compile,@modules)=({skip},{compile},qw({modules}));{front} {stop}}}")
+        // The option takes a name first, and `5.006` changes nothing in a script.
+        format!(
+            "-M5.006;BEGIN{{my($skip,$compile,@modules)=({skip},{compile},qw({modules}));{front} {stop}}}"
+        )
     }
 }
 
@@ -134,10 +142,15 @@ mod tests {
 
     #[test]
     fn the_front_end_is_an_option_before_the_script() {
-        let plan = plan_of("/usr/bin/perl", "perl -w -- /a/b.pl x", &["strict", "CGI?"], false).expect("a plan");
+        let plan =
+            plan_of("/usr/bin/perl", "perl -w -- /a/b.pl x", &["strict", "CGI?"], false).expect("a plan");
         let args = args(&plan);
         assert_eq!([&args[0], &args[2], &args[3]], ["-w", "--", "/a/b.pl"]);
-        assert!(args[1].starts_with("-M5.006;BEGIN{my($skip,$compile,@modules)=(4,0,qw(strict CGI?));"), "{}", args[1]);
+        assert!(
+            args[1].starts_with("-M5.006;BEGIN{my($skip,$compile,@modules)=(4,0,qw(strict CGI?));"),
+            "{}",
+            args[1]
+        );
         assert!(args[1].ends_with("$stop->();}") && !args[1].contains('\n'));
         let compiled = plan_of("/usr/bin/perl5.36.0", "/usr/bin/perl /a/b.pl", &[], true).expect("a plan");
         assert!(compiled.code().contains("=(2,1,qw());") && compiled.code().ends_with("INIT { $stop->() }}"));

@@ -13,8 +13,9 @@
 # the script is to be compiled before the stop, and what to load; a name with `?` behind it need not be there.
 
 # System calls by their numbers: the module POSIX is large. (x86-64)
-my ($READ, $WRITE, $OPEN, $CLOSE, $LSEEK, $DUP3) = (0, 1, 2, 3, 8, 292);
+my ($READ, $WRITE, $OPEN, $CLOSE, $LSEEK, $DUP, $DUP2, $FCNTL, $DUP3, $MEMFD) = (0, 1, 2, 3, 8, 32, 33, 72, 292, 319);
 my $CLOEXEC = 0x80000;
+my $EBADF = 9;
 my $fd = 63;
 my $script = "$0\0";
 my $piece = "\0" x 8192;
@@ -28,20 +29,48 @@ my $refuse = sub {
     exit 1;
 };
 
+# The descriptor that the script is read from: nothing else has been opened.
+my $identity = sub { join ":", (stat "/proc/self/fd/$_[0]")[0, 1] };
+my $itself = join ":", (stat $0)[0, 1];
+my ($number) = grep { $identity->($_) eq $itself } 3 .. 15;
+
+# What is read from standard input or written to standard output and error now, the runs would lack. Files take their places, which
+# tell it by where they stand.
+my ($input, $output) = map { my $name = "$_\0"; syscall($MEMFD, $name, 0) } "input", "output";
+syscall($WRITE, $input, $piece, 1);
+syscall($LSEEK, $input, 0, 0);
+my @standard = map { syscall($DUP, $_) } 0 .. 2;
+syscall($DUP2, $_ ? $output : $input, $_) for 0 .. 2;
+my $end_of_streams = sub {
+    $refuse->("it reads its standard input while it is prepared") if syscall($LSEEK, $input, 0, 1);
+    $refuse->("it writes to its standard output or error while it is prepared") if syscall($LSEEK, $output, 0, 1);
+    syscall($DUP2, $standard[$_], $_) for 0 .. 2;
+    syscall($CLOSE, $_) for $input, $output, @standard;
+};
+
 # Who asks for a variable is noted: its value belongs to the image. What is changed is changed again in every run.
 delete $ENV{REGROW_WARM};
 my (%asked, %changed);
 my %given = my %now = %ENV;
-*Regrow::Noted::TIEHASH = sub { bless [] };
+my $note = sub { tie %ENV, "Regrow::Noted" };
+my $through = sub {
+    my $change = shift;
+    local $^W = 0;
+    untie %ENV;
+    $change->();
+    $note->();
+};
+*Regrow::Noted::TIEHASH = sub { bless [], "Regrow::Noted" };
 *Regrow::Noted::FETCH = sub { $asked{$_[1]} = 1; $now{$_[1]} };
 *Regrow::Noted::EXISTS = sub { $asked{$_[1]} = 1; exists $now{$_[1]} };
-*Regrow::Noted::STORE = sub { $now{$_[1]} = $_[2] };
-*Regrow::Noted::DELETE = sub { delete $now{$_[1]} };
-*Regrow::Noted::CLEAR = sub { %now = () };
+*Regrow::Noted::STORE = sub { my (undef, $name, $value) = @_; $now{$name} = $value; $through->(sub { $ENV{$name} = $value }) };
+*Regrow::Noted::DELETE = sub { my (undef, $name) = @_; $asked{$name} = 1; $through->(sub { delete $ENV{$name} }); delete $now{$name} };
+*Regrow::Noted::CLEAR = sub { $asked{"*"} = 1; %now = (); $through->(sub { %ENV = () }) };
 *Regrow::Noted::FIRSTKEY = sub { $asked{"*"} = 1; keys %now; each %now };
 *Regrow::Noted::NEXTKEY = sub { each %now };
 *Regrow::Noted::SCALAR = sub { $asked{"*"} = 1; scalar %now };
-tie %ENV, "Regrow::Noted";
+*Regrow::Noted::UNTIE = *Regrow::Noted::DESTROY = sub { };
+$note->();
 my $end_of_notes = sub {
     untie %ENV;
     delete $main::{"Regrow::"};
@@ -49,10 +78,23 @@ my $end_of_notes = sub {
     for my $name (keys %now) {
         $changed{$name} = $now{$name} unless exists $given{$name} && $given{$name} eq $now{$name};
     }
-    # What a request says is another in every run.
-    my @of_request = grep { $compile && /^(?:AUTH_TYPE|CONTENT_|HTTP_|PATH_INFO|PATH_TRANSLATED|QUERY_STRING|REMOTE_|REQUEST_)/ } sort keys %asked;
-    $refuse->("the script reads $of_request[0] while it is compiled") if @of_request;
+    # What a request says is another in every run: there would be an image of each.
+    my @read = $asked{"*"} ? keys %given : keys %asked;
+    my @of_request = sort grep { /^(?:AUTH_TYPE|CONTENT_|HTTP_|PATH_INFO|PATH_TRANSLATED|QUERY_STRING|REMOTE_|REQUEST_)/ } @read;
+    $refuse->("$of_request[0] is read while it is prepared") if @of_request;
     $report->("env $_") for keys %asked;
+};
+
+# Two copies of this process draw the same number if it has drawn one: then the runs would, too.
+my $draw = sub {
+    my $child = open my $pipe, "-|";
+    unless ($child) {
+        my $number = rand() . "\0";
+        syscall($WRITE, 1, $number, length $number);
+        kill KILL => $$;
+    }
+    sysread $pipe, my $number, 64;
+    $number;
 };
 
 for my $module (@modules) {
@@ -64,40 +106,33 @@ for my $module (@modules) {
     $refuse->("$module cannot be loaded: $why");
 }
 
-# The descriptor that the script is read from is not a run's: which one it is, and how far it was read.
-my %open;
-my $close = sub {
-    for my $number (@_) {
-        my $offset = syscall($LSEEK, $number, 0, 1);
-        $open{$number} = $offset;
-        syscall($CLOSE, $number);
-    }
-};
-my $identity = sub { join ":", (stat $_[0])[0, 1] };
+my $offset = 0;
 my $reopen = sub {
-    for my $number (keys %open) {
-        my $at = syscall($OPEN, $script, $CLOEXEC);
-        return 0 if $at < 0;
-        syscall($LSEEK, $at, $open{$number}, 0) if $open{$number};
-        next if $at == $number;
-        syscall($DUP3, $at, $number, $CLOEXEC);
-        syscall($CLOSE, $at);
-    }
+    # The caller may have given the run a descriptor of this number.
+    return 0 if syscall($FCNTL, $number, 1) >= 0;
+    my $at = syscall($OPEN, $script, $CLOEXEC);
+    return 0 if $at < 0;
+    syscall($LSEEK, $at, $offset, 0) if $offset;
+    return 1 if $at == $number;
+    syscall($DUP3, $at, $number, $CLOEXEC);
+    syscall($CLOSE, $at);
     1;
 };
+# The place in a file where a stream begins was looked at when the interpreter began.
+my $is_closed = sub { !seek($_[0], 0, 1) && $! == $EBADF };
 
 my $stop = sub {
     $end_of_notes->();
-    if ($compile) {
-        # What follows `__END__` may still be to be read. Whatever else is open is seen, and refused.
-        my $data = $main::{DATA};
-        my $number = $data ? fileno $data : undef;
-        $close->($number) if defined $number;
-    } else {
-        my $own = $identity->($0);
-        $close->(grep { $identity->("/proc/self/fd/$_") eq $own } 3 .. 9);
+    $end_of_streams->();
+    $refuse->("random numbers are drawn while it is prepared") if $draw->() eq $draw->();
+    # A script that is compiled is closed by now, or it has a `__DATA__` that is still to be read.
+    my $reads = $identity->($number) eq $itself;
+    if ($reads) {
+        $offset = syscall($LSEEK, $number, 0, 1);
+        syscall($CLOSE, $number);
     }
     $@ = "";
+    $? = 0;
     kill STOP => $$;
 
     # Every run begins here.
@@ -108,26 +143,30 @@ my $stop = sub {
     my (undef, undef, $words, $variables) = split / /, $head;
     my @strings = split /\0/, $rest, $words + $variables + 1;
     my @argv = splice @strings, 0, $words;
+    # How the streams are buffered was decided when the interpreter began, and a script that is gone it has to complain of itself.
+    my $other = -t STDIN || -t STDOUT || $is_closed->(*STDIN) || $is_closed->(*STDOUT) || $is_closed->(*STDERR);
+    if ($other || $reads && !$reopen->()) {
+        exec { $^X } @argv;
+        exit 127;
+    }
+    # Of two entries with one name the first counts, and one that has no name is none.
     pop @strings;
-    my %environment;
-    for my $entry (@strings) {
-        my ($name, $value) = split /=/, $entry, 2;
-        $environment{$name} = $value if defined $value && $name ne "" && !exists $environment{$name};
+    my (%environment, @twice);
+    for my $entry (reverse @strings) {
+        my $at = index $entry, "=";
+        next if $at < 1;
+        my $name = substr $entry, 0, $at;
+        push @twice, $name if exists $environment{$name};
+        $environment{$name} = substr $entry, $at + 1;
     }
     for my $name (keys %changed) {
         if (defined $changed{$name}) { $environment{$name} = $changed{$name} } else { delete $environment{$name} }
     }
-    for my $name (keys %ENV) { delete $ENV{$name} unless exists $environment{$name} }
+    for my $name (@twice, keys %ENV) { delete $ENV{$name} unless exists $environment{$name} && !@twice }
     for my $name (keys %environment) {
         $ENV{$name} = $environment{$name} unless defined $ENV{$name} && $ENV{$name} eq $environment{$name};
     }
-    # How the streams are buffered was decided when the interpreter began; a script that is gone it has to complain of itself.
-    if (-t STDIN || -t STDOUT || !$reopen->()) {
-        exec { $^X } @argv;
-        exit 127;
-    }
     @ARGV = @argv[$skip .. $#argv];
     $^T = time;
-    srand;
     $! = 0;
 };
