@@ -193,6 +193,7 @@ pub(crate) fn attempt(
             features: job.features,
             hot_zero_pages: HOT_ZERO_PAGES,
             bind_now,
+            ignored: warm.map(|_| job.key.ignored),
         },
     )
 }

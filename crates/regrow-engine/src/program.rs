@@ -173,6 +173,9 @@ pub(crate) struct Key<'a> {
     pub(crate) stack_limit: u64,
     /// The front end that the file is executed with, for an image at `warm`.
     pub(crate) warm: Option<FrontEnd>,
+    /// The signals that a front end ignores from its start, bit 0 is signal 1: what it makes of them it decides when it prepares
+    /// itself. None at the other points, where each run is given its own.
+    pub(crate) ignored: u64,
 }
 
 impl Key<'_> {
@@ -183,6 +186,7 @@ impl Key<'_> {
             argv0: Cow::Owned(self.argv0.into_owned()),
             stack_limit: self.stack_limit,
             warm: self.warm,
+            ignored: self.ignored,
         }
     }
 }

@@ -107,6 +107,9 @@ pub struct Recipe<'a> {
     pub hot_zero_pages: u32,
     /// Have the loader resolve every symbol before `main`.
     pub bind_now: bool,
+    /// The signals that a front end ignores from its start, bit 0 is signal 1; `None` for those of the calling process. At the
+    /// other points each run has its own.
+    pub ignored: Option<u64>,
 }
 
 /// The agent's code in a memfd, for all images of a shard.
@@ -214,7 +217,8 @@ pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> 
     let env = recipe.env.iter().copied().chain(own.into_iter().flatten()).map(CStr::as_ptr);
     let env: Vec<_> = env.chain([std::ptr::null()]).collect();
     let argv = arguments(recipe);
-    let exec = Exec { path: recipe.path, argv: &argv, envp: &env, fds: &fds.pairs() };
+    let exec =
+        Exec { path: recipe.path, argv: &argv, envp: &env, fds: &fds.pairs(), ignored: recipe.ignored };
     let processes = Arc::<Processes>::default();
     let limit = (recipe.point == Point::Warm).then(|| Deadline::start(&processes, WARM_TIMEOUT));
     let made = helper::run(|| start_and_load(&exec, recipe, &store, &processes));

@@ -137,6 +137,10 @@ impl Domain {
     }
 }
 
+/// The signals 32 and 33, which belong to the C library: programs cannot set them, and it takes 33 over with the first thread that
+/// a caller starts. Some callers ignore both, GNU make among them.
+pub const OF_C_LIBRARY: u64 = 0b11 << 31;
+
 /// What a run can be given if it differs from the body's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settable {

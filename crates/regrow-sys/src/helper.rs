@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::caller;
 use crate::raw;
 
 const STACK_BYTES: usize = 1024 * 1024;
@@ -96,6 +97,9 @@ pub struct Exec<'a> {
     pub envp: &'a [*const libc::c_char],
     /// Descriptors that it gets: source and target, targets rising, sources above all targets. All others are closed.
     pub fds: &'a [(i32, i32)],
+    /// The signals that it ignores, bit 0 is signal 1; `None` for those of the caller, but `SIGPIPE`. Those of the C library are
+    /// the caller's either way.
+    pub ignored: Option<u64>,
 }
 
 /// A process that waits, before its exec, until it is let go. Its parent is the caller of [`run`].
@@ -115,6 +119,7 @@ struct Gate {
     envp: *const *const libc::c_char,
     fds: *const (i32, i32),
     fd_count: usize,
+    ignored: Option<u64>,
 }
 
 /// Makes a child that will execute a program. To be called inside [`run`].
@@ -130,6 +135,7 @@ pub fn prepare(exec: &Exec<'_>) -> io::Result<Pending> {
         envp: exec.envp.as_ptr(),
         fds: exec.fds.as_ptr(),
         fd_count: exec.fds.len(),
+        ignored: exec.ignored,
     });
     let mut stack = vec![0u8; 64 * 1024];
     let flags = libc::CLONE_VM | libc::CLONE_PARENT | libc::CLONE_FS;
@@ -206,9 +212,19 @@ unsafe fn execute(gate: &Gate) -> isize {
         first_unused = target + 1;
     }
     call(libc::SYS_close_range, first_unused, u32::MAX as usize, 0, 0);
-    // As the standard library does for every child: SIGPIPE is default, the mask is empty.
-    let default = [0usize; 4];
-    call(libc::SYS_rt_sigaction, libc::SIGPIPE as usize, default.as_ptr() as usize, 0, 8);
+    for signal in 1..=64 {
+        let bit = 1u64 << (signal - 1);
+        let ignored = match gate.ignored {
+            Some(ignored) if bit & caller::OF_C_LIBRARY == 0 => ignored & bit != 0,
+            // As the standard library does for every child: SIGPIPE is default.
+            None if signal == libc::SIGPIPE as usize => false,
+            _ => continue,
+        };
+        // No handler's address: the default, or that it is ignored.
+        let action = [usize::from(ignored), 0, 0, 0];
+        call(libc::SYS_rt_sigaction, signal, action.as_ptr() as usize, 0, 8);
+    }
+    // The mask is empty.
     let none = 0u64;
     call(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK as usize, &raw const none as usize, 0, 8);
     call(libc::SYS_execve, gate.path as usize, gate.argv as usize, gate.envp as usize, 0)

@@ -45,6 +45,32 @@ fn a_run_finds_what_its_caller_gives_it() {
     println!("callers: {} of them, {kept} recycled runs", CALLERS.len());
 }
 
+/// What a program in Python says of itself.
+const PYTHON_STATE: &str = "import os, resource, signal; umask = os.umask(0); print(umask, os.getcwd(), os.nice(0), os.sched_getaffinity(0), \
+    sorted(os.environ.items()), [resource.getrlimit(number) for number in range(16)], \
+    [(number, str(signal.getsignal(number))) for number in signal.valid_signals()], \
+    signal.pthread_sigmask(signal.SIG_BLOCK, []), os.listdir('/proc/self/fd'), sep=chr(10))";
+
+/// Scripts ignore interrupts for their background jobs, `nohup` hang-ups, a service manager broken pipes: a front end is prepared so.
+#[test]
+fn a_program_in_python_is_recycled_warm_for_each_caller_and_finds_what_it_is_given() {
+    let service = Service::start();
+    for caller in CALLERS {
+        let before = warm_runs(&service);
+        eventually(&format!("a warm run of {caller:?}"), || {
+            service.same_as_env(caller, &["/usr/bin/python3", "-c", PYTHON_STATE]);
+            warm_runs(&service) > before
+        });
+    }
+}
+
+/// How many runs were recycled that a front end had prepared.
+fn warm_runs(service: &Service) -> u64 {
+    let output = service.regrow().args(["status", "--json"]).output().unwrap();
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    status["pool"]["creations"]["recycled"]["warm"].as_u64().unwrap()
+}
+
 /// What the daemon cannot give ends in exec, and is right.
 #[test]
 fn a_caller_of_another_domain_executes_the_program_itself() {
