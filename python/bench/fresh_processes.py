@@ -69,6 +69,19 @@ def check(value: object) -> None:
     assert value == 42, value
 
 
+def check_creation(creation: str) -> None:
+    """Whether a process comes out of the image that is measured."""
+    assert creation.endswith("at warm"), f"what is measured is no warm image: a process was started by {creation}"
+
+
+def recycled(executor: regrow.Executor) -> None:
+    """A call of an executor that is checked."""
+    future = executor.submit(answer)
+    check(future.result())
+    assert future.call is not None
+    check_creation(future.call.process.creation)
+
+
 def in_turn(ways: Sequence[Callable[[], float]], rounds: int = ROUNDS, warm_up: int = 20) -> list[float]:
     """The medians of ways that are measured in turn, after some rounds that do not count."""
     seconds: list[list[float]] = [[] for _ in ways]
@@ -117,11 +130,12 @@ def executors() -> list[Row]:
         regrow.Executor(1, preload=MODULES) as executor,
         ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool,
     ):
-
-        def call(of: Any) -> Callable[[], float]:
-            return lambda: timed(lambda: check(of.submit(answer).result()), CALLS)
-
-        ours, theirs, fork = in_turn([call(executor), call(pool), forks.fork])
+        ways = [
+            lambda: timed(lambda: recycled(executor), CALLS),
+            lambda: timed(lambda: check(pool.submit(answer).result()), CALLS),
+            forks.fork,
+        ]
+        ours, theirs, fork = in_turn(ways)
     forks.close()
     return [
         row("Executor.submit(f).result(), p50", ours * 1e6, None, "us"),
@@ -134,7 +148,7 @@ def with_pandas() -> list[Row]:
     """The same with pandas preloaded."""
     forks = Forks(["pandas"])
     with regrow.Executor(1, preload=["pandas"]) as executor:
-        ours, fork = in_turn([lambda: timed(lambda: check(executor.submit(answer).result()), CALLS), forks.fork])
+        ours, fork = in_turn([lambda: timed(lambda: recycled(executor), CALLS), forks.fork])
     forks.close()
     return [
         row("the same with pandas preloaded, p50", ours * 1e6, None, "us"),
@@ -142,24 +156,64 @@ def with_pandas() -> list[Row]:
     ]
 
 
+class Daemon:
+    """A daemon in a folder of its own, with a log that says why runs are not recycled."""
+
+    def __init__(self, program: str, folder: str) -> None:
+        self.program = program
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": folder}
+        self.log = pathlib.Path(folder, "log")
+        with self.log.open("wb") as log:
+            words = [program, "--log", "debug", "daemon"]
+            self.process = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stderr=log)
+
+    def run(self, words: Sequence[str]) -> float:
+        """Seconds that a command takes."""
+        return timed(lambda: subprocess.run(words, env=self.environment, check=True))
+
+    def status(self, *flags: str) -> str:
+        """What it says of itself; nothing where it does not listen."""
+        words = [self.program, "status", *flags]
+        return subprocess.run(words, env=self.environment, capture_output=True, text=True, check=False).stdout
+
+    def warm_runs(self) -> int:
+        """How many runs came out of warm images."""
+        creations = json.loads(self.status("--json"))["pool"]["creations"]
+        return int(creations["recycled"]["warm"] + creations["forked_body"]["warm"])
+
+    def why(self) -> str:
+        """What it says of runs that are not what they should be."""
+        return "\n".join([self.status(), *self.log.read_text(encoding="utf-8").splitlines()[-20:]])
+
+    def __enter__(self) -> Daemon:
+        # A command that finds no daemon would start another one.
+        while not self.status():
+            assert self.process.poll() is None, self.log.read_text(encoding="utf-8")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+
 def command(program: str) -> list[Row]:
     """`regrow run --preload pandas` beside plain python3."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "XDG_RUNTIME_DIR": folder}
-        plain = [sys.executable, "-c", "import pandas"]
-        ours = [program, "run", "--preload", "pandas", "--", *plain]
-
-        def run(words: list[str]) -> float:
-            return timed(lambda: subprocess.run(words, env=environment, check=True))
-
-        # The daemon is started by the first run, and makes the image meanwhile.
+    rounds, warm_up = 30, 3
+    plain = [sys.executable, "-c", "import pandas"]
+    ours = [program, "run", "--preload", "pandas", "--", *plain]
+    with tempfile.TemporaryDirectory() as folder, Daemon(program, folder) as daemon:
+        # The daemon makes the image meanwhile.
         for _ in range(100):
-            run(ours)
-            if b"warm" in subprocess.run([program, "status"], env=environment, stdout=subprocess.PIPE, check=True).stdout:
+            daemon.run(ours)
+            if daemon.warm_runs() > 0:
                 break
             time.sleep(0.3)
-        quick, slow = in_turn([lambda: run(ours), lambda: run(plain)], rounds=30, warm_up=3)
-        subprocess.run([program, "stop"], env=environment, check=True)
+        before = daemon.warm_runs()
+        ways = [lambda: daemon.run(ours), lambda: daemon.run(plain)]
+        quick, slow = in_turn(ways, rounds=rounds, warm_up=warm_up)
+        warm = daemon.warm_runs() - before
+        assert warm == rounds + warm_up, f"of {rounds + warm_up} runs {warm} came out of a warm image\n{daemon.why()}"
     return [
         row("regrow run --preload pandas -- python3 -c 'import pandas', p50", quick * 1e6, None, "us"),
         row("against python3 -c 'import pandas'", slow / quick, 120, "times"),
@@ -179,6 +233,7 @@ def large_image() -> list[Row]:
             process = pool.start(image, ["x"], call=b"builtins:exec\n" + WRITE.encode())
             process.wait()
             assert process.returncode == 0
+            check_creation(process.creation)
             seconds = pool.reset_seconds()
             assert seconds is not None
             resets.append(seconds)
@@ -224,7 +279,8 @@ def memory() -> list[Row]:
     assert point == "warm", why
     call = b"builtins:eval\n__import__('time').sleep(600)"
     runs = [pool.start(image, ["x"], call=call) for _ in range(8)]
-    assert all(run.creation.endswith("at warm") for run in runs)
+    for run in runs:
+        check_creation(run.creation)
     time.sleep(1)
     ours = sum(map(resident, pool.keepers()))
     for run in runs:
