@@ -203,6 +203,11 @@ pub enum Fallback {
 }
 
 impl Fallback {
+    /// Whether there is no image because of what the program is, or does while it is prepared.
+    pub(crate) const fn is_of_image(&self) -> bool {
+        matches!(self, Self::RefusedState { .. } | Self::ImageFailed { .. })
+    }
+
     /// The name of the reason in reports and counters. It is stable.
     #[must_use]
     pub const fn name(&self) -> &'static str {

@@ -64,6 +64,9 @@ pub struct Bequest {
 
 /// `SIGPIPE` in a set of signals.
 pub(crate) const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
+/// The signals 32 and 33, which belong to the C library: programs cannot set them, and it takes 33 over with the first thread that
+/// a caller starts. Some callers ignore both, GNU make among them.
+const OF_C_LIBRARY: u64 = 0b11 << 31;
 
 /// How often `prepare` begins anew when the program's files change while it is made.
 const MAX_ATTEMPTS: usize = 100;
@@ -118,7 +121,9 @@ impl Shard {
     /// # Errors
     /// [`Fallback`].
     pub fn start(&mut self, request: &Request) -> Result<Started, Fallback> {
-        let settable = self.own_settable()?;
+        let mut settable = self.check()?;
+        // As the standard library does, SIGPIPE is default in every child of this process.
+        settable.ignored &= !SIGPIPE;
         self.start_as(request, &Bequest { settable, signal_mask: caller::signal_mask() })
     }
 
@@ -157,8 +162,29 @@ impl Shard {
         bequest: &Bequest,
     ) -> Option<Result<Started, Fallback>> {
         let warm = self.front_end(resolved, request)?;
-        let owner = self.entry(resolved, request, &bequest.settable, Some(warm));
+        let mut owner = self.entry(resolved, request, &bequest.settable, Some(warm.clone()));
+        if let Err(why) = &owner
+            && let Some(plainer) = warm.plainer()
+            && (why.is_of_image() || self.has_image(resolved, request, &bequest.settable, &plainer))
+        {
+            tracing::debug!(%why, "started in the image of a plainer front end");
+            owner = self.entry(resolved, request, &bequest.settable, Some(plainer));
+        }
         Some(owner.and_then(|owner| self.start_in(owner, resolved, request, bequest)))
+    }
+
+    /// Whether there is an image of a front end.
+    fn has_image(
+        &self,
+        resolved: &Resolved,
+        request: &Request,
+        settable: &Settable,
+        warm: &FrontEnd,
+    ) -> bool {
+        let owner = self.tables.find(&key_of(resolved, request, settable, Some(warm.clone())), &request.env);
+        owner
+            .and_then(|owner| self.tables.entries.get(&owner))
+            .is_some_and(|entry| matches!(entry.slot, Slot::Kept(_)))
     }
 
     /// The front end of a request: its own, or one that Regrow has for the program.
@@ -242,15 +268,17 @@ impl Shard {
 
     fn try_prepare(&mut self, request: &Request) -> Result<Point, Fallback> {
         self.inheritance.refresh();
-        let settable = self.own_settable()?;
+        let settable = self.check()?;
         let resolved = self.resolve(request)?;
-        if let Some(warm) = self.front_end(&resolved, request) {
+        let mut front_end = self.front_end(&resolved, request);
+        while let Some(warm) = front_end {
             match self.await_image(&resolved, request, &settable, Some(&warm)) {
-                Err(why) if self.settings.point == PointChoice::Auto => {
+                Err(why) if self.settings.point == PointChoice::Auto || warm.plainer().is_some() => {
                     tracing::debug!(%why, "no image of a front end");
                 }
                 other => return other,
             }
+            front_end = warm.plainer();
         }
         self.await_image(&resolved, request, &settable, None)
     }
@@ -378,12 +406,6 @@ impl Shard {
         self.tables.drop_owners(owners);
     }
 
-    /// What a child of this process is given: as the standard library does it, with `SIGPIPE` at its default.
-    fn own_settable(&mut self) -> Result<Settable, Fallback> {
-        let settable = self.check()?;
-        Ok(Settable { ignored: settable.ignored & !SIGPIPE, ..settable })
-    }
-
     /// Everything that may have changed since the last spawn. Returns what the run is to be given of its caller.
     fn check(&mut self) -> Result<Settable, Fallback> {
         if !self.settings.recycle || self.settings.max_bodies_per_program == 0 {
@@ -445,13 +467,7 @@ impl Shard {
         settable: &Settable,
         warm: Option<FrontEnd>,
     ) -> Result<Owner, Fallback> {
-        let key = Key {
-            file: Cow::Borrowed(&resolved.file),
-            argv0: Cow::Borrowed(&resolved.argv0),
-            stack_limit: stack_limit(request, settable),
-            ignored: if warm.is_some() { settable.ignored & !caller::OF_C_LIBRARY } else { 0 },
-            warm,
-        };
+        let key = key_of(resolved, request, settable, warm);
         let Some(owner) = self.tables.find(&key, &request.env) else {
             return Err(self.first(key.into_owned(), request, 0));
         };
@@ -662,6 +678,10 @@ impl Shard {
             random: self.random.take().map_err(|_| Fallback::UnsupportedKernel)?,
             ..run_of(request, settable, kept.then(), &arguments, (&fds, &limits))
         };
+        if is_warm && ignored_differently(settable, kept.then()) & !OF_C_LIBRARY != 0 {
+            // Which signals it ignores a front end has decided when it prepared itself.
+            return Err(Fallback::UnsupportedRequest);
+        }
         let started = launch(kept, choice, &run, &self.settings)?;
         kept.remember(&request.env);
         let body = kept.bodies.get(choice.body).map(|body| (body.keeper(), body.id()));
@@ -670,6 +690,21 @@ impl Shard {
             self.entered(owner, id, choice, started.over());
         }
         Ok(started)
+    }
+}
+
+/// The key of the image for a run.
+fn key_of<'a>(
+    resolved: &'a Resolved,
+    request: &Request,
+    settable: &Settable,
+    warm: Option<FrontEnd>,
+) -> Key<'a> {
+    Key {
+        file: Cow::Borrowed(&resolved.file),
+        argv0: Cow::Borrowed(&resolved.argv0),
+        stack_limit: stack_limit(request, settable),
+        warm,
     }
 }
 
@@ -756,12 +791,17 @@ fn inherit(run: &mut Run<'_>, now: &Settable, then: &Settable) {
     if run.nice.is_none() && now.nice != then.nice {
         run.nice = Some(now.nice);
     }
-    // A keeper is started with SIGPIPE at its default.
-    if now.ignored != then.ignored & !SIGPIPE {
+    if ignored_differently(now, then) != 0 {
         run.ignored_signals = Some(now.ignored);
     }
     run.affinity = now.affinity;
     run.affinity_differs = now.affinity != then.affinity;
+}
+
+/// The signals that the caller ignores and its keeper does not, or the other way round; bit 0 is signal 1.
+fn ignored_differently(now: &Settable, then: &Settable) -> u64 {
+    // A keeper is started with SIGPIPE at its default.
+    now.ignored ^ (then.ignored & !SIGPIPE)
 }
 
 /// The limits that a run must be given: those of the request, and those in which the caller differs from its keeper.

@@ -79,11 +79,14 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Notes that there is no image. What need not be so the next time (a process was killed, memory was short) is tried
-    /// again, the less often the more often it has failed.
+    /// Notes that there is no image. What need not be so the next time (a process was killed, memory was short, a front end has
+    /// met a file that has changed since) is tried again, the less often the more often it has failed.
     pub(crate) fn refuse(&mut self, why: Fallback) {
-        let may_pass =
-            matches!(why, Fallback::ImageFailed { .. } | Fallback::NoMemory | Fallback::NoDescriptors);
+        let may_pass = match why {
+            Fallback::ImageFailed { .. } | Fallback::NoMemory | Fallback::NoDescriptors => true,
+            Fallback::RefusedState { .. } => self.key.warm.is_some(),
+            _ => false,
+        };
         self.again =
             may_pass.then(|| Instant::now() + FIRST_RETRY * (1 << self.failures.min(MOST_DOUBLINGS)));
         self.failures = self.failures.saturating_add(1);
