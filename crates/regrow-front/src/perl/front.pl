@@ -85,7 +85,7 @@ my $end_of_notes = sub {
     $report->("env $_") for keys %asked;
 };
 
-# Two copies of this process draw the same number if it has drawn one: then the runs would, too.
+# Two copies of this process draw the same number if it has drawn one: then the runs would, too. What is in the buffers is written.
 my $draw = sub {
     my $child = open my $pipe, "-|";
     unless ($child) {
@@ -118,13 +118,16 @@ my $reopen = sub {
     syscall($CLOSE, $at);
     1;
 };
-# The place in a file where a stream begins was looked at when the interpreter began.
-my $is_closed = sub { !seek($_[0], 0, 1) && $! == $EBADF };
+# The place in a file where a stream begins was looked at when the interpreter began. A seek would be the last handle's.
+my $is_closed = sub {
+    local $.;
+    grep { !seek($_, 0, 1) && $! == $EBADF } *STDIN, *STDOUT, *STDERR;
+};
 
 my $stop = sub {
     $end_of_notes->();
-    $end_of_streams->();
     $refuse->("random numbers are drawn while it is prepared") if $draw->() eq $draw->();
+    $end_of_streams->();
     # A script that is compiled is closed by now, or it has a `__DATA__` that is still to be read.
     my $reads = $identity->($number) eq $itself;
     if ($reads) {
@@ -144,7 +147,7 @@ my $stop = sub {
     my @strings = split /\0/, $rest, $words + $variables + 1;
     my @argv = splice @strings, 0, $words;
     # How the streams are buffered was decided when the interpreter began, and a script that is gone it has to complain of itself.
-    my $other = -t STDIN || -t STDOUT || $is_closed->(*STDIN) || $is_closed->(*STDOUT) || $is_closed->(*STDERR);
+    my $other = -t STDIN || -t STDOUT || $is_closed->();
     if ($other || $reads && !$reopen->()) {
         exec { $^X } @argv;
         exit 127;
