@@ -56,12 +56,14 @@ fn content(args: &WebArgs) -> Result<Content, CliError> {
         (_, Some(name)) => return application(Interface::Asgi, name),
         _ => {}
     }
-    match args.words.as_slice() {
-        words if args.function => Ok(Content::Function(function(words)?)),
-        words if args.program => Ok(Content::Program(found(words)?)),
-        [folder] => Ok(Content::Directory(PathBuf::from(folder))),
-        [] => Err(CliError::Web("name a folder of scripts, or say --program, --function, --wsgi or --asgi")),
-        _ => Err(CliError::Web("one folder of scripts is served; a program with arguments needs --program")),
+    match (&args.folder, args.words.as_slice()) {
+        (Some(folder), _) => Ok(Content::Directory(folder.clone())),
+        (None, words) if args.function => Ok(Content::Function(function(words)?)),
+        (None, words) if args.program => Ok(Content::Program(found(words)?)),
+        (None, []) => {
+            Err(CliError::Web("name a folder of scripts, or say --program, --function, --wsgi or --asgi"))
+        }
+        (None, _) => Err(CliError::Web("is what follows -- a --program or a --function?")),
     }
 }
 

@@ -19,7 +19,8 @@ use crate::access::Line;
 use crate::content;
 use crate::error::Refusal;
 use crate::gateway::{Gateway, Reply};
-use crate::input::{Body, Input, Piece};
+use crate::input::{Body, Input, Piece, collect};
+use crate::settings::Limits;
 use crate::variables::Variables;
 
 /// The role that a web server asks for.
@@ -45,6 +46,8 @@ struct Connection<S> {
     body: Option<mpsc::Sender<Piece>>,
     /// What there was no room for yet.
     pending: Option<Piece>,
+    /// Whether its body has come to its end.
+    body_has_come: bool,
 }
 
 /// A request, but for its body.
@@ -60,7 +63,8 @@ where
 {
     let _connected = gateway.metrics.connected();
     let (input, output) = (BytesMut::new(), BytesMut::new());
-    let mut connection = Connection { gateway, stream, input, output, id: 0, body: None, pending: None };
+    let mut connection =
+        Connection { gateway, stream, input, output, id: 0, body: None, pending: None, body_has_come: false };
     loop {
         let request = tokio::select! {
             request = connection.request() => request,
@@ -161,35 +165,45 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reads what the web server sends while its request is answered. Ends only with the connection or the request.
     async fn pump(&mut self) -> io::Error {
         loop {
-            if self.pending.is_some()
-                && let Some(body) = self.body.clone()
-            {
-                // The piece stays here until there is room: nobody may wait any more by then.
-                let room = body.reserve().await.ok();
-                self.pass_on(room);
-                continue;
-            }
-            self.pending = None;
-            let record = match self.record().await {
-                Ok(Some(record)) => record,
-                Ok(None) => return io::ErrorKind::UnexpectedEof.into(),
-                Err(error) => return error,
-            };
-            match record.kind {
-                kind if kind == Kind::Stdin as u8 && record.id == self.id => {
-                    let is_end = record.content.is_empty();
-                    self.pending = Some(if is_end { Piece::End } else { Piece::Data(record.content) });
-                }
-                kind if kind == Kind::Abort as u8 && record.id == self.id => {
-                    return io::ErrorKind::ConnectionAborted.into();
-                }
-                _ => {
-                    if let Err(error) = self.other(&record).await {
-                        return error;
-                    }
-                }
+            if let Err(error) = self.pump_once().await {
+                return error;
             }
         }
+    }
+
+    /// Passes a piece of the body on, or reads one record.
+    async fn pump_once(&mut self) -> io::Result<()> {
+        if self.pending.is_some()
+            && let Some(body) = self.body.clone()
+        {
+            // The piece stays here until there is room: nobody may wait any more by then.
+            let room = body.reserve().await.ok();
+            self.pass_on(room);
+            return Ok(());
+        }
+        self.pending = None;
+        let record = self.record().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let is_own = record.id == self.id;
+        match record.kind {
+            kind if kind == Kind::Stdin as u8 && is_own => {
+                self.body_has_come = record.content.is_empty();
+                self.pending =
+                    Some(if self.body_has_come { Piece::End } else { Piece::Data(record.content) });
+                Ok(())
+            }
+            kind if kind == Kind::Abort as u8 && is_own => Err(io::ErrorKind::ConnectionAborted.into()),
+            _ => self.other(&record).await,
+        }
+    }
+
+    /// Reads what is left of the body, which nobody wants: a web server that is still sending it would take an end for a failure.
+    async fn drain(&mut self) -> io::Result<()> {
+        (self.body, self.pending) = (None, None);
+        let idle = self.gateway.settings.limits.idle_timeout;
+        while !self.body_has_come {
+            timeout(idle, self.pump_once()).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        }
+        Ok(())
     }
 
     /// Puts the pending piece where there is room for it. Without room, the process does not read any more.
@@ -207,12 +221,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn answer(&mut self, request: Request) -> io::Result<bool> {
         let mut record = Note::new(&self.gateway, &request.params);
         let (sender, receiver) = mpsc::channel(PIECES);
-        (self.body, self.pending) = (Some(sender), None);
+        (self.body, self.pending, self.body_has_come) = (Some(sender), None, false);
         let gateway = Rc::clone(&self.gateway);
+        let mut params = request.params;
         let reply = async {
-            let limit = gateway.settings.limits.body_bytes;
-            let input = input(&request.params, receiver, limit)?;
-            gateway.start(content::of_params(&gateway, request.params, input)?).await?.reply().await
+            let input = input(&mut params, receiver, &gateway.settings.limits).await?;
+            gateway.start(content::of_params(&gateway, params, input)?).await?.reply().await
         };
         let reply = tokio::select! {
             reply = reply => reply,
@@ -231,7 +245,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         record::put(Kind::Stdout, self.id, b"", &mut self.output);
-        (self.body, self.pending) = (None, None);
+        if !self.body_has_come {
+            self.flush().await?;
+        }
+        self.drain().await?;
         self.end(EndStatus::Complete).await?;
         Ok(request.keep)
     }
@@ -284,13 +301,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// The head of a reply as a web server reads it: a status line is a status field to it.
+/// The head of a reply as a web server reads it: a status line is a status field to it, and a path of its own is for the client to ask
+/// for, since not all web servers do.
 fn head_of(reply: &Reply) -> Bytes {
-    if !reply.raw_head.starts_with(b"HTTP/") {
+    let is_status_line = reply.raw_head.starts_with(b"HTTP/");
+    if !is_status_line && reply.head.instead.is_none() {
         return reply.raw_head.clone();
     }
     let mut head = BytesMut::from(format!("Status: {} ", reply.head.status).as_bytes());
-    head.extend_from_slice(&reply.head.reason);
+    head.extend_from_slice(if reply.head.reason.is_empty() { b"Found" } else { &reply.head.reason });
     head.extend_from_slice(b"\r\n");
     for (name, value) in &reply.head.fields {
         [name.as_slice(), b": ", value, b"\r\n"].iter().for_each(|part| head.extend_from_slice(part));
@@ -299,13 +318,24 @@ fn head_of(reply: &Reply) -> Bytes {
     head.freeze()
 }
 
-/// What the process reads.
-fn input(params: &Variables, body: mpsc::Receiver<Piece>, limit: Option<u64>) -> Result<Input, Refusal> {
-    let length = value(params, b"CONTENT_LENGTH").unwrap_or_default();
-    let length = std::str::from_utf8(length).ok().map(str::trim).filter(|text| !text.is_empty());
-    let length: u64 =
-        length.map_or(Ok(0), str::parse).map_err(|_| Refusal::Malformed("CONTENT_LENGTH is no number"))?;
-    match limit {
+/// What the process reads. A body whose length is not said is collected, so that it can be.
+async fn input(
+    params: &mut Variables,
+    body: mpsc::Receiver<Piece>,
+    limits: &Limits,
+) -> Result<Input, Refusal> {
+    let text = value(params, b"CONTENT_LENGTH").unwrap_or_default().trim_ascii();
+    if text.is_empty() {
+        let (input, length) = collect(Body::Channel(body), limits.body_bytes, limits.idle_timeout).await?;
+        if length > 0 {
+            params.retain(|(name, _)| name != b"CONTENT_LENGTH");
+            params.push((b"CONTENT_LENGTH".to_vec(), length.to_string().into_bytes()));
+        }
+        return Ok(input);
+    }
+    let length = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
+    let length = length.ok_or(Refusal::Malformed("CONTENT_LENGTH is no number"))?;
+    match limits.body_bytes {
         Some(limit) if length > limit => Err(Refusal::TooLarge { limit }),
         _ if length == 0 => Ok(Input::Empty),
         _ => Ok(Input::Stream(Body::Channel(body))),

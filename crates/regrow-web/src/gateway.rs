@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use crate::access::AccessLog;
 use crate::application::Prepared;
+use crate::content;
 use crate::error::{Refusal, WebError};
 use crate::head::{self, Head};
 use crate::input::Input;
@@ -31,6 +32,8 @@ use crate::run::{Ending, Run, Start};
 use crate::settings::{Content, Settings};
 use crate::variables::Variables;
 
+/// How much of a function's output is collected before any of it is sent.
+const MAX_RESULT_BYTES: usize = 8 << 20;
 /// The longest head of a reply.
 const MAX_HEAD_BYTES: usize = 256 * 1024;
 
@@ -66,10 +69,14 @@ pub(crate) struct Job {
 
 /// A process that is about to write a reply.
 pub(crate) struct Started {
+    // The feed is stopped before the process is waited for: it knows the process by its number.
+    _feed: Feeding,
     run: Run,
-    feed: Option<AbortHandle>,
     _under_way: Count,
 }
+
+/// The task that passes a request's body on.
+struct Feeding(Option<AbortHandle>);
 
 /// A reply: its head, as it was written and as it was read, and what follows.
 pub(crate) struct Reply {
@@ -131,15 +138,15 @@ impl Gateway {
         let mut command = self.command(&job)?;
         let (stdin, feed) = job.input.open().map_err(Refusal::Start)?;
         command.stdin(stdin);
-        let start =
-            Start { name: job.name, timeout: self.settings.limits.run_timeout, place, joined: job.joined };
+        let (timeout, is_asked) = (self.settings.limits.run_timeout, content::function(self).is_some());
+        let start = Start { name: job.name, timeout, place, joined: job.joined, is_asked };
         let run = Run::start(&mut command, start, self.reaper.clone()).map_err(Refusal::Start)?;
         self.metrics.run(run.how());
         let feed = feed.map(|feed| {
             let feed = feed.run(self.settings.limits.idle_timeout, run.group(), run.fault());
             tokio::task::spawn_local(feed).abort_handle()
         });
-        Ok(Started { run, feed, _under_way: self.metrics.under_way() })
+        Ok(Started { _feed: Feeding(feed), run, _under_way: self.metrics.under_way() })
     }
 
     /// Waits for a place among the requests that are answered at a time.
@@ -255,16 +262,27 @@ impl Started {
         }
     }
 
-    /// What it writes, without a head.
-    pub(crate) fn rest(self) -> Rest {
-        Rest { first: None, started: self }
+    /// Waits for the output of a function, and gives it, if the function has not failed. Of one that writes more than is collected the
+    /// rest follows, and how it ends is not known before.
+    pub(crate) async fn result(mut self) -> Result<(Bytes, Option<Rest>), Refusal> {
+        let mut bytes = BytesMut::new();
+        while let Some(piece) = self.run.output().await {
+            bytes.extend_from_slice(&piece?);
+            if bytes.len() > MAX_RESULT_BYTES {
+                return Ok((Bytes::new(), Some(Rest { first: Some(bytes.freeze()), started: self })));
+            }
+        }
+        match self.run.status().await {
+            Some(Ok(status)) if !status.success() => Err(Refusal::Failed(status)),
+            _ => Ok((bytes.freeze(), None)),
+        }
     }
 }
 
-impl Drop for Started {
+impl Drop for Feeding {
     fn drop(&mut self) {
         // What the process has not read it does not read any more: its reply is complete.
-        if let Some(feed) = &self.feed {
+        if let Some(feed) = &self.0 {
             feed.abort();
         }
     }

@@ -161,11 +161,13 @@ impl Exchange {
             let job = content::of_request(&gateway, &self.head, input, length)?;
             let started = gateway.start(job).await?;
             if let Some(function) = content::function(&gateway) {
-                return Ok(self.respond(content::function_head(function, &self.head), started.rest()));
+                let head = content::function_head(function, &self.head);
+                let (text, rest) = started.result().await?;
+                return Ok(self.respond(head, rest, Some(text)));
             }
             let reply = started.reply().await?;
             match reply.head.instead.as_deref().map(|path| self.head.redirected(path)) {
-                None => return Ok(self.respond(reply.head, reply.rest)),
+                None => return Ok(self.respond(reply.head, Some(reply.rest), None)),
                 Some(None) => return Err(Refusal::Head(crate::head::HeadError::Field)),
                 Some(Some(other)) => self.head = other,
             }
@@ -192,17 +194,18 @@ impl Exchange {
         }
     }
 
-    /// A reply as HTTP has it.
-    fn respond(&mut self, head: Head, rest: Rest) -> Response<ReplyBody> {
+    /// A reply as HTTP has it. Its body is what a process writes, or a text.
+    fn respond(&mut self, head: Head, rest: Option<Rest>, text: Option<Bytes>) -> Response<ReplyBody> {
         let record = self.record.take().map(|record| record.with_status(head.status));
         let without_body = self.head.method == Method::HEAD || matches!(head.status, 204 | 304);
-        let source = if without_body {
-            tokio::task::spawn_local(rest.discard());
-            None
+        let (source, text) = if without_body {
+            rest.map(|rest| tokio::task::spawn_local(rest.discard()));
+            (None, None)
         } else {
-            Some(rest)
+            // What follows is not known to be all: a text beside it is none.
+            (rest, text.filter(|text| !text.is_empty()))
         };
-        let mut response = Response::new(ReplyBody { source, text: None, record });
+        let mut response = Response::new(ReplyBody { source, text, record });
         *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
         if let Ok(reason) = hyper::ext::ReasonPhrase::try_from(head.reason)
             && !reason.as_bytes().is_empty()

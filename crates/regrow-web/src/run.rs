@@ -47,6 +47,7 @@ pub(crate) struct Run {
     fault: Fault,
     ending: Option<Ending>,
     reaper: UnboundedSender<Ending>,
+    is_asked: bool,
 }
 
 /// What there is to do when a process's reply has ended.
@@ -75,6 +76,8 @@ pub(crate) struct Start {
     pub(crate) timeout: Duration,
     /// What it takes up.
     pub(crate) place: OwnedSemaphorePermit,
+    /// Whether somebody asks how it ended ([`Run::status`]).
+    pub(crate) is_asked: bool,
     /// Whether its standard error is part of its output.
     pub(crate) joined: bool,
 }
@@ -110,12 +113,15 @@ impl Run {
             fault: Fault::default(),
             ending: Some(ending),
             reaper,
+            is_asked: start.is_asked,
         })
     }
 
     /// How its process was made: in the image of a point, or by exec and why.
     pub(crate) fn how(&self) -> (&'static str, &'static str) {
-        let Some(creation) = self.ending.as_ref().map(|ending| ending.child.creation()) else { return ("exec", "") };
+        let Some(creation) = self.ending.as_ref().map(|ending| ending.child.creation()) else {
+            return ("exec", "");
+        };
         let point = creation.point().map_or("exec", Point::name);
         (point, creation.fallback().map_or("", Fallback::name))
     }
@@ -176,9 +182,17 @@ impl Run {
         std::future::poll_fn(|context| self.poll_output(context)).await
     }
 
+    /// Waits for the end of the process, whose output has ended.
+    pub(crate) async fn status(mut self) -> Option<io::Result<ExitStatus>> {
+        match self.ending.take() {
+            Some(ending) => Some(ending.reap().await),
+            None => None,
+        }
+    }
+
     /// The output has ended: the rest is the reaper's. Gives why, if it was not the process that ended it.
     fn finish(&mut self) -> Option<Refusal> {
-        if let Some(ending) = self.ending.take() {
+        if let Some(ending) = self.ending.take_if(|_| !self.is_asked || self.fault.borrow().is_some()) {
             // A reaper that is gone has no work either: the gateway is stopping.
             let _ = self.reaper.send(ending);
         }
@@ -191,6 +205,7 @@ impl Drop for Run {
         if let Some(ending) = &self.ending {
             ending.kill();
         }
+        self.is_asked = false;
         drop(self.finish());
     }
 }
@@ -235,7 +250,7 @@ impl Ending {
     }
 
     /// Waits for the end, kills what is left, and frees the place.
-    pub(crate) async fn reap(mut self) {
+    pub(crate) async fn reap(mut self) -> io::Result<ExitStatus> {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             self.wait_for_end().await;
             self.kill();
@@ -245,7 +260,8 @@ impl Ending {
         let Ending { errors, name, place, .. } = self;
         drop(place);
         errors.tell(&name);
-        tell_end(&name, status);
+        tell_end(&name, &status);
+        status
     }
 
     async fn wait_for_end(&mut self) {
@@ -271,7 +287,7 @@ impl Ending {
 }
 
 /// What is worth knowing of an end.
-fn tell_end(name: &str, status: io::Result<ExitStatus>) {
+fn tell_end(name: &str, status: &io::Result<ExitStatus>) {
     match status {
         Ok(status) if status.success() => {}
         Ok(status) => tracing::info!(name, %status, "a script has ended"),

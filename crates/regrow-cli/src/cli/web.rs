@@ -25,11 +25,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 #[command(group = ArgGroup::new("content").args(["program", "function", "wsgi", "asgi"]))]
 pub(crate) struct WebArgs {
-    /// Serve one CGI program, which the rest of the command line is, for all paths
+    /// Serve one CGI program for all paths: what follows --
     #[arg(long, requires = "words")]
     pub(crate) program: bool,
 
-    /// Serve a function, which the rest of the command line is, or else the variable fprocess: the contract of OpenFaaS's classic watchdog
+    /// Serve a function: what follows --, or else the variable fprocess; the contract is that of OpenFaaS's classic watchdog
     #[arg(long)]
     pub(crate) function: bool,
 
@@ -88,8 +88,12 @@ pub(crate) struct WebArgs {
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
-    /// The folder of scripts, or the program and its arguments
-    #[arg(value_name = "DIR | PROG ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    /// The folder of scripts
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["content", "words"])]
+    pub(crate) folder: Option<PathBuf>,
+
+    /// The program or the function, and its arguments
+    #[arg(value_name = "PROG ARGS", last = true)]
     pub(crate) words: Vec<OsString>,
 }
 
