@@ -64,9 +64,6 @@ pub struct Bequest {
 
 /// `SIGPIPE` in a set of signals.
 pub(crate) const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
-/// The signals 32 and 33, which belong to the C library: programs cannot set them, and it takes 33 over with the first thread that
-/// a caller starts. Some callers ignore both, GNU make among them.
-const OF_C_LIBRARY: u64 = 0b11 << 31;
 
 /// How often `prepare` begins anew when the program's files change while it is made.
 const MAX_ATTEMPTS: usize = 100;
@@ -121,9 +118,7 @@ impl Shard {
     /// # Errors
     /// [`Fallback`].
     pub fn start(&mut self, request: &Request) -> Result<Started, Fallback> {
-        let mut settable = self.check()?;
-        // As the standard library does, SIGPIPE is default in every child of this process.
-        settable.ignored &= !SIGPIPE;
+        let settable = self.own_settable()?;
         self.start_as(request, &Bequest { settable, signal_mask: caller::signal_mask() })
     }
 
@@ -268,7 +263,7 @@ impl Shard {
 
     fn try_prepare(&mut self, request: &Request) -> Result<Point, Fallback> {
         self.inheritance.refresh();
-        let settable = self.check()?;
+        let settable = self.own_settable()?;
         let resolved = self.resolve(request)?;
         let mut front_end = self.front_end(&resolved, request);
         while let Some(warm) = front_end {
@@ -404,6 +399,12 @@ impl Shard {
             watch.remove_all(owners);
         }
         self.tables.drop_owners(owners);
+    }
+
+    /// What a child of this process is given: as the standard library does it, with `SIGPIPE` at its default.
+    fn own_settable(&mut self) -> Result<Settable, Fallback> {
+        let settable = self.check()?;
+        Ok(Settable { ignored: settable.ignored & !SIGPIPE, ..settable })
     }
 
     /// Everything that may have changed since the last spawn. Returns what the run is to be given of its caller.
@@ -678,10 +679,6 @@ impl Shard {
             random: self.random.take().map_err(|_| Fallback::UnsupportedKernel)?,
             ..run_of(request, settable, kept.then(), &arguments, (&fds, &limits))
         };
-        if is_warm && ignored_differently(settable, kept.then()) & !OF_C_LIBRARY != 0 {
-            // Which signals it ignores a front end has decided when it prepared itself.
-            return Err(Fallback::UnsupportedRequest);
-        }
         let started = launch(kept, choice, &run, &self.settings)?;
         kept.remember(&request.env);
         let body = kept.bodies.get(choice.body).map(|body| (body.keeper(), body.id()));
@@ -704,6 +701,7 @@ fn key_of<'a>(
         file: Cow::Borrowed(&resolved.file),
         argv0: Cow::Borrowed(&resolved.argv0),
         stack_limit: stack_limit(request, settable),
+        ignored: if warm.is_some() { settable.ignored & !caller::OF_C_LIBRARY } else { 0 },
         warm,
     }
 }
@@ -791,17 +789,12 @@ fn inherit(run: &mut Run<'_>, now: &Settable, then: &Settable) {
     if run.nice.is_none() && now.nice != then.nice {
         run.nice = Some(now.nice);
     }
-    if ignored_differently(now, then) != 0 {
+    // A keeper is started with SIGPIPE at its default.
+    if now.ignored != then.ignored & !SIGPIPE {
         run.ignored_signals = Some(now.ignored);
     }
     run.affinity = now.affinity;
     run.affinity_differs = now.affinity != then.affinity;
-}
-
-/// The signals that the caller ignores and its keeper does not, or the other way round; bit 0 is signal 1.
-fn ignored_differently(now: &Settable, then: &Settable) -> u64 {
-    // A keeper is started with SIGPIPE at its default.
-    now.ignored ^ (then.ignored & !SIGPIPE)
 }
 
 /// The limits that a run must be given: those of the request, and those in which the caller differs from its keeper.
