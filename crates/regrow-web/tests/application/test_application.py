@@ -65,6 +65,7 @@ def variables_of(given: Variables) -> dict[bytes, bytes]:
         "REMOTE_PORT": "4711",
         "HTTP_HOST": "example.org:8080",
         "PATH": os.environ["PATH"],
+        "PYTHONDONTWRITEBYTECODE": "1",
         **given,
     }
     return {name.encode(): value if isinstance(value, bytes) else value.encode() for name, value in plain.items()}
@@ -673,7 +674,7 @@ class TestWarm:
         kind = command(target)[3]
         with tempfile.TemporaryDirectory() as folder:
             words = [str(driver), str(HERE / "warm.py"), str(SOURCE), program, kind, target, str(HERE), str(number), path]
-            environment = {**os.environ, "XDG_RUNTIME_DIR": folder}
+            environment = {**os.environ, "XDG_RUNTIME_DIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
             done = subprocess.run(words, env=environment, capture_output=True, check=True, timeout=5 * SECONDS)
         answer = json.loads(done.stdout)
         if answer["point"] is None and "kernel" in answer["why"]:
