@@ -72,6 +72,7 @@ QUERIES = [
     get("query-long", f"/query.pl?x={'y' * 6000}", b"y" * 6000),
     get("query-bytes-coded", "/rawquery.py?%ff%FE=%e4%80", b"ff fe 3d e4 80"),
     get("query-bytes-raw", "/rawquery.py?\xff\xe4=\x80", b"ff e4 3d 80\n"),
+    get("query-utf8-raw", "/rawquery.py?\xc3\xa4\xe2\x98\x83", b"c3 a4 e2 98 83\n"),
     get("query-odd-characters", "/rawquery.py?[]{}|\\^`'!*();:@$,/", b"5b 5d 7b 7d 7c 5c 5e 60 27"),
     Case("method-delete", Request("/query.pl?x=1", "DELETE"), b"method=DELETE"),
     Case("method-options", Request("/query.pl", "OPTIONS"), b"method=OPTIONS"),

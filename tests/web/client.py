@@ -136,12 +136,14 @@ def ask_h2c(port: int, request: Request) -> Reply:
     """Sends a request by HTTP/2 without TLS, with prior knowledge."""
     with tempfile.TemporaryDirectory() as folder:
         head, body, sent = Path(folder, "head"), Path(folder, "body"), Path(folder, "sent")
+        # Text of Latin-1 stands for its bytes.
         command = ["curl", "--silent", "--show-error", "--http2-prior-knowledge", "--path-as-is", "--globoff"]
         command += ["--max-time", str(int(PATIENCE_S)), "--dump-header", str(head), "--output", str(body)]
         # What curl would add by itself.
         command += ["--header", "Accept:", "--header", "User-Agent:", "--header", "Content-Type:", "--header", "Expect:"]
         for name, value in request.headers:
-            command += ["--header", f"{name}: {value}"]
+            # A field without a value is curl's way to say that it is to be left out, unless a semicolon stands there.
+            command += ["--header", f"{name}: {value}" if value else f"{name};"]
         if request.method == "HEAD":
             command.append("--head")
         else:
@@ -152,8 +154,8 @@ def ask_h2c(port: int, request: Request) -> Reply:
         if request.chunks is not None:
             command += ["--header", "Transfer-Encoding: chunked"]
         command.append(f"http://127.0.0.1:{port}{request.path}")
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, f"curl {request.path} ended with {done.returncode}: {done.stderr}"
+        done = subprocess.run([word.encode("latin-1") for word in command], check=False, capture_output=True)
+        assert done.returncode == 0, f"curl {request.path} ended with {done.returncode}: {done.stderr!r}"
         # An interim reply has a head of its own.
         last = head.read_bytes().decode("latin-1").rstrip("\r\n").split("\r\n\r\n")[-1].split("\r\n")
         version, status = last[0].split(" ")[:2]

@@ -19,7 +19,7 @@ MODES: dict[str, list[str]] = {
 }
 # The ways in which a client reaches one.
 ROADS = ("http", "h2c", "nginx-unix", "nginx-tcp", "apache-unix")
-REFERENCES = ("apache-cgid", "nginx-fcgiwrap")
+REFERENCES = ("cgid", "fcgiwrap-nginx", "fcgiwrap-apache")
 WAYS = [*REFERENCES, *(f"{mode}-{road}" for mode in MODES for road in ROADS)]
 
 Ask = Callable[[client.Request], client.Reply]
@@ -41,9 +41,9 @@ def reference(place: servers.Place) -> Iterator[dict[str, int]]:
         stack.callback(fcgiwrap.stop)
         nginx = servers.Nginx(place, {"fcgiwrap": f"unix:{fcgiwrap.socket}"})
         stack.callback(nginx.stop)
-        apache = servers.Apache(place, {})
+        apache = servers.Apache(place, {"fcgiwrap": f"proxy:unix:{fcgiwrap.socket}|fcgi://localhost/"}, kind="GENERIC")
         stack.callback(apache.stop)
-        yield {"apache-cgid": apache.cgi, "nginx-fcgiwrap": nginx.ports["fcgiwrap"]}
+        yield dict(zip(REFERENCES, (apache.cgi, nginx.ports["fcgiwrap"], apache.ports["fcgiwrap"])))
 
 
 @dataclass

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,13 +134,16 @@ class Server:
 
 
 class Apache(Server):
-    """Apache with the event MPM: mod_cgid at the port `cgi`, and mod_proxy_fcgi at a port for each socket of a responder."""
+    """Apache with the event MPM: mod_cgid at the port `cgi`, and mod_proxy_fcgi at a port for each socket of a responder.
 
-    def __init__(self, place: Place, responders: dict[str, str]) -> None:
+    Its usual variables are those that PHP's responder wants; the others are for those who know none but the usual ones.
+    """
+
+    def __init__(self, place: Place, responders: dict[str, str], *, kind: str = "FPM", more: Sequence[str] = ()) -> None:
         state = place.folder("apache")
         self.cgi = free_port()
         self.ports = {name: free_port() for name in responders}
-        names = ["mpm_event", "authz_core", "env", "cgid", "proxy", "proxy_fcgi"]
+        names = ["mpm_event", "authz_core", "alias", "env", "cgid", "proxy", "proxy_fcgi"]
         lines = [f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in names]
         lines += [
             f'ServerRoot "{state}"',
@@ -159,12 +162,13 @@ class Apache(Server):
             "Require all granted",
             "AcceptPathInfo On",
             "Options +ExecCGI +FollowSymLinks",
+            f"ProxyFCGIBackendType {kind}",
             "</Directory>",
         ]
         for port, handler in [(self.cgi, "cgi-script"), *((self.ports[name], responders[name]) for name in responders)]:
             lines += [f"Listen 127.0.0.1:{port}", f"<VirtualHost 127.0.0.1:{port}>", f'<Directory "{place.scripts}">']
             lines += [f'SetHandler "{handler}"', "</Directory>", "</VirtualHost>"]
-        (state / "apache.conf").write_text("\n".join(lines) + "\n")
+        (state / "apache.conf").write_text("\n".join([*lines, *more]) + "\n")
         super().__init__("apache", ["/usr/sbin/apache2", "-f", str(state / "apache.conf"), "-DFOREGROUND"], state)
         self.wait_until("listens", self.cgi)
         self.wait_until("has its daemon of scripts", state / f"cgid.sock.{self.pid}")
@@ -183,7 +187,7 @@ class Fcgiwrap(Server):
 class Nginx(Server):
     """nginx as its packaged documentation sets it up for FastCGI, at a port for each responder."""
 
-    def __init__(self, place: Place, responders: dict[str, str]) -> None:
+    def __init__(self, place: Place, responders: dict[str, str], *, more: Sequence[str] = (), probe: int | None = None) -> None:
         state = place.folder("nginx")
         self.ports = {name: free_port() for name in responders}
         lines = [
@@ -216,11 +220,11 @@ class Nginx(Server):
                 "}",
                 "}",
             ]
-        lines.append("}")
+        lines += [*more, "}"]
         (state / "nginx.conf").write_text("\n".join(lines) + "\n")
         command = ["/usr/sbin/nginx", "-p", str(state), "-c", str(state / "nginx.conf"), "-e", str(state / "error.log")]
         super().__init__("nginx", command, state)
-        self.wait_until("listens", next(iter(self.ports.values())))
+        self.wait_until("listens", probe or next(iter(self.ports.values())))
 
 
 @dataclass(frozen=True)
@@ -277,9 +281,12 @@ class Gateway(Server):
 
     def runs(self) -> Runs:
         """How it has run what it ran."""
-        found = re.findall(r'^regrow_web_runs_total\{how="(\w+)"\} (\d+)', self.metrics(), re.MULTILINE)
+        found = re.findall(r'^regrow_web_runs_total\{how="(\w+)"[^}]*\} (\d+)', self.metrics(), re.MULTILINE)
         assert found, f"no counter of runs in {self.metrics()}"
-        return Runs({way: int(count) for way, count in found})
+        runs: dict[str, int] = {}
+        for way, count in found:
+            runs[way] = runs.get(way, 0) + int(count)
+        return Runs(runs)
 
     def logged(self) -> list[str]:
         """The lines of the access log."""

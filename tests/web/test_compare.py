@@ -72,8 +72,8 @@ def test_reply(way: str, case: str, asker: Asker) -> None:
     if not found:
         check_facts(one, reply)
     got = comparable(reply, one)
-    if got.reason is None:
-        expected = replace(expected, reason=None)
+    if got.reason is None or expected.reason is None:
+        got, expected = replace(got, reason=None), replace(expected, reason=None)
     assert (got.status, got.reason, got.fields) == (expected.status, expected.reason, expected.fields)
     # Not by the assertion alone: bodies are of megabytes.
     if got.body != expected.body:

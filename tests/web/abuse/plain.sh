@@ -1,3 +1,5 @@
 #!/bin/sh
 # The request that is asked after every misuse.
+# shellcheck source-path=SCRIPTDIR
+. ./noted.sh
 printf 'Content-Type: text/plain\n\nstill here\n'
