@@ -472,8 +472,8 @@ def scope_of(variables: Variables) -> dict[str, Any]:
 def raw_path(uri: Optional[bytes], path: bytes) -> bytes:
     """The path as the client has written it, or as it might have."""
     if not uri:
-        plain = TOKEN + b"/()+,:;=@"
-        return b"".join(bytes((byte,)) if byte in plain and byte != 37 else b"%%%02X" % byte for byte in path)
+        plain = TOKEN.translate(None, b"#%^`|") + b"/(),:;=@"
+        return b"".join(bytes((byte,)) if byte in plain else b"%%%02X" % byte for byte in path)
     uri = uri.partition(b"?")[0]
     scheme, separator, rest = uri.partition(b"://")
     if separator and b"/" not in scheme:

@@ -464,7 +464,7 @@ class TestAsgi:
             ("/a%2Fb?c://d/e", b"/a/b", "/a%2Fb"),
             ("http://example.org/a%20b?x", b"/a b", "/a%20b"),
             ("*", b"*", "*"),
-            ("", b"/a b/%/\xc3\xbc", "/a%20b/%25/%C3%BC"),
+            ("", b"/a b/%#/\xc3\xbc", "/a%20b/%25%23/%C3%BC"),
             ("", b"", "/"),
         ],
     )
