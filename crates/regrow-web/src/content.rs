@@ -42,7 +42,13 @@ pub(crate) fn of_request(
             (command, Some(gateway.root.clone()), whole(&application.directory, raw)?)
         }
     };
-    let variables = variables::of_request(head, &gateway.root, &target, length);
+    let mut variables = variables::of_request(head, &gateway.root, &target, length);
+    if let Some(password) = head.fields.get(http::header::AUTHORIZATION)
+        && !matches!(gateway.settings.content, Content::Directory(_))
+    {
+        // An application looks at it itself. To scripts it is not shown (RFC 3875, 4.1.18).
+        variables.push((b"HTTP_AUTHORIZATION".to_vec(), password.as_bytes().to_vec()));
+    }
     Ok(Job { name: name_of(first(&command)), command, directory, variables, input, joined: false })
 }
 
@@ -61,7 +67,7 @@ fn folder_of(script: &Path) -> Option<PathBuf> {
 
 /// A program that all paths are for.
 fn whole(program: &Path, raw: &[u8]) -> Result<Target, TargetError> {
-    let path_info = target::decode(raw)?;
+    let path_info = target::decode_all(raw)?;
     Ok(Target { script: program.to_owned(), script_name: Vec::new(), path_info })
 }
 
@@ -71,6 +77,11 @@ pub(crate) fn function(gateway: &Gateway) -> Option<&Function> {
         Content::Function(function) => Some(function),
         _ => None,
     }
+}
+
+/// Whether the exit status of what is served says if the reply is whole. That of a CGI script means nothing to a web server.
+pub(crate) fn tells_failure(gateway: &Gateway) -> bool {
+    matches!(gateway.settings.content, Content::Function(_) | Content::Application(_))
 }
 
 /// The head of a function's reply: it has none of its own.

@@ -10,6 +10,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::ExitStatus;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -88,7 +90,15 @@ pub(crate) struct Reply {
 /// What follows the head of a reply.
 pub(crate) struct Rest {
     first: Option<Bytes>,
-    started: Started,
+    state: State,
+}
+
+/// Where what follows the head of a reply comes from.
+enum State {
+    Output(Started),
+    /// Whether it is whole is said by how the process ends.
+    End(Pin<Box<dyn Future<Output = Option<io::Result<ExitStatus>>>>>),
+    Over,
 }
 
 impl Gateway {
@@ -138,7 +148,7 @@ impl Gateway {
         let mut command = self.command(&job)?;
         let (stdin, feed) = job.input.open().map_err(Refusal::Start)?;
         command.stdin(stdin);
-        let (timeout, is_asked) = (self.settings.limits.run_timeout, content::function(self).is_some());
+        let (timeout, is_asked) = (self.settings.limits.run_timeout, content::tells_failure(self));
         let start = Start { name: job.name, timeout, place, joined: job.joined, is_asked };
         let run = Run::start(&mut command, start, self.reaper.clone()).map_err(Refusal::Start)?;
         self.metrics.run(run.how());
@@ -254,7 +264,7 @@ impl Started {
             if let Some((head, length)) = head::parse(&bytes)? {
                 let raw_head = bytes.split_to(length).freeze();
                 let first = Some(bytes.freeze()).filter(|first| !first.is_empty());
-                return Ok(Reply { head, raw_head, rest: Rest { first, started: self } });
+                return Ok(Reply { head, raw_head, rest: Rest { first, state: State::Output(self) } });
             }
             if bytes.len() > MAX_HEAD_BYTES {
                 return Err(Refusal::LongHead { limit: MAX_HEAD_BYTES });
@@ -269,7 +279,10 @@ impl Started {
         while let Some(piece) = self.run.output().await {
             bytes.extend_from_slice(&piece?);
             if bytes.len() > MAX_RESULT_BYTES {
-                return Ok((Bytes::new(), Some(Rest { first: Some(bytes.freeze()), started: self })));
+                return Ok((
+                    Bytes::new(),
+                    Some(Rest { first: Some(bytes.freeze()), state: State::Output(self) }),
+                ));
             }
         }
         match self.run.status().await {
@@ -291,9 +304,37 @@ impl Drop for Feeding {
 impl Rest {
     /// The next piece; `None` at the end.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
-        match self.first.take() {
-            Some(first) => Poll::Ready(Some(Ok(first))),
-            None => self.started.run.poll_output(context),
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        loop {
+            match std::mem::replace(&mut self.state, State::Over) {
+                State::Over => return Poll::Ready(None),
+                State::Output(mut started) => match started.run.poll_output(context) {
+                    Poll::Ready(None) => self.state = State::End(Box::pin(started.run.status())),
+                    next => {
+                        self.state = State::Output(started);
+                        return next;
+                    }
+                },
+                State::End(mut end) => match end.as_mut().poll(context) {
+                    Poll::Ready(Some(Ok(status))) if !status.success() => {
+                        return Poll::Ready(Some(Err(Refusal::Failed(status))));
+                    }
+                    Poll::Ready(_) => return Poll::Ready(None),
+                    Poll::Pending => {
+                        self.state = State::End(end);
+                        return Poll::Pending;
+                    }
+                },
+            }
+        }
+    }
+
+    /// The length of the reply is said: whether it is whole is seen, however the process ends.
+    pub(crate) fn has_length(&mut self) {
+        if let State::Output(started) = &mut self.state {
+            started.run.is_not_asked();
         }
     }
 

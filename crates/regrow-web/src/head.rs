@@ -22,6 +22,14 @@ pub struct Head {
     pub instead: Option<Vec<u8>>,
 }
 
+impl Head {
+    /// Whether there is a field of a name.
+    #[must_use]
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
+    }
+}
+
 /// Why something is no head of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {

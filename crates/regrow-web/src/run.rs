@@ -182,6 +182,11 @@ impl Run {
         std::future::poll_fn(|context| self.poll_output(context)).await
     }
 
+    /// Nobody asks how it ends.
+    pub(crate) fn is_not_asked(&mut self) {
+        self.is_asked = false;
+    }
+
     /// Waits for the end of the process, whose output has ended.
     pub(crate) async fn status(mut self) -> Option<io::Result<ExitStatus>> {
         match self.ending.take() {

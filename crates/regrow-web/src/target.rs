@@ -39,29 +39,36 @@ pub enum TargetError {
     Forbidden,
 }
 
-/// Decodes `%XX`. A decoded slash or NUL names nothing that a folder can have.
+/// Decodes `%XX` in a path that names files: a decoded slash is in no name.
 ///
 /// # Errors
 ///
-/// When a `%` is not followed by two hexadecimal digits, or a byte is decoded that no name has.
+/// As [`decode_all`], and when a slash is decoded.
 pub fn decode(path: &[u8]) -> Result<Vec<u8>, TargetError> {
+    let decoded = decode_all(path)?;
+    let slashes = |path: &[u8]| path.iter().filter(|&&byte| byte == b'/').count();
+    if slashes(&decoded) > slashes(path) { Err(TargetError::NotFound) } else { Ok(decoded) }
+}
+
+/// Decodes `%XX`.
+///
+/// # Errors
+///
+/// When a `%` is not followed by two hexadecimal digits, or there is a NUL byte: no variable has one.
+pub fn decode_all(path: &[u8]) -> Result<Vec<u8>, TargetError> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
         if byte != b'%' {
             decoded.push(byte);
-            rest = after;
             continue;
         }
-        let digits = after.get(..2).ok_or(TargetError::Malformed)?;
+        let (digits, after) = after.split_first_chunk::<2>().ok_or(TargetError::Malformed)?;
         let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         let (high, low) = digit(digits[0]).zip(digit(digits[1])).ok_or(TargetError::Malformed)?;
-        match high << 4 | low {
-            0 => return Err(TargetError::Malformed),
-            b'/' => return Err(TargetError::NotFound),
-            byte => decoded.push(byte),
-        }
-        rest = &after[2..];
+        decoded.push(high << 4 | low);
+        rest = after;
     }
     if decoded.contains(&0) { Err(TargetError::Malformed) } else { Ok(decoded) }
 }
