@@ -237,7 +237,7 @@ pub fn drop_signals(agent: &Agent, order: &Order) {
     let mut pending = 0u64;
     // SAFETY: a signal set is 8 bytes.
     unsafe { sys::raw(nr::RT_SIGPENDING, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };
-    if agent.is_warm() {
+    if agent.is_warm() && !shell::is_one(agent) {
         // Its dispositions are the front end's.
         while pending != 0 && take_signal() {}
     } else if pending != 0 || order.flags & order_flags::IGNORES != 0 {

@@ -91,8 +91,9 @@ pub fn run(agent: &Agent) -> ! {
 /// this task is killed at that very moment.
 fn clone_armed(agent: &Agent) -> isize {
     let (stack, bytes) = agent.armed_stack();
-    // A front end's handlers are its runs' as well; the signals that it ignores are ignored either way.
-    let handlers = if agent.is_warm() { 0 } else { CLONE_CLEAR_SIGHAND };
+    // A front end's handlers are its runs' as well, but not those of a program that is executed in what is left of its body. The
+    // signals that it ignores are ignored either way.
+    let handlers = if agent.is_warm() && !shell::is_one(agent) { 0 } else { CLONE_CLEAR_SIGHAND };
     let flags = CLONE_VM | CLONE_PARENT | CLONE_FS | CLONE_PARENT_SETTID | handlers;
     let number = agent.control().pid.as_ptr() as u64;
     let args: [u64; 11] = [flags, 0, 0, number, 0, stack, bytes, 0, 0, 0, 0];

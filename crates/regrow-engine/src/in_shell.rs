@@ -59,6 +59,8 @@ impl Shard {
         args.append(&request.args);
         let run = Run {
             signal_mask: caller::signal_mask(),
+            // What the keeper ignores may be what a front end does.
+            ignored_signals: Some(settable.ignored),
             ..run_of(request, settable, &slot.then, &args, (&fds, &limits))
         };
         match slot.shell.start(&resolved.exec_path, &run) {

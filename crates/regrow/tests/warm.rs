@@ -6,10 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use regrow::{Command, Creation, Feature, FeatureSet, Point, PointChoice, Pool, Strings, Warm};
+use regrow::{Command, Creation, Feature, FeatureSet, Point, PointChoice, Policy, Pool, Strings, Warm};
+use regrow_pool::policy::{Frequency, PoolSettings};
 
 const SHELL: &str = "/bin/dash";
 const PYTHON: &str = "/usr/bin/python3";
+/// A body or a shell has the time to be ready.
+const REST: Duration = Duration::from_millis(20);
 /// What every script in Python begins with.
 const IMPORTS: &str = "import mmap, os, signal, sys, threading, time\n";
 /// How a script in Python stops itself.
@@ -117,6 +120,31 @@ fn handlers_of_a_front_end_are_those_of_its_runs() {
     for _ in 0..5 {
         assert_eq!(warm_output(&mut command), "caught 1\n");
     }
+}
+
+/// A shell is what is left of some body: also of one whose front end has handlers of its own, and ignores what its runs are to ignore.
+#[test]
+fn what_is_executed_in_a_shell_has_nothing_of_a_front_ends_signals() {
+    let script =
+        python("for number in (signal.SIGHUP, signal.SIGUSR2): signal.signal(number, signal.SIG_IGN)", "");
+    let frequency = Frequency { window: 64, at_least: 32, review_every: u32::MAX };
+    let settings =
+        PoolSettings { frequency, again: u32::MAX, follows_percent: 101, ..PoolSettings::default() };
+    let pool = Pool::builder().policy(Policy::Pool(settings)).point(PointChoice::Only(Point::Warm)).build();
+    let mut often = command(&pool, PYTHON, &script);
+    for _ in 0..50 {
+        output(&mut often);
+        std::thread::sleep(REST);
+    }
+    let by_exec = Pool::builder().recycle(false).build();
+    let signals = |pool: &Pool| output(pool.command("grep").args(["^Sig[IC]", "/proc/self/status"])).1;
+    let (expected, before) = (signals(&by_exec), pool.stats());
+    for _ in 0..20 {
+        assert_eq!(signals(&pool), expected);
+        std::thread::sleep(REST);
+    }
+    let now = pool.stats();
+    assert!(now.in_shell > before.in_shell, "{now:?}");
 }
 
 #[test]
