@@ -396,7 +396,7 @@ class Calls:
 
     def _watch(self, running: Running, now: float) -> None:
         assert self._poller is not None
-        running.due = now + _LOOK if running.deadline is None else min(now + _LOOK, running.deadline)
+        running.due = _due(running, now)
         # It is there already if a signal handler raised before it was taken out.
         with contextlib.suppress(FileExistsError):
             self._poller.register(running.watched, select.EPOLLIN)
@@ -490,13 +490,24 @@ class Calls:
     def _watch_again(self, running: Running, now: float) -> None:
         """A call whose process has closed its output without ending is known by the process then."""
         if not running.process.readable():
-            pidfd = running.process.pidfd()
+            try:
+                pidfd = running.process.pidfd()
+            except OSError:
+                # No descriptor is free for it: it is looked at from time to time.
+                self._unwatch(running)
+                running.due = _due(running, now)
+                return
             if pidfd != running.watched:
                 self._unwatch(running)
                 del self._running[running.watched]
                 running.watched = pidfd
                 self._running[pidfd] = running
         self._watch(running, now)
+
+
+def _due(running: Running, now: float) -> float:
+    """When a call is looked at although nothing is heard of it."""
+    return now + _LOOK if running.deadline is None else min(now + _LOOK, running.deadline)
 
 
 def _words() -> list[str]:

@@ -34,6 +34,12 @@ class Unloadable(Exception):  # noqa: N818
         super().__init__(f"{one} and {two}")
 
 
+def close_the_answer(seconds: float) -> NoReturn:
+    os.close(62)
+    time.sleep(seconds)
+    os._exit(3)
+
+
 def pid() -> int:
     return os.getpid()
 

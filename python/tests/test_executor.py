@@ -7,6 +7,7 @@ import base64
 import concurrent.futures
 import os
 import pickle
+import resource
 import signal
 import sys
 import threading
@@ -87,6 +88,27 @@ def test_callbacks_are_called_without_anybody_waiting(executor: regrow.Executor)
     called = threading.Event()
     executor.submit(calls.add, 1).add_done_callback(lambda future: called.set())
     assert called.wait(30)
+
+
+def test_a_call_is_served_when_no_descriptor_is_free_for_its_process() -> None:
+    with regrow.Executor(2) as executor:
+        assert executor.submit(calls.pid).result() > 0
+        future = executor.submit(calls.close_the_answer, 0.5)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+        taken = [os.dup(0) for _ in range(highest)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(taken), hard))
+        try:
+            time.sleep(0.3)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for number in taken:
+                os.close(number)
+        # Nobody asks the futures for their results: the executor's thread serves them.
+        assert concurrent.futures.wait([future], 10).done
+        assert isinstance(future.exception(), regrow.BrokenProcess)
+        later = executor.submit(calls.pid)
+        assert concurrent.futures.wait([later], 10).done
 
 
 def test_asyncio_can_wait_for_a_call(executor: regrow.Executor) -> None:
