@@ -236,7 +236,7 @@ pub(crate) enum Action {
     /// Start programs by posix_spawn and by Regrow in turn, and compare
     Bench(BenchArgs),
     /// Answer requests of the web, each with a fresh process: CGI, functions, Python applications
-    Web(WebArgs),
+    Web(Box<WebArgs>),
     /// Keep one pool for all programs of this user (regrow run starts it by itself)
     Daemon(DaemonArgs),
     /// Have the daemon leave when the runs that are under way have ended

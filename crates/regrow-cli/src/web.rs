@@ -25,6 +25,7 @@ pub(crate) fn web(args: &WebArgs) -> Result<u8, CliError> {
     settings.python_modules.clone_from(&args.python_modules);
     settings.compile = args.warm_script;
     settings.recycle = !args.no_recycle;
+    settings.policy = args.policy.clone();
     settings.limits = limits(args);
     if args.function {
         watchdog_limits(&mut settings.limits);

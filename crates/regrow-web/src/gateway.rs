@@ -95,7 +95,7 @@ pub(crate) struct Rest {
 
 /// Where what follows the head of a reply comes from.
 enum State {
-    Output(Started),
+    Output(Box<Started>),
     /// Whether it is whole is said by how the process ends.
     End(Pin<Box<dyn Future<Output = Option<io::Result<ExitStatus>>>>>),
     Over,
@@ -123,7 +123,7 @@ impl Gateway {
             metrics: Metrics::new(),
             log,
             root,
-            pool: Pool::builder().recycle(settings.recycle).build(),
+            pool: Pool::builder().recycle(settings.recycle).policy(settings.policy.clone()).build(),
             places: Arc::new(Semaphore::new(settings.limits.requests)),
             waiting: Cell::new(0),
             reaper,
@@ -264,7 +264,11 @@ impl Started {
             if let Some((head, length)) = head::parse(&bytes)? {
                 let raw_head = bytes.split_to(length).freeze();
                 let first = Some(bytes.freeze()).filter(|first| !first.is_empty());
-                return Ok(Reply { head, raw_head, rest: Rest { first, state: State::Output(self) } });
+                return Ok(Reply {
+                    head,
+                    raw_head,
+                    rest: Rest { first, state: State::Output(Box::new(self)) },
+                });
             }
             if bytes.len() > MAX_HEAD_BYTES {
                 return Err(Refusal::LongHead { limit: MAX_HEAD_BYTES });
@@ -281,7 +285,7 @@ impl Started {
             if bytes.len() > MAX_RESULT_BYTES {
                 return Ok((
                     Bytes::new(),
-                    Some(Rest { first: Some(bytes.freeze()), state: State::Output(self) }),
+                    Some(Rest { first: Some(bytes.freeze()), state: State::Output(Box::new(self)) }),
                 ));
             }
         }

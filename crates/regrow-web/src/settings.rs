@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use regrow::Policy;
+
 /// What answers requests.
 #[derive(Debug, Clone)]
 pub enum Content {
@@ -141,6 +143,8 @@ pub struct Settings {
     pub compile: bool,
     /// Whether processes are recycled; else each is executed.
     pub recycle: bool,
+    /// What decides which processes are kept.
+    pub policy: Policy,
 }
 
 impl Settings {
@@ -159,6 +163,7 @@ impl Settings {
             python_modules: Vec::new(),
             compile: false,
             recycle: true,
+            policy: Policy::default(),
         }
     }
 }

@@ -190,6 +190,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn no_path_leads_out(path in proptest::collection::vec(prop_oneof![
             Just("/".to_owned()), Just("..".to_owned()), Just("%2e".to_owned()), Just("%2f".to_owned()), Just("a.pl".to_owned()),

@@ -85,6 +85,10 @@ pub(crate) struct WebArgs {
     #[arg(long)]
     pub(crate) no_recycle: bool,
 
+    /// What decides which processes are kept: none, recycle, recycle-one, pool or adaptive
+    #[arg(long, value_name = "NAME", default_value = "adaptive")]
+    pub(crate) policy: regrow_pool::policy::Choice,
+
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 

@@ -6,6 +6,8 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
+use crate::variables::Variables;
+
 /// What a record begins with.
 const HEADER_BYTES: usize = 8;
 const VERSION: u8 = 1;
@@ -90,7 +92,7 @@ pub(crate) fn put_end(id: u16, status: EndStatus, to: &mut BytesMut) {
 }
 
 /// Names with their values.
-pub(crate) fn pairs(mut from: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RecordError> {
+pub(crate) fn pairs(mut from: &[u8]) -> Result<Variables, RecordError> {
     let mut pairs = Vec::new();
     while !from.is_empty() {
         let (name, value) = (length(&mut from)?, length(&mut from)?);
