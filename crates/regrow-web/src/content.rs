@@ -80,7 +80,7 @@ pub(crate) fn function(gateway: &Gateway) -> Option<&Function> {
 }
 
 /// Whether the exit status of what is served says if the reply is whole. That of a CGI script means nothing to a web server.
-pub(crate) fn tells_failure(gateway: &Gateway) -> bool {
+pub(crate) fn fails_by_status(gateway: &Gateway) -> bool {
     matches!(gateway.settings.content, Content::Function(_) | Content::Application(_))
 }
 

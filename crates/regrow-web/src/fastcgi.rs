@@ -1,7 +1,7 @@
 //! FastCGI 1.0 as a responder, behind a web server: one request at a time on each connection.
 //!
-//! The web server has read the request and says in variables what it is. The script's output goes back as it is: its head is the web
-//! server's to read.
+//! The web server has read the request and says in variables what it is. What the script writes goes back, its head in the form that all web
+//! servers read.
 
 mod record;
 
@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -19,6 +20,7 @@ use crate::access::Line;
 use crate::content;
 use crate::error::Refusal;
 use crate::gateway::{Gateway, Reply};
+use crate::head::Head;
 use crate::input::{Body, Input, Piece, collect};
 use crate::settings::Limits;
 use crate::variables::Variables;
@@ -256,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Passes a reply on as it comes. One that breaks off breaks the connection off: there is no other way to say so.
     async fn send(&mut self, reply: Reply, record: &mut Note) -> io::Result<()> {
         record.status = reply.head.status;
-        record::put(Kind::Stdout, self.id, &head_of(&reply), &mut self.output);
+        record::put(Kind::Stdout, self.id, &head_of(&reply.head), &mut self.output);
         let mut rest = reply.rest;
         if reply.head.has(b"content-length") {
             rest.has_length();
@@ -304,21 +306,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// The head of a reply as a web server reads it: a status line is a status field to it, and a path of its own is for the client to ask
-/// for, since not all web servers do.
-fn head_of(reply: &Reply) -> Bytes {
-    let is_status_line = reply.raw_head.starts_with(b"HTTP/");
-    if !is_status_line && reply.head.instead.is_none() {
-        return reply.raw_head.clone();
+/// The head of a reply as all web servers read it: Apache reads fewer forms than RFC 3875 has.
+fn head_of(head: &Head) -> Bytes {
+    let known = || {
+        StatusCode::from_u16(head.status)
+            .ok()
+            .and_then(|status| status.canonical_reason())
+            .unwrap_or("Status")
+    };
+    let mut bytes = BytesMut::from(format!("Status: {} ", head.status).as_bytes());
+    bytes.extend_from_slice(if head.reason.is_empty() { known().as_bytes() } else { &head.reason });
+    bytes.extend_from_slice(b"\r\n");
+    for (name, value) in &head.fields {
+        [name.as_slice(), b": ", value, b"\r\n"].iter().for_each(|part| bytes.extend_from_slice(part));
     }
-    let mut head = BytesMut::from(format!("Status: {} ", reply.head.status).as_bytes());
-    head.extend_from_slice(if reply.head.reason.is_empty() { b"Found" } else { &reply.head.reason });
-    head.extend_from_slice(b"\r\n");
-    for (name, value) in &reply.head.fields {
-        [name.as_slice(), b": ", value, b"\r\n"].iter().for_each(|part| head.extend_from_slice(part));
-    }
-    head.extend_from_slice(b"\r\n");
-    head.freeze()
+    bytes.extend_from_slice(b"\r\n");
+    bytes.freeze()
 }
 
 /// What the process reads. A body whose length is not said is collected, so that it can be.

@@ -11,12 +11,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::ExitStatus;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use regrow::{Command, Pool, Resource, Stdio};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -36,6 +36,9 @@ use crate::variables::Variables;
 
 /// How much of a function's output is collected before any of it is sent.
 const MAX_RESULT_BYTES: usize = 8 << 20;
+/// How long a reply whose output has ended waits for its process to end as well: one that has closed its output to go on working is not
+/// waited for.
+const PATIENCE: Duration = Duration::from_millis(10);
 /// The longest head of a reply.
 const MAX_HEAD_BYTES: usize = 256 * 1024;
 
@@ -74,16 +77,17 @@ pub(crate) struct Started {
     // The feed is stopped before the process is waited for: it knows the process by its number.
     _feed: Feeding,
     run: Run,
+    /// Whether an exit status says that the reply is not whole. A signal always does.
+    fails_by_status: bool,
     _under_way: Count,
 }
 
 /// The task that passes a request's body on.
 struct Feeding(Option<AbortHandle>);
 
-/// A reply: its head, as it was written and as it was read, and what follows.
+/// A reply: its head, and what follows.
 pub(crate) struct Reply {
     pub(crate) head: Head,
-    pub(crate) raw_head: Bytes,
     pub(crate) rest: Rest,
 }
 
@@ -96,8 +100,8 @@ pub(crate) struct Rest {
 /// Where what follows the head of a reply comes from.
 enum State {
     Output(Box<Started>),
-    /// Whether it is whole is said by how the process ends.
-    End(Pin<Box<dyn Future<Output = Option<io::Result<ExitStatus>>>>>),
+    /// How the process ends says whether it is whole.
+    End(Pin<Box<dyn Future<Output = Option<Refusal>>>>),
     Over,
 }
 
@@ -148,15 +152,16 @@ impl Gateway {
         let mut command = self.command(&job)?;
         let (stdin, feed) = job.input.open().map_err(Refusal::Start)?;
         command.stdin(stdin);
-        let (timeout, is_asked) = (self.settings.limits.run_timeout, content::tells_failure(self));
-        let start = Start { name: job.name, timeout, place, joined: job.joined, is_asked };
+        let timeout = self.settings.limits.run_timeout;
+        let start = Start { name: job.name, timeout, place, joined: job.joined };
         let run = Run::start(&mut command, start, self.reaper.clone()).map_err(Refusal::Start)?;
         self.metrics.run(run.how());
         let feed = feed.map(|feed| {
             let feed = feed.run(self.settings.limits.idle_timeout, run.group(), run.fault());
             tokio::task::spawn_local(feed).abort_handle()
         });
-        Ok(Started { _feed: Feeding(feed), run, _under_way: self.metrics.under_way() })
+        let fails_by_status = content::fails_by_status(self);
+        Ok(Started { _feed: Feeding(feed), run, fails_by_status, _under_way: self.metrics.under_way() })
     }
 
     /// Waits for a place among the requests that are answered at a time.
@@ -262,13 +267,9 @@ impl Started {
             let piece = self.run.output().await.ok_or(Refusal::NoHead)??;
             bytes.extend_from_slice(&piece);
             if let Some((head, length)) = head::parse(&bytes)? {
-                let raw_head = bytes.split_to(length).freeze();
+                bytes.advance(length);
                 let first = Some(bytes.freeze()).filter(|first| !first.is_empty());
-                return Ok(Reply {
-                    head,
-                    raw_head,
-                    rest: Rest { first, state: State::Output(Box::new(self)) },
-                });
+                return Ok(Reply { head, rest: Rest { first, state: State::Output(Box::new(self)) } });
             }
             if bytes.len() > MAX_HEAD_BYTES {
                 return Err(Refusal::LongHead { limit: MAX_HEAD_BYTES });
@@ -289,11 +290,19 @@ impl Started {
                 ));
             }
         }
-        match self.run.status().await {
+        match self.run.status(None).await {
             Some(Ok(status)) if !status.success() => Err(Refusal::Failed(status)),
             _ => Ok((bytes.freeze(), None)),
         }
     }
+}
+
+/// Why a reply whose output has ended is not whole, if the process shows it soon enough.
+async fn end_of(started: Started) -> Option<Refusal> {
+    let Started { run, fails_by_status, .. } = started;
+    let status = run.status(Some(PATIENCE)).await?.ok()?;
+    let fails = status.code().is_none() || fails_by_status && !status.success();
+    fails.then_some(Refusal::Failed(status))
 }
 
 impl Drop for Feeding {
@@ -315,17 +324,14 @@ impl Rest {
             match std::mem::replace(&mut self.state, State::Over) {
                 State::Over => return Poll::Ready(None),
                 State::Output(mut started) => match started.run.poll_output(context) {
-                    Poll::Ready(None) => self.state = State::End(Box::pin(started.run.status())),
+                    Poll::Ready(None) => self.state = State::End(Box::pin(end_of(*started))),
                     next => {
                         self.state = State::Output(started);
                         return next;
                     }
                 },
                 State::End(mut end) => match end.as_mut().poll(context) {
-                    Poll::Ready(Some(Ok(status))) if !status.success() => {
-                        return Poll::Ready(Some(Err(Refusal::Failed(status))));
-                    }
-                    Poll::Ready(_) => return Poll::Ready(None),
+                    Poll::Ready(failure) => return Poll::Ready(failure.map(Err)),
                     Poll::Pending => {
                         self.state = State::End(end);
                         return Poll::Pending;

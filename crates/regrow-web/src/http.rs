@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderName, HeaderValue, RETRY_AFTER, SERVER};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, HeaderName, HeaderValue, RETRY_AFTER, SERVER};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -54,6 +54,7 @@ pub(crate) async fn serve(gateway: Rc<Gateway>, stream: TcpStream, mut stop: wat
     builder
         .http2()
         .timer(TokioTimer::new())
+        .keep_alive_interval(Some(limits.idle_timeout))
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
     let service = service_fn(|request: Request<Incoming>| {
         let head = |request: &Request<Incoming>| RequestHead {
@@ -71,6 +72,13 @@ pub(crate) async fn serve(gateway: Rc<Gateway>, stream: TcpStream, mut stop: wat
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        // Which HTTP it is, is seen by the first bytes, for which the library waits without end.
+        () = progress.first_head(limits.header_timeout) => {
+            if progress.is_in_head() {
+                time_out(&gateway, &socket, peer);
+            }
+            return;
+        }
         _ = stop.wait_for(|&stop| stop) => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -81,10 +89,7 @@ pub(crate) async fn serve(gateway: Rc<Gateway>, stream: TcpStream, mut stop: wat
         if progress.is_in_head() {
             let cause = of_hyper(&*error);
             if cause.is_some_and(hyper::Error::is_timeout) {
-                socket.say_last(
-                    b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
-                );
-                note(&gateway, peer, 408);
+                time_out(&gateway, &socket, peer);
             } else if cause.is_some_and(hyper::Error::is_parse) {
                 // That is what it has answered by itself.
                 note(
@@ -95,6 +100,12 @@ pub(crate) async fn serve(gateway: Rc<Gateway>, stream: TcpStream, mut stop: wat
             }
         }
     }
+}
+
+/// Tells a client that its request does not come.
+fn time_out(gateway: &Gateway, socket: &Socket, peer: SocketAddr) {
+    socket.say_last(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    note(gateway, peer, 408);
 }
 
 /// The error of the HTTP library that another one was made of.
@@ -156,6 +167,9 @@ impl Exchange {
 
     async fn reply(&mut self, body: Incoming) -> Result<Response<ReplyBody>, Refusal> {
         let gateway = Rc::clone(&self.gateway);
+        if self.head.version == Version::HTTP_11 && self.head.fields.get_all(HOST).iter().count() != 1 {
+            return Err(Refusal::Malformed("a request of HTTP/1.1 has one field Host"));
+        }
         let (mut input, mut length) = self.input(body).await?;
         for _ in 0..=MAX_REDIRECTS {
             let job = content::of_request(&gateway, &self.head, input, length)?;

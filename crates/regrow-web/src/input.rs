@@ -47,7 +47,10 @@ impl Body {
                     Ok(Ok(data)) => return Some(Ok(data)),
                     // Trailers are no part of the body.
                     Ok(Err(_)) => {}
-                    Err(error) => return Some(Err(Refusal::Input(io::Error::other(error)))),
+                    Err(error) => {
+                        tracing::debug!(%error, "the body of a request breaks off");
+                        return Some(Err(Refusal::Malformed("the body cannot be read")));
+                    }
                 }
             },
             Body::Channel(pieces) => match pieces.recv().await {

@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use regrow::{Child, Command, Fallback, Point, Stdio};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::error::Refusal;
 
@@ -47,6 +47,7 @@ pub(crate) struct Run {
     fault: Fault,
     ending: Option<Ending>,
     reaper: UnboundedSender<Ending>,
+    /// Whether somebody asks how it ended ([`Run::status`]).
     is_asked: bool,
 }
 
@@ -76,8 +77,6 @@ pub(crate) struct Start {
     pub(crate) timeout: Duration,
     /// What it takes up.
     pub(crate) place: OwnedSemaphorePermit,
-    /// Whether somebody asks how it ended ([`Run::status`]).
-    pub(crate) is_asked: bool,
     /// Whether its standard error is part of its output.
     pub(crate) joined: bool,
 }
@@ -113,7 +112,7 @@ impl Run {
             fault: Fault::default(),
             ending: Some(ending),
             reaper,
-            is_asked: start.is_asked,
+            is_asked: true,
         })
     }
 
@@ -187,12 +186,24 @@ impl Run {
         self.is_asked = false;
     }
 
-    /// Waits for the end of the process, whose output has ended.
-    pub(crate) async fn status(mut self) -> Option<io::Result<ExitStatus>> {
-        match self.ending.take() {
-            Some(ending) => Some(ending.reap().await),
-            None => None,
+    /// Waits for the end of the process, whose output has ended. One that goes on for longer than `patience` is left to the reaper.
+    pub(crate) async fn status(mut self, patience: Option<Duration>) -> Option<io::Result<ExitStatus>> {
+        let ending = self.ending.as_mut()?;
+        // It stays here while it is waited for: nobody may wait any more by then.
+        let end = ending.wait_for_end();
+        let in_time = match patience {
+            Some(patience) => timeout(patience, end).await.is_ok(),
+            None => {
+                end.await;
+                true
+            }
+        };
+        if !in_time {
+            self.is_asked = false;
+            drop(self.finish());
+            return None;
         }
+        Some(self.ending.take()?.collect())
     }
 
     /// The output has ended: the rest is the reaper's. Gives why, if it was not the process that ended it.
@@ -255,11 +266,16 @@ impl Ending {
     }
 
     /// Waits for the end, kills what is left, and frees the place.
-    pub(crate) async fn reap(mut self) -> io::Result<ExitStatus> {
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            self.wait_for_end().await;
-            self.kill();
-        }
+    pub(crate) async fn reap(mut self) {
+        self.wait_for_end().await;
+        // How it has ended is in the log.
+        let _ = self.collect();
+    }
+
+    /// What is to be done when the process has ended. What is left of its group is killed first: as long as the process has not been waited
+    /// for, the number is its own.
+    fn collect(mut self) -> io::Result<ExitStatus> {
+        self.kill();
         let status = self.child.wait();
         self.errors.drain();
         let Ending { errors, name, place, .. } = self;
@@ -269,7 +285,19 @@ impl Ending {
         status
     }
 
+    /// Whether the process has ended. It is not waited for by this.
+    fn has_ended(&self) -> bool {
+        // A process that was made without a signal for its end is one of all, and none of the others.
+        const OF_ALL: u32 = 0x4000_0000;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let options = options | WaitIdOptions::from_bits_retain(OF_ALL);
+        self.group().is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))))
+    }
+
     async fn wait_for_end(&mut self) {
+        if self.has_ended() {
+            return;
+        }
         let over = match self.over.take().map_or_else(|| self.watch(), Ok) {
             Ok(over) => over,
             Err(error) => {

@@ -68,8 +68,7 @@ async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), 
         while let Some(ending) = endings.recv().await {
             let one = One::of(&under_way);
             tokio::task::spawn_local(async move {
-                // Whoever asks how it ended has not left it to the reaper.
-                let _ = ending.reap().await;
+                ending.reap().await;
                 drop(one);
             });
         }

@@ -18,16 +18,27 @@ pub(crate) struct Progress {
     answering: Cell<bool>,
     /// Something has come since that is part of the next one.
     begun: Cell<bool>,
+    /// A request has come.
+    asked: Cell<bool>,
 }
 
 impl Progress {
     pub(crate) fn head_has_come(&self) {
         self.answering.set(true);
+        self.asked.set(true);
         self.begun.set(false);
     }
 
     pub(crate) fn has_answered(&self) {
         self.answering.set(false);
+    }
+
+    /// Ends when the first request has not come in time.
+    pub(crate) async fn first_head(&self, timeout: Duration) {
+        sleep(timeout).await;
+        if self.asked.get() {
+            std::future::pending().await
+        }
     }
 
     /// Whether a part of a request's head has come.
