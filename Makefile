@@ -29,7 +29,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo bench bench-daemon bench-pool bench-python build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
-	test-workspace test-unprivileged test-python clean
+	test-workspace test-unprivileged test-python test-web clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -58,7 +58,7 @@ bench-python: build ## fresh Python processes beside what people use for them; t
 	@mkdir -p $(TARGET)/bench
 	@CARGO_TARGET_DIR=$(TARGET) python/bench.sh $(TARGET)/bench/python.json
 
-test: deps lint fuzz-smoke victims test-workspace test-unprivileged test-python ## everything that CI runs
+test: deps lint fuzz-smoke victims test-workspace test-unprivileged test-python test-web ## everything that CI runs
 	$(call say,all passed)
 	@cat $(SUMMARY)
 
@@ -118,6 +118,10 @@ test-unprivileged: victims ## run the same tests as user nobody (needs root)
 test-python: ## check, build and test the Python package, in an environment of its own
 	$(call say,the Python package)
 	@CARGO_TARGET_DIR=$(TARGET) python/check.sh
+
+test-web: build ## compare the web gateway with Apache and nginx, misuse it, and put load on it
+	$(call say,the web gateway)
+	@CARGO_TARGET_DIR=$(TARGET) tests/web/check.sh
 
 clean: ## remove what was built
 	@$(CARGO) clean

@@ -14,6 +14,8 @@ from typing import Any
 PATIENCE_S = 120.0
 # More fields than the standard library takes.
 http.client._MAXHEADERS = 1000  # type: ignore[attr-defined]
+# How curl ends when a stream is refused because what it asks for is malformed.
+REFUSED = (16, 92)
 # What belongs to a server or a connection, and not to the script.
 NOT_THE_SCRIPTS = frozenset(
     {
@@ -143,7 +145,7 @@ def ask_h2c(port: int, request: Request) -> Reply:
         command += ["--header", "Accept:", "--header", "User-Agent:", "--header", "Content-Type:", "--header", "Expect:"]
         for name, value in request.headers:
             # A field without a value is curl's way to say that it is to be left out, unless a semicolon stands there.
-            command += ["--header", f"{name}: {value}" if value else f"{name};"]
+            command += ["--header", f"{name}: {value.strip()}" if value.strip() else f"{name};"]
         if request.method == "HEAD":
             command.append("--head")
         else:
@@ -155,6 +157,8 @@ def ask_h2c(port: int, request: Request) -> Reply:
             command += ["--header", "Transfer-Encoding: chunked"]
         command.append(f"http://127.0.0.1:{port}{request.path}")
         done = subprocess.run([word.encode("latin-1") for word in command], check=False, capture_output=True)
+        if done.returncode in REFUSED:
+            return Reply(400, None, (), b"", "2")
         assert done.returncode == 0, f"curl {request.path} ended with {done.returncode}: {done.stderr!r}"
         # An interim reply has a head of its own.
         last = head.read_bytes().decode("latin-1").rstrip("\r\n").split("\r\n\r\n")[-1].split("\r\n")

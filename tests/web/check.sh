@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Proves `regrow web` against real web servers: types of the tests, then the tests. Arguments go to pytest, as in
+#
+#     tests/web/check.sh test_compare.py -k 'warm and not h2c'
+#
+# The command is target/release/regrow (`make build`), or what REGROW names. REGROW_LOAD_SECONDS says how long each kind of load
+# lasts, REGROW_WEB_USER who the servers run as when this is root (nobody by default), and REGROW_WEB_PICTURES where screenshots go.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+mypy_version=2.4.1
+target=${CARGO_TARGET_DIR:-$PWD/../../target}
+tools=${REGROW_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/regrow/tools}/mypy-$mypy_version
+# Debian's, with its pytest: the one that the tests are for.
+python=${PYTHON:-/usr/bin/python3}
+
+# Checks the types, with a mypy of its own in the cache.
+check_types() {
+    if [ ! -x "$tools/bin/mypy" ]; then
+        "$python" -m venv "$tools"
+        "$tools/bin/pip" install --quiet --disable-pip-version-check "mypy==$mypy_version"
+    fi
+    "$tools/bin/mypy" --no-error-summary --cache-dir "$target/mypy-web" --python-executable "$python"
+}
+
+for program in "${REGROW:-$target/release/regrow}" /usr/sbin/apache2 /usr/sbin/nginx /usr/sbin/fcgiwrap; do
+    [ -x "$program" ] || { printf 'tests/web: there is no %s: make build, scripts/install-deps test\n' "$program" >&2; exit 1; }
+done
+check_types
+PYTHONDONTWRITEBYTECODE=1 "$python" -m pytest -q -p no:cacheprovider "${@:-.}"
