@@ -37,7 +37,7 @@ impl Progress {
     pub(crate) async fn first_head(&self, timeout: Duration) {
         sleep(timeout).await;
         if self.asked.get() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
