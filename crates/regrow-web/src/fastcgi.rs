@@ -73,7 +73,7 @@ where
             _ = stop.wait_for(|&stop| stop) => return,
         };
         let keep = match request {
-            Ok(Some(request)) => connection.answer(request).await,
+            Ok(Some(request)) => connection.answer_or_abort(request).await,
             Ok(None) => return,
             Err(error) => Err(error),
         };
@@ -216,6 +216,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if let Some((room, piece)) = room.zip(piece) {
             room.send(piece);
+        }
+    }
+
+    /// Answers a request, unless the web server takes it back. Gives whether the connection goes on.
+    async fn answer_or_abort(&mut self, request: Request) -> io::Result<bool> {
+        let keep = request.keep;
+        match self.answer(request).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                (self.body, self.pending) = (None, None);
+                self.output.clear();
+                self.end(EndStatus::Complete).await?;
+                Ok(keep)
+            }
+            answered => answered,
         }
     }
 

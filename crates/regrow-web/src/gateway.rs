@@ -32,7 +32,7 @@ use crate::input::Input;
 use crate::metrics::{Count, Metrics};
 use crate::run::{Ending, Run, Start};
 use crate::settings::{Content, Settings};
-use crate::variables::Variables;
+use crate::variables::{self, Variables};
 
 /// How much of a function's output is collected before any of it is sent.
 const MAX_RESULT_BYTES: usize = 8 << 20;
@@ -211,11 +211,12 @@ impl Gateway {
         self.application.as_ref().map(Prepared::command).unwrap_or_default()
     }
 
-    /// Makes ahead what the first request for a program needs. Blocks.
+    /// Makes ahead what the first request for a program needs: an image with the variables that all requests have. Blocks.
     pub(crate) fn prepare(&self, command: Vec<OsString>) {
         let name = Rc::from(command.first().map_or("", |name| name.to_str().unwrap_or("")));
         let directory = command.first().and_then(|program| Path::new(program).parent()).map(Path::to_owned);
-        let job = Job { name, command, directory, variables: Vec::new(), input: Input::Empty, joined: false };
+        let variables = variables::of_all_requests();
+        let job = Job { name, command, directory, variables, input: Input::Empty, joined: false };
         let Ok(mut command) = self.command(&job) else { return };
         command.stdin(Stdio::null());
         match self.pool.prepare(&command) {

@@ -54,9 +54,8 @@ pub fn serve(settings: Settings, listening: impl FnMut(&str)) -> Result<(), WebE
 }
 
 async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), WebError> {
-    // A process that does not read its request to the end is no reason to end. A handler, unlike a signal that is ignored, is not passed
-    // on to the processes.
-    let _pipe = awaited(SignalKind::pipe())?;
+    // All handlers are there before anything is prepared: which signals are ignored belongs to an image.
+    let signals = Signals::new()?;
     let (gateway, mut endings) = Gateway::new(settings)?;
     prepare(&gateway);
     let server =
@@ -73,7 +72,7 @@ async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), 
             });
         }
     });
-    await_stop(&gateway).await?;
+    signals.await_stop(&gateway).await;
     paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
     let _ = server.stop.send(true);
     // Listeners end first, so nothing comes that was not there.
@@ -121,24 +120,42 @@ fn scripts(folder: &Path) -> Vec<PathBuf> {
     scripts
 }
 
-/// Waits for the signal to stop, and reloads at the one for that.
-async fn await_stop(gateway: &Gateway) -> Result<(), WebError> {
-    let (mut end, mut interrupt) = (awaited(SignalKind::terminate())?, awaited(SignalKind::interrupt())?);
-    let mut hangup = awaited(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = end.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => {
-                tracing::info!("reloaded");
-                gateway.reload();
+/// The signals that mean something to a gateway.
+struct Signals {
+    end: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    /// A process that does not read its request to the end is no reason to end. A handler, unlike a signal that is ignored, is not passed
+    /// on to the processes.
+    _pipe: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, WebError> {
+        let awaited = |kind| {
+            signal(kind).map_err(|source| WebError::System { what: "signals cannot be awaited", source })
+        };
+        Ok(Self {
+            end: awaited(SignalKind::terminate())?,
+            interrupt: awaited(SignalKind::interrupt())?,
+            hangup: awaited(SignalKind::hangup())?,
+            _pipe: awaited(SignalKind::pipe())?,
+        })
+    }
+
+    /// Waits for the signal to stop, and reloads at the one for that.
+    async fn await_stop(mut self, gateway: &Gateway) {
+        loop {
+            tokio::select! {
+                _ = self.end.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => {
+                    tracing::info!("reloaded");
+                    gateway.reload();
+                }
             }
         }
     }
-}
-
-fn awaited(kind: SignalKind) -> Result<Signal, WebError> {
-    signal(kind).map_err(|source| WebError::System { what: "signals cannot be awaited", source })
 }
 
 struct Server {

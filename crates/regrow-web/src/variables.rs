@@ -94,11 +94,8 @@ pub(crate) fn of_server(head: &RequestHead) -> Variables {
         Version::HTTP_2 => "HTTP/2.0",
         _ => "HTTP/1.1",
     };
-    let pair = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
-    vec![
-        (b"PATH".to_vec(), PATH.to_vec()),
-        pair("GATEWAY_INTERFACE", "CGI/1.1"),
-        pair("SERVER_SOFTWARE", SOFTWARE),
+    let mut variables = of_all_requests();
+    variables.extend([
         pair("SERVER_PROTOCOL", protocol),
         pair("SERVER_NAME", &head.server_name()),
         pair("SERVER_ADDR", &head.local.ip().to_string()),
@@ -107,7 +104,21 @@ pub(crate) fn of_server(head: &RequestHead) -> Variables {
         pair("REMOTE_PORT", &head.peer.port().to_string()),
         pair("REQUEST_METHOD", head.method.as_str()),
         pair("REQUEST_SCHEME", "http"),
+    ]);
+    variables
+}
+
+/// What is so of every request that comes by HTTP.
+pub(crate) fn of_all_requests() -> Variables {
+    vec![
+        (b"PATH".to_vec(), PATH.to_vec()),
+        pair("GATEWAY_INTERFACE", "CGI/1.1"),
+        pair("SERVER_SOFTWARE", SOFTWARE),
     ]
+}
+
+fn pair(name: &str, value: &str) -> (Vec<u8>, Vec<u8>) {
+    (name.as_bytes().to_vec(), value.as_bytes().to_vec())
 }
 
 /// Header fields as variables (4.1.18). What would be taken for something else is left out: a password, the variable by which
