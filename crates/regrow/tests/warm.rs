@@ -337,3 +337,19 @@ print('right')",
     let reports = pool.reports();
     assert!(reports.differences.is_empty() && reports.given_up.is_empty(), "{reports:?}");
 }
+
+#[test]
+fn the_front_end_of_the_documentation_works() {
+    const PAGE: &str = include_str!("../../../docs/warm.md");
+    let script =
+        PAGE.split("```bash\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let pool = Pool::new();
+    let mut command = pool.command("/bin/bash");
+    command.args(["-c", "echo plain", "word", "two words"]).env("NAME", "somebody").warm(front(script, &[]));
+    assert_eq!(pool.prepare(&command).expect("an image"), Point::Warm);
+    let shells = fs::read_to_string("/etc/shells").expect("a file").lines().count();
+    for name in ["somebody", "somebody else"] {
+        let expected = format!("{shells} shells for {name}: -c echo plain word two words\n");
+        assert_eq!(warm_output(command.env("NAME", name)), expected);
+    }
+}

@@ -12,6 +12,10 @@
 # Before this stand `my ($skip, $compile, @modules)`: how many words of the run's argument vector come before `@ARGV`, whether
 # the script is to be compiled before the stop, and what to load; a name with `?` behind it need not be there.
 
+# Freeing this code would write to its memory in every run: it refers to itself.
+my @kept;
+@kept = (\@kept, CORE::__SUB__);
+
 # System calls by their numbers: the module POSIX is large. (x86-64)
 my ($READ, $WRITE, $OPEN, $CLOSE, $LSEEK, $DUP, $DUP2, $FCNTL, $DUP3, $MEMFD) = (0, 1, 2, 3, 8, 32, 33, 72, 292, 319);
 my $CLOEXEC = 0x80000;
@@ -134,6 +138,8 @@ my $stop = sub {
         $offset = syscall($LSEEK, $number, 0, 1);
         syscall($CLOSE, $number);
     }
+    # The interpreter has a list of its own of what it passes on: a run fills it in the order of its own.
+    %ENV = ();
     $@ = "";
     $? = 0;
     kill STOP => $$;
@@ -146,28 +152,24 @@ my $stop = sub {
     my (undef, undef, $words, $variables) = split / /, $head;
     my @strings = split /\0/, $rest, $words + $variables + 1;
     my @argv = splice @strings, 0, $words;
+    pop @strings;
+    # Of two entries with one name the first counts, in the place of neither. One without a name or a value is none.
+    my @twice;
+    for my $entry (@strings) {
+        my $at = index $entry, "=";
+        next if $at < 1;
+        my $name = substr $entry, 0, $at;
+        if (exists $ENV{$name}) { push @twice, $name } else { $ENV{$name} = substr $entry, $at + 1 }
+    }
+    for my $name (@twice) { my $value = delete $ENV{$name}; $ENV{$name} = $value }
     # How the streams are buffered was decided when the interpreter began, and a script that is gone it has to complain of itself.
     my $other = -t STDIN || -t STDOUT || $is_closed->();
     if ($other || $reads && !$reopen->()) {
         exec { $^X } @argv;
         exit 127;
     }
-    # Of two entries with one name the first counts, and one that has no name is none.
-    pop @strings;
-    my (%environment, @twice);
-    for my $entry (reverse @strings) {
-        my $at = index $entry, "=";
-        next if $at < 1;
-        my $name = substr $entry, 0, $at;
-        push @twice, $name if exists $environment{$name};
-        $environment{$name} = substr $entry, $at + 1;
-    }
     for my $name (keys %changed) {
-        if (defined $changed{$name}) { $environment{$name} = $changed{$name} } else { delete $environment{$name} }
-    }
-    for my $name (@twice, keys %ENV) { delete $ENV{$name} unless exists $environment{$name} && !@twice }
-    for my $name (keys %environment) {
-        $ENV{$name} = $environment{$name} unless defined $ENV{$name} && $ENV{$name} eq $environment{$name};
+        if (defined $changed{$name}) { $ENV{$name} = $changed{$name} } else { delete $ENV{$name} }
     }
     @ARGV = @argv[$skip .. $#argv];
     $^T = time;

@@ -1,4 +1,5 @@
 #!/usr/bin/perl
+# Reads what follows its own end.
 use strict;
 use warnings;
 my ($lines, $sum) = (0, 0);

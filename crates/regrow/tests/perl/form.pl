@@ -1,4 +1,5 @@
 #!/usr/bin/perl
+# A form of CGI.pm, with what was filled in.
 use strict;
 use warnings;
 use CGI;

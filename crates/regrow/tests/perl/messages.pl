@@ -1,4 +1,5 @@
 #!/usr/bin/perl
+# What is said by warnings, errors and the end.
 use strict;
 use warnings;
 use Carp qw(carp confess);
