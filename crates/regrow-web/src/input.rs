@@ -27,7 +27,7 @@ use crate::run::Fault;
 pub(crate) enum Body {
     /// By HTTP.
     Http(Incoming),
-    /// By FastCGI. The channel is closed without [`End`] where the client has gone.
+    /// By FastCGI. The channel is closed without [`Piece::End`] where the client has gone.
     Channel(mpsc::Receiver<Piece>),
 }
 
