@@ -339,11 +339,16 @@ def test_a_body_without_a_length(place: servers.Place, gateway: servers.Gateway)
         assert b" 200000 " in connection.answer().out
 
 
-def test_a_body_that_is_too_large(place: servers.Place, gateway: servers.Gateway) -> None:
+@pytest.mark.parametrize("said", [True, False])
+def test_a_body_that_is_too_large(said: bool, place: servers.Place, gateway: servers.Gateway) -> None:
+    length = {"CONTENT_LENGTH": str(2 << 20)} if said else {}
+    known = variables(place, "/reads.py", REQUEST_METHOD="POST", **length)
     with watched(gateway, ran=None) as seen:
         with Connection(gateway) as connection:
-            known = variables(place, "/reads.py", CONTENT_LENGTH=str(2 << 20), REQUEST_METHOD="POST")
             connection.send(begin() + record(PARAMS, pairs(known)) + record(PARAMS))
+            for _ in range(64):
+                connection.send(record(STDIN, b"x" * 32768))
+            connection.send(record(STDIN))
             check(connection.answer(), 413)
         seen.logged = [413]
 

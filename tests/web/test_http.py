@@ -260,6 +260,25 @@ def test_http_1_0(gateway: servers.Gateway) -> None:
     assert b"chunked" not in head.lower()
 
 
+@pytest.mark.parametrize("path", ["/plain.sh", "/none.sh"])
+def test_http_1_0_kept(path: str, gateway: servers.Gateway) -> None:
+    """A connection that is said to be kept is; one whose end is the end of a body is not said to be."""
+    raw = f"GET {path} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".encode()
+    with client.connect(gateway.http) as connection:
+        connection.sendall(raw)
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += connection.recv(1)
+        said = {line.split(b":")[0].lower(): line.split(b":", 1)[1].strip().lower() for line in head.split(b"\r\n")[1:-2]}
+        if b"content-length" in said:
+            assert len(connection.recv(int(said[b"content-length"]), socket.MSG_WAITALL)) == int(said[b"content-length"])
+            if said.get(b"connection") == b"keep-alive":
+                connection.sendall(raw)
+                assert connection.recv(8) == b"HTTP/1.0"
+        else:
+            assert said.get(b"connection", b"close") == b"close"
+
+
 def test_requests_that_follow_each_other(gateway: servers.Gateway) -> None:
     one = b"GET /plain.sh HTTP/1.1\r\n" + HOST
     with watched(gateway) as misuse, client.connect(gateway.http) as connection:

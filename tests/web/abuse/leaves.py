@@ -8,8 +8,10 @@ import time
 import noted
 
 print("Content-Type: text/plain\n\nall that there is", flush=True)
-if os.fork() == 0:
-    noted.note()
+child = os.fork()
+if child > 0:
+    noted.note(pid=child)
+else:
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     time.sleep(100000)

@@ -6,7 +6,7 @@ from pathlib import Path
 NOTES = Path(os.environ["REGROW_TEST_NOTES"])
 
 
-def note(name: str = "pids") -> None:
-    """Adds the pid to a file."""
+def note(name: str = "pids", pid: int | None = None) -> None:
+    """Adds the pid, or another one, to a file."""
     with (NOTES / name).open("a") as file:
-        file.write(f"{os.getpid()}\n")
+        file.write(f"{pid or os.getpid()}\n")
