@@ -18,6 +18,8 @@ import processes
 import servers
 
 SECONDS = int(os.environ.get("REGROW_LOAD_SECONDS", "10"))
+# How long it lasts before memory is measured.
+WARM_UP = max(SECONDS // 5, 1)
 # Requests that are answered at a time, and that wait.
 ROOM, QUEUE = 4, 4
 CLIENTS = 4 * (ROOM + QUEUE)
@@ -32,18 +34,18 @@ def gateway(request: pytest.FixtureRequest, place: servers.Place) -> Iterator[se
         yield made
 
 
-def wrk(port: int, path: str) -> dict[int, int]:
+def wrk(port: int, path: str, seconds: int = SECONDS) -> dict[int, int]:
     """The statuses of the replies under wrk's load."""
-    command = ["wrk", "--threads", "2", "--connections", str(CLIENTS), "--duration", f"{SECONDS}s", "--timeout", "120s"]
+    command = ["wrk", "--threads", "2", "--connections", str(CLIENTS), "--duration", f"{seconds}s", "--timeout", "120s"]
     command += ["--script", str(servers.HERE / "statuses.lua"), f"http://127.0.0.1:{port}{path}"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert "broken: 0" in done.stdout, done.stdout
     return {int(status): int(count) for status, count in re.findall(r"^status (\d+): (\d+)$", done.stdout, re.MULTILINE)}
 
 
-def ab(port: int, path: str, *options: str) -> tuple[int, int]:
+def ab(port: int, path: str, *options: str, seconds: int = SECONDS) -> tuple[int, int]:
     """How many requests ab made, and how many replies were not 200."""
-    command = ["ab", "-q", "-l", "-t", str(SECONDS), "-n", "10000000", "-c", str(CLIENTS), "-s", "120", *options]
+    command = ["ab", "-q", "-l", "-t", str(seconds), "-n", "10000000", "-c", str(CLIENTS), "-s", "120", *options]
     done = subprocess.run([*command, f"http://127.0.0.1:{port}{path}"], check=True, capture_output=True, text=True)
 
     def number(what: str) -> int:
@@ -80,7 +82,7 @@ def check_calm(gateway: servers.Gateway) -> None:
 
 @pytest.mark.parametrize("path", ["/plain.sh", "/form.pl?a=1&b=2"])
 def test_wrk(path: str, gateway: servers.Gateway) -> None:
-    wrk(gateway.http, path)
+    wrk(gateway.http, path, WARM_UP)
     before = processes.anonymous_kib(gateway.pid)
     found = wrk(gateway.http, path)
     assert set(found) == {200, 503}, found
@@ -91,7 +93,7 @@ def test_wrk(path: str, gateway: servers.Gateway) -> None:
 
 @pytest.mark.parametrize("options", [[], ["-k"]], ids=["closed", "kept"])
 def test_ab(options: list[str], gateway: servers.Gateway) -> None:
-    ab(gateway.http, "/plain.sh", *options)
+    ab(gateway.http, "/plain.sh", *options, seconds=WARM_UP)
     before = processes.anonymous_kib(gateway.pid)
     made, refused = ab(gateway.http, "/plain.sh", *options)
     assert 0 < refused < made
