@@ -28,7 +28,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench bench-daemon bench-pool bench-python build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
+.PHONY: help demo bench bench-daemon bench-pool bench-python bench-web build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
 	test-workspace test-unprivileged test-python test-web clean
 
 help: ## print this list
@@ -57,6 +57,10 @@ bench-pool: build ## the pool's policies on the recorded traces; the figures go 
 bench-python: build ## fresh Python processes beside what people use for them; the figures go to target/bench/python.json
 	@mkdir -p $(TARGET)/bench
 	@CARGO_TARGET_DIR=$(TARGET) python/bench.sh $(TARGET)/bench/python.json
+
+bench-web: build ## pages by fresh processes beside what people use for them; the figures go to target/bench/web.json
+	@mkdir -p $(TARGET)/bench
+	@CARGO_TARGET_DIR=$(TARGET) tests/web/bench/bench.sh $(TARGET)/bench
 
 test: deps lint fuzz-smoke victims test-workspace test-unprivileged test-python test-web ## everything that CI runs
 	$(call say,all passed)
