@@ -13,6 +13,8 @@ target=${CARGO_TARGET_DIR:-$PWD/../../target}
 tools=${REGROW_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/regrow/tools}/mypy-$mypy_version
 # Debian's, with its pytest: the one that the tests are for.
 python=${PYTHON:-/usr/bin/python3}
+# The part of the gateway that is written in Python.
+application=$PWD/../../crates/regrow-web
 
 # Checks the types, with a mypy of its own in the cache.
 check_types() {
@@ -21,10 +23,14 @@ check_types() {
         "$tools/bin/pip" install --quiet --disable-pip-version-check "mypy==$mypy_version"
     fi
     "$tools/bin/mypy" --no-error-summary --cache-dir "$target/mypy-web" --python-executable "$python"
+    "$tools/bin/mypy" --strict --no-error-summary --cache-dir "$target/mypy-web" --python-executable "$python" "$application/src/application.py"
 }
 
 for program in "${REGROW:-$target/release/regrow}" /usr/sbin/apache2 /usr/sbin/nginx /usr/sbin/fcgiwrap; do
     [ -x "$program" ] || { printf 'tests/web: there is no %s: make build, scripts/install-deps test\n' "$program" >&2; exit 1; }
 done
 check_types
+if [ "$#" -eq 0 ]; then
+    CARGO_TARGET_DIR=$target PYTHONDONTWRITEBYTECODE=1 "$python" -m pytest -q -p no:cacheprovider "$application/tests/application"
+fi
 PYTHONDONTWRITEBYTECODE=1 "$python" -m pytest -q -p no:cacheprovider "${@:-.}"
