@@ -188,6 +188,20 @@ fn a_gateway_that_is_told_to_stop_answers_what_it_was_asked() {
 }
 
 #[test]
+fn a_reply_whose_length_is_said_does_not_wait_for_its_script_which_goes_on() {
+    let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\nContent-Length: %s\\n\\n%s' \"${#QUERY_STRING}\" \"$QUERY_STRING\"\n\
+        while [ ! -e \"$DOCUMENT_ROOT/../seen\" ]; do sleep 0.02; done\ndate\necho end > \"$DOCUMENT_ROOT/../end-$QUERY_STRING\"\n";
+    let web = Web::start(&[("a.sh", script)], &[]);
+    for text in ["", "hello"] {
+        assert_eq!(web.get(&format!("/a.sh?{text}")), (200, text.to_owned()));
+        assert!(!web.path(&format!("end-{text}")).exists());
+        fs::write(web.path("seen"), "").unwrap();
+        eventually("the script's own end", || web.path(&format!("end-{text}")).exists());
+        fs::remove_file(web.path("seen")).unwrap();
+    }
+}
+
+#[test]
 fn a_client_that_goes_takes_its_process_along() {
     let endless = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\necho $$ > \"$DOCUMENT_ROOT/../pid\"\nwhile :; do sleep 60; done\n";
     let web = Web::start(&[("endless.sh", endless)], &[]);
@@ -297,7 +311,7 @@ fn a_web_server_keeps_its_connection_and_gets_what_the_script_writes() {
     let mut stream = UnixStream::connect(&socket).unwrap();
     for number in 0..5 {
         let body = "x".repeat(number * 15_000);
-        let wanted = format!("Content-Type: text/plain\n\nPOST q {body} {}", script.display());
+        let wanted = format!("Status: 200 OK\r\nContent-Type: text/plain\r\n\r\nPOST q {body} {}", script.display());
         stream.write_all(&request(&script, body.as_bytes())).unwrap();
         assert_eq!(answer(&mut stream), (wanted.into_bytes(), 0), "{number}");
     }

@@ -274,9 +274,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         record.status = reply.head.status;
         record::put(Kind::Stdout, self.id, &head_of(&reply.head), &mut self.output);
         let mut rest = reply.rest;
-        if reply.head.has(b"content-length") {
-            rest.has_length();
-        }
         loop {
             // What is there is sent together, and before anything is waited for.
             let next = match rest.ready() {

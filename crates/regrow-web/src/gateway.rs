@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -94,6 +94,8 @@ pub(crate) struct Reply {
 /// What follows the head of a reply.
 pub(crate) struct Rest {
     first: Option<Bytes>,
+    /// How much is to come, where the head has said it: then the reply does not wait for the process.
+    missing: Option<u64>,
     state: State,
 }
 
@@ -270,7 +272,14 @@ impl Started {
             if let Some((head, length)) = head::parse(&bytes)? {
                 bytes.advance(length);
                 let first = Some(bytes.freeze()).filter(|first| !first.is_empty());
-                return Ok(Reply { head, rest: Rest { first, state: State::Output(Box::new(self)) } });
+                let missing = head.length();
+                if missing == Some(0) {
+                    self.run.is_whole();
+                }
+                return Ok(Reply {
+                    head,
+                    rest: Rest { first, missing, state: State::Output(Box::new(self)) },
+                });
             }
             if bytes.len() > MAX_HEAD_BYTES {
                 return Err(Refusal::LongHead { limit: MAX_HEAD_BYTES });
@@ -287,7 +296,11 @@ impl Started {
             if bytes.len() > MAX_RESULT_BYTES {
                 return Ok((
                     Bytes::new(),
-                    Some(Rest { first: Some(bytes.freeze()), state: State::Output(Box::new(self)) }),
+                    Some(Rest {
+                        first: Some(bytes.freeze()),
+                        missing: None,
+                        state: State::Output(Box::new(self)),
+                    }),
                 ));
             }
         }
@@ -318,6 +331,22 @@ impl Drop for Feeding {
 impl Rest {
     /// The next piece; `None` at the end.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
+        if self.missing == Some(0) {
+            return Poll::Ready(None);
+        }
+        let mut next = ready!(self.poll_output(context));
+        if let (Some(Ok(piece)), Some(missing)) = (&mut next, &mut self.missing) {
+            piece.truncate(usize::try_from(*missing).unwrap_or(usize::MAX));
+            *missing -= u64::try_from(piece.len()).unwrap_or(u64::MAX);
+            if let (0, State::Output(started)) = (*missing, &mut self.state) {
+                started.run.is_whole();
+            }
+        }
+        Poll::Ready(next)
+    }
+
+    /// The next piece of what is written.
+    fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }
@@ -339,13 +368,6 @@ impl Rest {
                     }
                 },
             }
-        }
-    }
-
-    /// The length of the reply is said: whether it is whole is seen, however the process ends.
-    pub(crate) fn has_length(&mut self) {
-        if let State::Output(started) = &mut self.state {
-            started.run.is_not_asked();
         }
     }
 

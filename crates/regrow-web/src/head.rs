@@ -23,10 +23,11 @@ pub struct Head {
 }
 
 impl Head {
-    /// Whether there is a field of a name.
+    /// The length of the body, where it is said.
     #[must_use]
-    pub fn has(&self, name: &[u8]) -> bool {
-        self.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
+    pub fn length(&self) -> Option<u64> {
+        let field = self.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"content-length"))?;
+        std::str::from_utf8(&field.1).ok()?.parse().ok()
     }
 }
 

@@ -211,12 +211,9 @@ impl Exchange {
     }
 
     /// A reply as HTTP has it. Its body is what a process writes, or a text.
-    fn respond(&mut self, head: Head, mut rest: Option<Rest>, text: Option<Bytes>) -> Response<ReplyBody> {
+    fn respond(&mut self, head: Head, rest: Option<Rest>, text: Option<Bytes>) -> Response<ReplyBody> {
         let record = self.record.take().map(|record| record.with_status(head.status));
         let without_body = self.head.method == Method::HEAD || matches!(head.status, 204 | 304);
-        if head.has(b"content-length") {
-            rest.iter_mut().for_each(Rest::has_length);
-        }
         let (source, text) = if without_body {
             rest.map(|rest| tokio::task::spawn_local(rest.discard()));
             (None, None)

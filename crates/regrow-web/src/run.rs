@@ -40,7 +40,7 @@ pub(crate) type Fault = Rc<RefCell<Option<Refusal>>>;
 
 /// A process that writes a reply.
 pub(crate) struct Run {
-    output: Receiver,
+    output: Option<Receiver>,
     buffer: BytesMut,
     deadline: Instant,
     wake: Pin<Box<Sleep>>,
@@ -49,6 +49,8 @@ pub(crate) struct Run {
     reaper: UnboundedSender<Ending>,
     /// Whether somebody asks how it ended ([`Run::status`]).
     is_asked: bool,
+    /// Whether all that was wanted has been read, though the process goes on.
+    is_whole: bool,
 }
 
 /// What there is to do when a process's reply has ended.
@@ -56,6 +58,8 @@ pub(crate) struct Ending {
     child: Child,
     errors: Errors,
     over: Option<AsyncFd<OwnedFd>>,
+    /// What nobody reads any more.
+    output: Option<Receiver>,
     deadline: Instant,
     name: Rc<str>,
     /// Its place among the requests that are answered at a time.
@@ -102,10 +106,17 @@ impl Run {
         let child = command.spawn()?;
         let deadline = Instant::now() + start.timeout;
         let errors = Errors { pipe: errors, text: Vec::new(), dropped_bytes: 0 };
-        let ending =
-            Ending { child, errors, over: None, deadline, name: start.name, place: Some(start.place) };
+        let ending = Ending {
+            child,
+            errors,
+            over: None,
+            output: None,
+            deadline,
+            name: start.name,
+            place: Some(start.place),
+        };
         Ok(Run {
-            output,
+            output: Some(output),
             buffer: BytesMut::new(),
             deadline,
             wake: Box::pin(sleep_until(deadline.min(Instant::now() + LOOK))),
@@ -113,6 +124,7 @@ impl Run {
             ending: Some(ending),
             reaper,
             is_asked: true,
+            is_whole: false,
         })
     }
 
@@ -137,14 +149,11 @@ impl Run {
 
     /// The next piece of its output; `None` at the end.
     pub(crate) fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
-        let Some(ending) = &mut self.ending else { return Poll::Ready(None) };
+        let (Some(ending), Some(output)) = (&mut self.ending, &self.output) else { return Poll::Ready(None) };
         ending.errors.poll(context);
-        loop {
-            if self.output.poll_read_ready(context).is_pending() {
-                break;
-            }
+        while output.poll_read_ready(context).is_ready() {
             self.buffer.reserve(READ_BYTES);
-            match self.output.try_read_buf(&mut self.buffer) {
+            match output.try_read_buf(&mut self.buffer) {
                 Ok(0) => return Poll::Ready(self.finish().map(Err)),
                 Ok(_) => return Poll::Ready(Some(Ok(self.buffer.split().freeze()))),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -157,10 +166,12 @@ impl Run {
     /// Whether it takes too long, or has ended and left its output to others.
     fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
         loop {
-            let Some(ending) = &mut self.ending else { return Poll::Ready(None) };
+            let (Some(ending), Some(output)) = (&mut self.ending, &self.output) else {
+                return Poll::Ready(None);
+            };
             if ending.over.as_ref().is_some_and(|over| over.poll_read_ready(context).is_ready()) {
                 // What it has written is read. Who still holds its output goes with it.
-                let rest = ending.rest_of(&self.output);
+                let rest = ending.rest_of(output);
                 return Poll::Ready(if rest.is_empty() { self.finish().map(Err) } else { Some(Ok(rest)) });
             }
             ready!(self.wake.as_mut().poll(context));
@@ -181,9 +192,9 @@ impl Run {
         std::future::poll_fn(|context| self.poll_output(context)).await
     }
 
-    /// Nobody asks how it ends.
-    pub(crate) fn is_not_asked(&mut self) {
-        self.is_asked = false;
+    /// All that was wanted has been read. The process goes on to its own end, and what it still writes is nobody's.
+    pub(crate) fn is_whole(&mut self) {
+        self.is_whole = true;
     }
 
     /// Waits for the end of the process, whose output has ended. One that goes on for longer than `patience` is left to the reaper.
@@ -218,8 +229,10 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if let Some(ending) = &self.ending {
-            ending.kill();
+        match &mut self.ending {
+            Some(ending) if self.is_whole => ending.output = self.output.take(),
+            Some(ending) => ending.kill(),
+            None => {}
         }
         self.is_asked = false;
         drop(self.finish());
@@ -310,6 +323,7 @@ impl Ending {
         tokio::pin!(late);
         std::future::poll_fn(|context| {
             self.errors.poll(context);
+            self.output.take_if(|output| !discard(output, context));
             if late.as_mut().poll(context).is_ready() {
                 self.kill();
             }
@@ -317,6 +331,20 @@ impl Ending {
         })
         .await;
     }
+}
+
+/// Reads what is there, for nobody. Gives whether more may come.
+fn discard(output: &Receiver, context: &mut Context<'_>) -> bool {
+    let mut piece = [0; 4096];
+    while output.poll_read_ready(context).is_ready() {
+        match output.try_read(&mut piece) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// What is worth knowing of an end.
