@@ -8,9 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, HeaderName, HeaderValue, RETRY_AFTER, SERVER,
-};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, HeaderName, HeaderValue, RETRY_AFTER, SERVER};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -231,8 +229,8 @@ impl Exchange {
         copy_fields(&head.fields, response.headers_mut());
         let has_length = without_body || response.headers().contains_key(CONTENT_LENGTH);
         if self.head.version < Version::HTTP_11 && !has_length {
-            // The end of the connection is the end of the reply, whatever the client has asked for.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            // The end of the connection is the end of the reply, whatever the client has asked for. So it is of a reply of that version.
+            *response.version_mut() = Version::HTTP_10;
         }
         response
     }
