@@ -7,7 +7,6 @@ mod record;
 
 use std::io;
 use std::rc::Rc;
-use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
@@ -15,13 +14,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use self::record::{EndStatus, Kind, Record};
-use crate::access::Line;
+use self::record::{EndStatus, Kind};
 use crate::content;
 use crate::error::Refusal;
 use crate::gateway::{Gateway, Reply};
 use crate::head::Head;
 use crate::input::{Body, Input, Piece, collect};
+use crate::records::Record;
 use crate::settings::Limits;
 use crate::variables::Variables;
 
@@ -87,7 +86,7 @@ where
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// The next record; `None` at the end of the connection. What has come of it is kept when nobody waits any more.
-    async fn record(&mut self) -> io::Result<Option<Record>> {
+    async fn record(&mut self) -> io::Result<Option<record::Record>> {
         loop {
             if let Some(record) = record::take(&mut self.input).map_err(io::Error::other)? {
                 return Ok(Some(record));
@@ -126,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Takes the beginning of a request; gives whether the connection is kept, or `None` where the request is refused.
-    async fn begin(&mut self, record: &Record) -> io::Result<Option<bool>> {
+    async fn begin(&mut self, record: &record::Record) -> io::Result<Option<bool>> {
         let &[high, low, flags, ..] = &record.content[..] else {
             return Err(io::Error::other("the beginning of a request is too short"));
         };
@@ -139,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// A record that belongs to no request of this connection.
-    async fn other(&mut self, record: &Record) -> io::Result<()> {
+    async fn other(&mut self, record: &record::Record) -> io::Result<()> {
         match record.kind {
             kind if kind == Kind::GetValues as u8 => {
                 let mut values = Vec::new();
@@ -235,7 +234,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Answers a request. Gives whether the connection goes on.
     async fn answer(&mut self, request: Request) -> io::Result<bool> {
-        let mut record = Note::new(&self.gateway, &request.params);
+        let mut record = record_of(&self.gateway, &request.params);
         let (sender, receiver) = mpsc::channel(PIECES);
         (self.body, self.pending, self.body_has_come) = (Some(sender), None, false);
         let gateway = Rc::clone(&self.gateway);
@@ -270,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Passes a reply on as it comes. One that breaks off breaks the connection off: there is no other way to say so.
-    async fn send(&mut self, reply: Reply, record: &mut Note) -> io::Result<()> {
+    async fn send(&mut self, reply: Reply, record: &mut Record) -> io::Result<()> {
         record.status = reply.head.status;
         record::put(Kind::Stdout, self.id, &head_of(&reply.head), &mut self.output);
         let mut rest = reply.rest;
@@ -365,29 +364,8 @@ fn value<'v>(params: &'v Variables, name: &[u8]) -> Option<&'v [u8]> {
 }
 
 /// What the log and the metrics are told of a request.
-struct Note {
-    gateway: Rc<Gateway>,
-    client: String,
-    request: String,
-    began: Instant,
-    status: u16,
-    bytes: u64,
-}
-
-impl Note {
-    fn new(gateway: &Rc<Gateway>, params: &Variables) -> Self {
-        let text = |name: &[u8]| String::from_utf8_lossy(value(params, name).unwrap_or(b"-")).into_owned();
-        let words = [&b"REQUEST_METHOD"[..], b"REQUEST_URI", b"SERVER_PROTOCOL"].map(text);
-        let (client, request) = (text(b"REMOTE_ADDR"), words.join(" "));
-        // Until there is a reply: the web server has gone.
-        Self { gateway: Rc::clone(gateway), client, request, began: Instant::now(), status: 499, bytes: 0 }
-    }
-}
-
-impl Drop for Note {
-    fn drop(&mut self) {
-        let Note { client, request, status, bytes, .. } = &*self;
-        self.gateway.metrics.reply(*status, self.began.elapsed().as_secs_f64(), *bytes);
-        self.gateway.log.write(&Line { client, request, status: *status, bytes: *bytes });
-    }
+fn record_of(gateway: &Rc<Gateway>, params: &Variables) -> Record {
+    let text = |name: &[u8]| String::from_utf8_lossy(value(params, name).unwrap_or(b"-")).into_owned();
+    let words = [&b"REQUEST_METHOD"[..], b"REQUEST_URI", b"SERVER_PROTOCOL"].map(text);
+    Record::new(gateway, text(b"REMOTE_ADDR"), words.join(" "))
 }

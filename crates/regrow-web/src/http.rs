@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, HeaderName, HeaderValue, RETRY_AFTER, SERVER};
@@ -24,6 +23,7 @@ use crate::error::Refusal;
 use crate::gateway::{Gateway, Rest};
 use crate::head::Head;
 use crate::input::{Body, Input, collect};
+use crate::records::Record;
 use crate::socket::{Progress, Socket};
 use crate::variables::{RequestHead, SOFTWARE};
 
@@ -136,7 +136,7 @@ where
 struct Exchange {
     gateway: Rc<Gateway>,
     head: RequestHead,
-    record: Option<Record>,
+    asked: Option<Asked>,
 }
 
 impl Exchange {
@@ -144,24 +144,16 @@ impl Exchange {
         progress.head_has_come();
         let uri = head.uri.path_and_query().map_or("*", http::uri::PathAndQuery::as_str);
         let request = format!("{} {uri} {:?}", head.method, head.version);
-        let record = Some(Record {
-            gateway: Rc::clone(&gateway),
-            client: head.peer.ip().to_string(),
-            request,
-            began: Instant::now(),
-            // Until there is a reply: the client has gone.
-            status: 499,
-            bytes: 0,
-            progress,
-        });
-        Self { gateway, head, record }
+        let record = Record::new(&gateway, head.peer.ip().to_string(), request);
+        let asked = Some(Asked { record, progress });
+        Self { gateway, head, asked }
     }
 
     /// The reply to the request.
     async fn answer(mut self, body: Incoming) -> Response<ReplyBody> {
         match self.reply(body).await {
             Ok(reply) => reply,
-            Err(refusal) => refused(&refusal, self.record.take()),
+            Err(refusal) => refused(&refusal, self.asked.take()),
         }
     }
 
@@ -210,7 +202,7 @@ impl Exchange {
 
     /// A reply as HTTP has it. Its body is what a process writes, or a text.
     fn respond(&mut self, head: Head, rest: Option<Rest>, text: Option<Bytes>) -> Response<ReplyBody> {
-        let record = self.record.take().map(|record| record.with_status(head.status));
+        let asked = self.asked.take().map(|asked| asked.with_status(head.status));
         let without_body = self.head.method == Method::HEAD || matches!(head.status, 204 | 304);
         let (source, text) = if without_body {
             rest.map(|rest| tokio::task::spawn_local(rest.discard()));
@@ -219,7 +211,7 @@ impl Exchange {
             // What follows is not known to be all: a text beside it is none.
             (rest, text.filter(|text| !text.is_empty()))
         };
-        let mut response = Response::new(ReplyBody { source, text, record });
+        let mut response = Response::new(ReplyBody { source, text, asked });
         *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
         if let Ok(reason) = hyper::ext::ReasonPhrase::try_from(head.reason)
             && !reason.as_bytes().is_empty()
@@ -255,11 +247,11 @@ fn copy_fields(fields: &[(Vec<u8>, Vec<u8>)], to: &mut HeaderMap) {
 }
 
 /// The reply that the gateway gives itself.
-fn refused(refusal: &Refusal, record: Option<Record>) -> Response<ReplyBody> {
-    refusal.log(record.as_ref().map_or("", |record| &record.request));
-    let record = record.map(|record| record.with_status(refusal.status()));
+fn refused(refusal: &Refusal, asked: Option<Asked>) -> Response<ReplyBody> {
+    refusal.log(asked.as_ref().map_or("", |asked| &asked.record.request));
+    let asked = asked.map(|asked| asked.with_status(refusal.status()));
     let text = Bytes::from(format!("{} {}\n", refusal.status(), refusal.reason()));
-    let mut response = Response::new(ReplyBody { source: None, text: Some(text), record });
+    let mut response = Response::new(ReplyBody { source: None, text: Some(text), asked });
     *response.status_mut() = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_GATEWAY);
     let fields = response.headers_mut();
     fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -270,30 +262,22 @@ fn refused(refusal: &Refusal, record: Option<Record>) -> Response<ReplyBody> {
     response
 }
 
-/// What the log and the metrics are told of a request when its reply has ended.
-struct Record {
-    gateway: Rc<Gateway>,
-    client: String,
-    request: String,
-    began: Instant,
-    status: u16,
-    bytes: u64,
+/// A request that is being answered, and its connection.
+struct Asked {
+    record: Record,
     progress: Rc<Progress>,
 }
 
-impl Record {
+impl Asked {
     fn with_status(mut self, status: u16) -> Self {
-        self.status = status;
+        self.record.status = status;
         self
     }
 }
 
-impl Drop for Record {
+impl Drop for Asked {
     fn drop(&mut self) {
         self.progress.has_answered();
-        self.gateway.metrics.reply(self.status, self.began.elapsed().as_secs_f64(), self.bytes);
-        let Record { client, request, status, bytes, .. } = &*self;
-        self.gateway.log.write(&Line { client, request, status: *status, bytes: *bytes });
     }
 }
 
@@ -301,7 +285,7 @@ impl Drop for Record {
 struct ReplyBody {
     source: Option<Rest>,
     text: Option<Bytes>,
-    record: Option<Record>,
+    asked: Option<Asked>,
 }
 
 impl HttpBody for ReplyBody {
@@ -318,9 +302,9 @@ impl HttpBody for ReplyBody {
             (Some(source), None) => std::task::ready!(source.poll_next(context)),
             (None, None) => None,
         };
-        match (&piece, &mut this.record) {
-            (Some(Ok(data)), Some(record)) => record.bytes += u64::try_from(data.len()).unwrap_or(0),
-            (Some(Err(refusal)), Some(record)) => refusal.log(&record.request),
+        match (&piece, &mut this.asked) {
+            (Some(Ok(data)), Some(asked)) => asked.record.bytes += u64::try_from(data.len()).unwrap_or(0),
+            (Some(Err(refusal)), Some(asked)) => refusal.log(&asked.record.request),
             _ => {}
         }
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))

@@ -23,6 +23,7 @@ pub mod head;
 mod http;
 mod input;
 mod metrics;
+mod records;
 mod run;
 mod server;
 pub mod settings;
