@@ -150,7 +150,7 @@ fn everything(agent: &Agent, is_first: bool) -> Step {
         let zeroed = counters.zeroed.load(Relaxed);
         let (looked_at, changed) =
             (counters.compared.load(Relaxed) + zeroed, counters.copied.load(Relaxed) + zeroed);
-        if !track::settle(agent, looked_at, changed, counters.mappings.load(Relaxed) != 0) {
+        if !track::settle(agent, looked_at, changed) {
             return Err((Broken::Pages, 2));
         }
     }

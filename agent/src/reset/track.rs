@@ -1,4 +1,4 @@
-//! Which pages of a large image a run has written: userfaultfd in its asynchronous mode (Linux 6.7).
+//! Which pages of an image a run has written: userfaultfd in its asynchronous mode (Linux 6.7).
 //!
 //! All memory of the program is registered once, when the body is made, and write-protected. The kernel lifts the protection of a
 //! page at the first write to it, without telling anybody, and `PAGEMAP_SCAN` finds those pages: a reset looks at them alone. A page that
@@ -59,15 +59,18 @@ pub fn is_on(agent: &Agent) -> bool {
     unsafe { (*agent.private()).uffd >= 0 }
 }
 
-/// After a reset that has looked at so many pages, of which so many had changed: has them be hot, or begins anew. False when the kernel
-/// refuses, for which there is no reason.
-pub fn settle(agent: &Agent, looked_at: u32, changed: u32, remapped: bool) -> bool {
+/// Tracks the writes to a range that was mapped again, if writes are tracked. False when the kernel refuses.
+pub fn resume(agent: &Agent, start: u64, bytes: u64) -> bool {
     // SAFETY: as above.
     let fd = unsafe { (*agent.private()).uffd };
-    // What was mapped again is not registered; to register what is has no effect.
-    if remapped && !register(agent, fd) {
-        return false;
-    }
+    fd < 0 || register_range(fd, start, bytes)
+}
+
+/// After a reset that has looked at so many pages, of which so many had changed: has them be hot, or begins anew. False when the kernel
+/// refuses, for which there is no reason.
+pub fn settle(agent: &Agent, looked_at: u32, changed: u32) -> bool {
+    // SAFETY: as above.
+    let fd = unsafe { (*agent.private()).uffd };
     looked_at <= FEW_PAGES || changed >= looked_at / CHANGED_PART || protect(agent, fd)
 }
 
@@ -83,11 +86,13 @@ fn each_mapping(agent: &Agent, mut each: impl FnMut(u64, u64) -> bool) -> bool {
 }
 
 fn register(agent: &Agent, fd: i32) -> bool {
-    each_mapping(agent, |start, bytes| {
-        let mut args = [start, bytes, MODE_WP, 0];
-        // SAFETY: the request takes these four words; the range is the program's.
-        unsafe { sys::ioctl(fd, UFFDIO_REGISTER, args.as_mut_ptr()) == 0 }
-    })
+    each_mapping(agent, |start, bytes| register_range(fd, start, bytes))
+}
+
+fn register_range(fd: i32, start: u64, bytes: u64) -> bool {
+    let mut args = [start, bytes, MODE_WP, 0];
+    // SAFETY: the request takes these four words; the range is the program's.
+    unsafe { sys::ioctl(fd, UFFDIO_REGISTER, args.as_mut_ptr()) == 0 }
 }
 
 fn protect(agent: &Agent, fd: i32) -> bool {

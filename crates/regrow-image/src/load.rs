@@ -377,7 +377,7 @@ impl Facts {
         Ok(ImageHeader {
             version: PROTOCOL_VERSION,
             point: recipe.point.number(),
-            features: features_for(recipe.features, memory),
+            features: recipe.features,
             vma_count: u32::try_from(memory.vmas.len()).unwrap_or(u32::MAX),
             page_count: u32::try_from(memory.pages.len()).unwrap_or(u32::MAX),
             fp_bytes: 0,
@@ -442,14 +442,6 @@ impl Facts {
             flags: r.eflags,
         }
     }
-}
-
-/// From how many saved pages on it costs less to find what a run has written than to compare everything: 2 MiB.
-const MIN_TRACKED_PAGES: usize = 512;
-
-/// What the agent may use for an image of this memory.
-fn features_for(features: u32, memory: &Memory) -> u32 {
-    if memory.pages.len() < MIN_TRACKED_PAGES { features & !features::TRACK_WRITES } else { features }
 }
 
 /// The stack that the process has for signal handlers. `scratch` is memory that nobody uses.
