@@ -17,7 +17,7 @@ use std::path::Path;
 
 use regrow::Pool;
 use regrow_pool::policy::{Choice, UnknownPolicy};
-use regrow_pool::sim::{self, Costs, Existing, Report, Setup};
+use regrow_pool::sim::{self, Costs, Existing, Point, Report, Setup};
 use regrow_pool::trace::{self, Creation};
 use serde::Serialize;
 
@@ -213,17 +213,50 @@ fn simulate(args: &ReplayArgs, trace: &[Creation], costs: &Costs) -> Result<Vec<
 /// A trace replayed by every policy, in rounds.
 pub(crate) struct Replayed {
     /// The number of processes, and the same run with real processes and in the simulator.
-    pub(crate) pairs: Vec<(usize, Report, Report)>,
+    pairs: Vec<(usize, Report, Report)>,
 }
 
 impl Replayed {
-    /// The real run of a policy that took the median time of all rounds.
-    pub(crate) fn real(&self, policy: &str, existing: usize) -> Option<&Report> {
-        let runs = self.pairs.iter().filter(|(number, real, _)| *number == existing && real.policy == policy);
-        let mut runs: Vec<&Report> = runs.map(|(_, real, _)| real).collect();
-        runs.sort_by(|one, other| one.end().time_us.total_cmp(&other.end().time_us));
-        runs.get(runs.len() / 2).copied()
+    /// The rounds with real processes in one: of each stretch of the trace the median time and memory.
+    pub(crate) fn real(&self, policy: &str, existing: usize) -> Option<Point> {
+        self.median(policy, existing, |(_, real, _)| real)
     }
+
+    /// The same of the simulated rounds.
+    pub(crate) fn simulated(&self, policy: &str, existing: usize) -> Option<Point> {
+        self.median(policy, existing, |(_, _, simulated)| simulated)
+    }
+
+    fn median(
+        &self,
+        policy: &str,
+        existing: usize,
+        which: fn(&(usize, Report, Report)) -> &Report,
+    ) -> Option<Point> {
+        let rounds = self.pairs.iter().filter(|pair| pair.0 == existing && pair.1.policy == policy);
+        let rounds: Vec<&[Point]> = rounds.map(|pair| which(pair).points.as_slice()).collect();
+        let last = rounds.iter().map(|points| points.len()).min()?.checked_sub(1)?;
+        let mut end = rounds.first()?.get(last).copied()?;
+        end.time_us =
+            (0..=last).map(|index| median(rounds.iter().map(|points| took_us(points, index)))).sum();
+        let ends = || rounds.iter().filter_map(|points| points.get(last));
+        end.kept_bytes = median(ends().map(|point| point.kept_bytes));
+        end.mean_kept_bytes = median(ends().map(|point| point.mean_kept_bytes));
+        end.in_body = median(ends().map(|point| point.in_body));
+        Some(end)
+    }
+}
+
+/// How long the creations up to this point took that are not before the point before.
+fn took_us(points: &[Point], index: usize) -> f64 {
+    let at = |index: usize| points.get(index).map_or(0.0, |point| point.time_us);
+    at(index) - index.checked_sub(1).map_or(0.0, at)
+}
+
+fn median<T: PartialOrd + Copy + Default>(values: impl Iterator<Item = T>) -> T {
+    let mut values: Vec<T> = values.collect();
+    values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 /// Replays a trace by every policy in both ways, in rounds that each begin with another policy. The costs are measured in
@@ -273,19 +306,18 @@ fn replay_really(
     let mut runs = Vec::new();
     for &existing in &args.existing {
         let ExistingArg::Exactly(number) = existing else { return Err(ReplayError::RecordedAreSimulated) };
-        for policy in &args.policy {
+        let in_a_pool = |policy: &String| -> Result<real::Replay, ReplayError> {
             let pool = Pool::builder()
                 .policy(policy.parse()?)
                 .budget_bytes(args.budget_mib << 20)
                 .max_bodies_per_program(number + 8)
                 .timed(true)
                 .build();
-            runs.push(Run {
-                existing,
-                mode: "real",
-                report: real::run(&pool, policy, (trace, programs), number)?,
-            });
-        }
+            Ok(real::Replay::new(policy, pool))
+        };
+        let replays = args.policy.iter().map(in_a_pool).collect::<Result<_, _>>()?;
+        let reports = real::run(replays, (trace, programs), number)?;
+        runs.extend(reports.into_iter().map(|report| Run { existing, mode: "real", report }));
     }
     Ok(runs)
 }

@@ -19,7 +19,7 @@ use regrow_sys::maps::Mapping;
 
 use regrow_abi::{
     CONTROL_BYTES, ImageHeader, MAX_PATCHES, MAX_TID_WORDS, PAGE_BYTES, PRIVATE_BYTES, PROTOCOL_VERSION,
-    PageEntry, Registers, VmaEntry, features, vma_flags,
+    PageEntry, Registers, VmaEntry, vma_flags,
 };
 
 use crate::envkey::KeyNames;

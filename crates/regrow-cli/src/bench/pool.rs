@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use regrow::{Pool, Stdio};
 use regrow_pool::policy::{Choice, PoolSettings};
-use regrow_pool::sim::Report;
 
 use super::figure::Figure;
 use super::processes::held_kib;
@@ -17,8 +16,8 @@ use crate::replay::{Replayed, replay_both};
 const TRACES: [&str; 4] = ["web-1000", "make-1000", "git-1000", "python-1000"];
 const EXISTING: [usize; 4] = [1, 5, 10, 20];
 const BUDGET_BYTES: u64 = 1 << 30;
-/// How often each trace is replayed; the median counts.
-const ROUNDS: usize = 3;
+/// How often each trace is replayed; of each hundred creations the median counts.
+const ROUNDS: usize = 5;
 /// Programs of the second experiment.
 const PROGRAMS: usize = 50;
 /// Memory is noted after so many of them.
@@ -92,9 +91,9 @@ fn of_trace(name: &str, replayed: &Replayed) -> Vec<Figure> {
 
 /// Whether another policy takes less time than `adaptive` with no more memory, or less memory with no more time.
 fn is_beaten(replayed: &Replayed, existing: usize) -> bool {
-    let Some(own) = replayed.real("adaptive", existing).map(Report::end) else { return false };
+    let Some(own) = replayed.real("adaptive", existing) else { return false };
     let others = Choice::NAMES.into_iter().filter(|name| *name != "adaptive");
-    others.filter_map(|name| replayed.real(name, existing)).map(Report::end).any(|other| {
+    others.filter_map(|name| replayed.real(name, existing)).any(|other| {
         #[expect(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^52")]
         let (own_bytes, other_bytes) = (own.mean_kept_bytes as f64, other.mean_kept_bytes as f64);
         other.time_us < own.time_us * (1.0 - NOISE) && other_bytes <= own_bytes
@@ -102,14 +101,10 @@ fn is_beaten(replayed: &Replayed, existing: usize) -> bool {
     })
 }
 
-/// How far the simulated time is off the real one, in percent: the median of all rounds.
+/// How far the simulated time is off the real one, in percent.
 fn off_percent(replayed: &Replayed, policy: &str, existing: usize) -> f64 {
-    let pairs =
-        replayed.pairs.iter().filter(|(number, real, _)| *number == existing && real.policy == policy);
-    let mut ratios: Vec<f64> =
-        pairs.map(|(_, real, simulated)| simulated.end().time_us / real.end().time_us).collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios.get(ratios.len() / 2).map_or(0.0, |ratio| (ratio - 1.0).abs() * 100.0)
+    let pair = replayed.real(policy, existing).zip(replayed.simulated(policy, existing));
+    pair.map_or(0.0, |(real, simulated)| (simulated.time_us / real.time_us - 1.0).abs() * 100.0)
 }
 
 /// What the issue of the pool asks of the web trace.
@@ -119,7 +114,7 @@ fn of_web(replayed: &Replayed) -> Vec<Figure> {
         let Some((none, pool)) = replayed.real("none", existing).zip(replayed.real("pool", existing)) else {
             continue;
         };
-        let less = percent_less(pool.end().time_us, none.end().time_us);
+        let less = percent_less(pool.time_us, none.time_us);
         figures.push(Figure::at_least(
             &format!("web, {existing} existing: pool takes less time than none"),
             less,
@@ -127,23 +122,22 @@ fn of_web(replayed: &Replayed) -> Vec<Figure> {
             "%",
         ));
         if let Some(adaptive) = replayed.real("adaptive", existing) {
-            let end = adaptive.end();
-            let share = 100.0 * f64::from(u32::try_from(end.in_body).unwrap_or(0))
-                / f64::from(u32::try_from(end.creations).unwrap_or(1));
+            let share = 100.0 * f64::from(u32::try_from(adaptive.in_body).unwrap_or(0))
+                / f64::from(u32::try_from(adaptive.creations).unwrap_or(1));
             let name = format!("web, {existing} existing: adaptive serves from a ready body");
             figures.push(Figure::at_least(&name, share, 90.0, "%"));
         }
     }
     if let Some((one, all)) = replayed.real("recycle-one", 20).zip(replayed.real("recycle", 20)) {
         #[expect(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^52")]
-        let share = one.end().kept_bytes as f64 / (all.end().kept_bytes as f64).max(1.0) * 100.0;
+        let share = one.kept_bytes as f64 / (all.kept_bytes as f64).max(1.0) * 100.0;
         figures.push(Figure::at_most(
             "web, 20 existing: recycle-one holds of what recycle holds",
             share,
             50.0,
             "%",
         ));
-        let slower = one.end().time_us / all.end().time_us;
+        let slower = one.time_us / all.time_us;
         figures.push(Figure::at_most(
             "web, 20 existing: time of recycle-one against recycle",
             slower,

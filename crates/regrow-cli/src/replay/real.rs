@@ -38,6 +38,8 @@ const FORKS: usize = 7;
 const RESET_LIMIT: Duration = Duration::from_millis(100);
 /// After how many creations each point is reported.
 const EVERY: usize = 100;
+/// After how many creations the next policy has its turn; a part of [`EVERY`].
+const TURN: usize = 50;
 
 /// The programs of a trace that are there, and how they are started.
 pub(super) struct Programs<'a> {
@@ -268,46 +270,92 @@ fn median_us(mut times: Vec<Duration>) -> f64 {
     times.get(times.len() / 2).map_or(0.0, |time| micros(*time))
 }
 
-/// Runs a trace in a pool, with so many processes alive.
-pub(super) fn run(
-    pool: &Pool,
-    policy: &str,
-    (trace, programs): (&[Creation], &Programs<'_>),
-    existing: usize,
-) -> Result<Report, ReplayError> {
-    let mut alive: VecDeque<Held> = VecDeque::new();
-    let (mut point, mut points, mut kept_sum) = (Point::default(), Vec::new(), 0u64);
-    let mut own_us = BTreeMap::new();
-    for (index, creation) in trace.iter().enumerate() {
-        if index.is_multiple_of(EVERY) {
-            own_us =
-                programs.own_us(trace.get(index..(index + EVERY).min(trace.len())).unwrap_or_default())?;
-        }
-        if alive.len() >= existing.max(1)
-            && let Some(oldest) = alive.pop_front()
-        {
-            oldest.end()?;
-        }
-        let began_ns = now_ns();
-        let (held, time) = Held::start(pool, &creation.program)?;
-        count(&mut point, held.child.creation());
-        let to_main = matches!(held.child.creation(), How::Recycled { .. })
-            .then(|| to_main(pool, began_ns, Duration::ZERO))
-            .flatten();
-        alive.push_back(held);
-        point.creations += 1;
-        let own_us = own_us.get(creation.program.as_str()).copied().unwrap_or(0.0);
-        point.time_us += to_main.map_or((micros(time) - own_us).max(0.0), micros);
-        if point.creations.is_multiple_of(EVERY) || point.creations == trace.len() {
-            point.kept_bytes = kept_bytes(pool);
-            kept_sum += point.kept_bytes;
-            point.mean_kept_bytes = kept_sum / (points.len() as u64 + 1);
-            points.push(point);
+/// A replay under way: a pool with its policy, and what came of it so far.
+pub(super) struct Replay {
+    policy: String,
+    pool: Pool,
+    alive: VecDeque<Held>,
+    point: Point,
+    points: Vec<Point>,
+    kept_sum: u64,
+}
+
+impl Replay {
+    /// A replay in this pool that has not begun.
+    pub(super) fn new(policy: &str, pool: Pool) -> Replay {
+        let policy = policy.to_owned();
+        Replay {
+            policy,
+            pool,
+            alive: VecDeque::new(),
+            point: Point::default(),
+            points: Vec::new(),
+            kept_sum: 0,
         }
     }
-    alive.into_iter().try_for_each(Held::end)?;
-    let most_kept_bytes = points.iter().map(|point| point.kept_bytes).max().unwrap_or(0);
-    Ok(Report { policy: policy.to_owned(), points, most_kept_bytes, actions: 0 })
+
+    /// Starts what is created next, with so many processes alive. `own_us` says how long each program works by itself.
+    fn turn(
+        &mut self,
+        creations: &[Creation],
+        existing: usize,
+        own_us: &BTreeMap<&str, f64>,
+    ) -> Result<(), ReplayError> {
+        for creation in creations {
+            if self.alive.len() >= existing.max(1)
+                && let Some(oldest) = self.alive.pop_front()
+            {
+                oldest.end()?;
+            }
+            let began_ns = now_ns();
+            let (held, time) = Held::start(&self.pool, &creation.program)?;
+            count(&mut self.point, held.child.creation());
+            let to_main = matches!(held.child.creation(), How::Recycled { .. })
+                .then(|| to_main(&self.pool, began_ns, Duration::ZERO))
+                .flatten();
+            self.alive.push_back(held);
+            self.point.creations += 1;
+            let own_us = own_us.get(creation.program.as_str()).copied().unwrap_or(0.0);
+            self.point.time_us += to_main.map_or((micros(time) - own_us).max(0.0), micros);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self) {
+        self.point.kept_bytes = kept_bytes(&self.pool);
+        self.kept_sum += self.point.kept_bytes;
+        self.point.mean_kept_bytes = self.kept_sum / (self.points.len() as u64 + 1);
+        self.points.push(self.point);
+    }
+
+    fn finish(self) -> Result<Report, ReplayError> {
+        self.alive.into_iter().try_for_each(Held::end)?;
+        let most_kept_bytes = self.points.iter().map(|point| point.kept_bytes).max().unwrap_or(0);
+        Ok(Report { policy: self.policy, points: self.points, most_kept_bytes, actions: 0 })
+    }
+}
+
+/// Runs a trace in each of the pools, with so many processes alive in each. They take turns, each time in another order: a
+/// machine that is slower for a while is so for all of them.
+pub(super) fn run(
+    mut replays: Vec<Replay>,
+    (trace, programs): (&[Creation], &Programs<'_>),
+    existing: usize,
+) -> Result<Vec<Report>, ReplayError> {
+    for (number, creations) in trace.chunks(TURN).enumerate() {
+        let own_us = programs.own_us(creations)?;
+        let count = replays.len().max(1);
+        for index in 0..replays.len() {
+            if let Some(replay) = replays.get_mut((number + index) % count) {
+                replay.turn(creations, existing, &own_us)?;
+            }
+        }
+        let done = number * TURN + creations.len();
+        if done.is_multiple_of(EVERY) || done == trace.len() {
+            replays.iter_mut().for_each(Replay::note);
+        }
+    }
+    replays.into_iter().map(Replay::finish).collect()
 }
 
 fn count(point: &mut Point, how: &How) {
