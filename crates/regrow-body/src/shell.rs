@@ -27,7 +27,7 @@ const MAX_ZERO_BYTES: u64 = 256 << 10;
 /// All of them together.
 const MAX_ZEROS_BYTES: u64 = 1 << 20;
 /// Saved pages of an image that has more are not mapped ahead.
-const MAX_SAVED_PAGES: usize = 1024;
+const MAX_SAVED_PAGES: usize = 96;
 
 impl Body {
     /// Gives back the pages of a waiting body that its image does not have. False when it is not waiting, or is broken

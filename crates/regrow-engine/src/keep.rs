@@ -21,6 +21,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use regrow_abi::State;
+use regrow_pool::policy::{self, AdaptiveSettings};
 use regrow_pool::state::Status;
 use regrow_pool::{
     Action, BodyId, Done, Event, Facts, Kept as KeptId, Place, Pool, ProcessId, ProgramId, ShellId, Source,
@@ -201,7 +202,17 @@ impl Drop for Keeping {
 fn new_pool(settings: &Settings) -> Pool {
     let state = regrow_pool::State::new(settings.budget_bytes, SHELL_BYTES).without_regions();
     let state = if settings.shells { state } else { state.without_shells() };
-    Pool::new(state, settings.policy.clone().build())
+    Pool::new(state, policy_here(settings.policy.clone()).build())
+}
+
+/// The default policy knows how many processors there are to put bodies back beside their callers.
+fn policy_here(chosen: policy::Choice) -> policy::Choice {
+    if chosen != policy::Choice::Adaptive {
+        return chosen;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let resets_beside = (processors - 1).max(1);
+    policy::Choice::AdaptiveWith(AdaptiveSettings { resets_beside, ..AdaptiveSettings::default() })
 }
 
 fn guess() -> Facts {

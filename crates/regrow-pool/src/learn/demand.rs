@@ -61,11 +61,17 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// An arrival that finds `busy` others of its kind, or one more that it `waited` for. `all` learns the gap of the
-    /// first place as well. Gives that gap; `None` for the first arrival.
-    pub fn arrive(&mut self, at: Duration, busy: usize, waited: bool, all: &mut Gaps) -> Option<Duration> {
+    /// An arrival that finds `needed` others of its kind in use, and would not have to wait with so many more `in_turn`.
+    /// `all` learns the gap of the first place as well. Gives that gap; `None` for the first arrival.
+    pub fn arrive(
+        &mut self,
+        at: Duration,
+        needed: usize,
+        in_turn: usize,
+        all: &mut Gaps,
+    ) -> Option<Duration> {
         self.arrivals += 1;
-        let (needed, busy) = (busy, busy + usize::from(waited));
+        let busy = needed + in_turn;
         let gap = self.places.first().map(|place| at.saturating_sub(place.last));
         for (index, place) in self.places.iter_mut().take(busy + 1).enumerate() {
             let gap = at.saturating_sub(place.last);
@@ -82,10 +88,10 @@ impl Demand {
             }
         }
         while self.places.len() < (busy + 1).min(MOST_AT_A_TIME) {
-            if !self.places.is_empty() {
+            let hard = (self.places.len() <= needed).then_some(at);
+            if !self.places.is_empty() && hard.is_some() {
                 self.grown = self.arrivals;
             }
-            let hard = (self.places.len() <= needed).then_some(at);
             self.places.push(Place { gaps: Gaps::default(), own: None, last: at, hard });
         }
         gap
@@ -173,7 +179,7 @@ mod tests {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
         // Every 10 ms one, every 100 ms two at a time.
         for step in 0..100 {
-            demand.arrive(MS(step * 10), usize::from(step % 10 == 9), false, &mut all);
+            demand.arrive(MS(step * 10), usize::from(step % 10 == 9), 0, &mut all);
         }
         assert_eq!((demand.arrivals(), all.count()), (100, 99));
         let (last, first) = demand.window(0, None).unwrap();
@@ -198,7 +204,7 @@ mod tests {
     fn what_comes_every_minute_is_not_kept_in_between() {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
         (0..20).for_each(|minute| {
-            demand.arrive(Duration::from_secs(minute * 60), 0, false, &mut all);
+            demand.arrive(Duration::from_secs(minute * 60), 0, 0, &mut all);
         });
         let at = |seconds: u64| Duration::from_secs(19 * 60 + seconds);
         assert_eq!(demand.wanted(at(5), &TIGHT), 0);
@@ -213,7 +219,7 @@ mod tests {
         let mut all = Gaps::default();
         (0..20).for_each(|_| all.add(MS(20)));
         let mut demand = Demand::default();
-        demand.arrive(MS(5), 0, false, &mut Gaps::default());
+        demand.arrive(MS(5), 0, 0, &mut Gaps::default());
         let (_, window) = demand.window(0, all.window()).unwrap();
         assert_eq!((window.basis, window.from), (Basis::All, Duration::ZERO));
         let (_, window) = demand.window(0, None).unwrap();
@@ -224,7 +230,7 @@ mod tests {
     fn what_could_have_waited_is_not_wanted_while_memory_is_short() {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
         (0..20).for_each(|step| {
-            demand.arrive(MS(step), 0, true, &mut all);
+            demand.arrive(MS(step), 0, 1, &mut all);
         });
         let ample = Frame { tight: false, ..TIGHT };
         assert_eq!((demand.wanted(MS(19), &ample), demand.wanted(MS(19), &TIGHT)), (2, 1));
@@ -234,12 +240,12 @@ mod tests {
     fn while_it_grows_one_more_is_wanted() {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
         let ample = Frame { tight: false, ..TIGHT };
-        demand.arrive(MS(0), 0, false, &mut all);
+        demand.arrive(MS(0), 0, 0, &mut all);
         assert_eq!(demand.wanted(MS(1), &ample), 1, "a first process is no growth");
-        demand.arrive(MS(2), 1, false, &mut all);
+        demand.arrive(MS(2), 1, 0, &mut all);
         assert_eq!((demand.wanted(MS(3), &ample), demand.wanted(MS(3), &TIGHT)), (3, 2));
         (0..GROWS).for_each(|step| {
-            demand.arrive(MS(4 + step), 0, false, &mut all);
+            demand.arrive(MS(4 + step), 0, 0, &mut all);
         });
         assert_eq!(demand.wanted(MS(13), &ample), 2);
     }

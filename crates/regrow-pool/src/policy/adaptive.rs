@@ -57,6 +57,8 @@ pub struct AdaptiveSettings {
     pub tight_percent: u8,
     /// How long nothing is kept or added after memory was short.
     pub pause: Duration,
+    /// How many bodies can be put back at a time beside the caller: the processors that it leaves.
+    pub resets_beside: usize,
 }
 
 impl Default for AdaptiveSettings {
@@ -71,6 +73,7 @@ impl Default for AdaptiveSettings {
             ample_least: Duration::from_secs(600),
             tight_percent: 50,
             pause: Duration::from_secs(2),
+            resets_beside: 1,
         }
     }
 }
@@ -174,9 +177,11 @@ impl Adaptive {
         let Event::Created { program, site, waited, from, .. } = event else { return Ok(()) };
         let (at, program) = (turn.state().at(), *program);
         let resetting = turn.state().bodies_of(program).filter(|(_, body)| body.status == Status::Resetting);
-        let busy = resetting.count() + turn.state().alive(program).saturating_sub(1);
+        // More bodies than are put back at a time only wait for each other.
+        let in_turn = (resetting.count() + usize::from(!waited.is_zero())).min(self.settings.resets_beside);
+        let running = turn.state().alive(program).saturating_sub(1);
         let demand = self.demands.entry(program).or_default();
-        if let Some(gap) = demand.arrive(at, busy, !waited.is_zero(), &mut self.all) {
+        if let Some(gap) = demand.arrive(at, running, in_turn, &mut self.all) {
             self.returns += 1;
             self.longest_return = self.longest_return.max(gap);
         }
