@@ -10,6 +10,6 @@ mod demand;
 mod follows;
 mod gaps;
 
-pub use demand::{Demand, Frame, MOST_AT_A_TIME};
+pub use demand::{Demand, FORGOTTEN_AFTER, Frame, MOST_AT_A_TIME};
 pub use follows::{Cue, Follows, Next};
 pub use gaps::{Basis, Gaps, Window};

@@ -69,6 +69,7 @@ fn choice() -> impl Strategy<Value = Choice> {
             ample_least: Duration::from_millis(rest_ms / 3),
             pause: Duration::from_millis(rest_ms),
             tight_percent,
+            resets_beside: usize::from(tight_percent % 4),
         },
     );
     prop_oneof![

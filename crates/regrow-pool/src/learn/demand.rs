@@ -14,8 +14,9 @@ pub const MOST_AT_A_TIME: usize = 64;
 /// How long something is kept of which nothing is known: as long as the serverless platforms keep theirs.
 const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(600);
 
-/// For so many arrivals after a place was needed for the first time, a further one is wanted.
-const GROWS: u64 = 8;
+/// What was needed once, and not again while so many others came, is not wanted: if it is needed after all, that adds no more than
+/// the start of one process to so many.
+pub const FORGOTTEN_AFTER: u64 = 384;
 
 /// A histogram with more gaps than these is read only at every eighth.
 const SETTLED: u32 = 32;
@@ -33,6 +34,8 @@ pub struct Frame {
     pub ample_least: Duration,
     /// Memory is short: a place is kept until its window ends. Else it is kept as long again as its longest gap.
     pub tight: bool,
+    /// How many arrivals of any kind there have been.
+    pub seen: u64,
 }
 
 impl Frame {
@@ -50,6 +53,14 @@ struct Place {
     last: Duration,
     /// When it was last needed by an arrival that could not have waited.
     hard: Option<Duration>,
+    /// How many arrivals of any kind there had been when it was needed for the first time.
+    first: u64,
+}
+
+impl Place {
+    fn is_forgotten(&self, seen: u64) -> bool {
+        self.gaps.count() == 0 && seen.saturating_sub(self.first) >= FORGOTTEN_AFTER
+    }
 }
 
 /// The need of one kind: bodies of a program, or shells.
@@ -57,15 +68,14 @@ struct Place {
 pub struct Demand {
     places: Vec<Place>,
     arrivals: u64,
-    grown: u64,
 }
 
 impl Demand {
-    /// An arrival that finds `needed` others of its kind in use, and would not have to wait with so many more `in_turn`.
-    /// `all` learns the gap of the first place as well. Gives that gap; `None` for the first arrival.
+    /// An arrival, the `seen`th of any kind, that finds `needed` others of its kind in use, and would not have to wait with so
+    /// many more `in_turn`. `all` learns the gap of the first place as well. Gives that gap; `None` for the first arrival.
     pub fn arrive(
         &mut self,
-        at: Duration,
+        (at, seen): (Duration, u64),
         needed: usize,
         in_turn: usize,
         all: &mut Gaps,
@@ -89,18 +99,27 @@ impl Demand {
         }
         while self.places.len() < (busy + 1).min(MOST_AT_A_TIME) {
             let hard = (self.places.len() <= needed).then_some(at);
-            if !self.places.is_empty() && hard.is_some() {
-                self.grown = self.arrivals;
-            }
-            self.places.push(Place { gaps: Gaps::default(), own: None, last: at, hard });
+            self.places.push(Place { gaps: Gaps::default(), own: None, last: at, hard, first: seen });
         }
         gap
+    }
+
+    /// Whether a place is there that was needed once, and is not wanted any more.
+    #[must_use]
+    pub fn has_forgotten(&self, seen: u64) -> bool {
+        self.places.iter().any(|place| place.is_forgotten(seen))
     }
 
     /// How many arrivals there were.
     #[must_use]
     pub fn arrivals(&self) -> u64 {
         self.arrivals
+    }
+
+    /// How many were needed at a time, at most.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.places.len()
     }
 
     /// When a place was last needed, and its window. `None` for a place that never was.
@@ -121,21 +140,19 @@ impl Demand {
         (0..self.places.len()).filter_map(move |place| self.window(place, all))
     }
 
-    /// How many are worth having at this moment. A place whose next need is far off is not, until it comes near. While
-    /// more and more are needed at a time, one more is wanted than ever was. While memory is short, one whose need could
-    /// have waited is not.
+    /// How many are worth having at this moment. A place whose next need is far off is not, until it comes near; nor one that
+    /// was needed once, long ago. While memory is short, one whose need could have waited is not.
     #[must_use]
     pub fn wanted(&self, at: Duration, frame: &Frame) -> usize {
         let open = self.windows(frame.all).zip(&self.places).filter(|((last, window), place)| {
             let last = if frame.tight { place.hard } else { Some(*last) };
             let since = last.map(|last| at.saturating_sub(last));
-            since.is_some_and(|since| {
+            let in_time = since.is_some_and(|since| {
                 since < frame.keep_alive(*window) && (window.from < frame.rest || since >= window.from)
-            })
+            });
+            in_time && !place.is_forgotten(frame.seen)
         });
-        let open = open.count();
-        let grows = self.grown > 0 && self.arrivals - self.grown < GROWS;
-        if grows && !frame.tight && open == self.places.len() { open + 1 } else { open }
+        open.count()
     }
 
     /// When [`Demand::wanted`] next changes without an arrival.
@@ -172,6 +189,7 @@ mod tests {
         least: Duration::ZERO,
         ample_least: Duration::ZERO,
         tight: true,
+        seen: 0,
     };
 
     #[test]
@@ -179,7 +197,7 @@ mod tests {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
         // Every 10 ms one, every 100 ms two at a time.
         for step in 0..100 {
-            demand.arrive(MS(step * 10), usize::from(step % 10 == 9), 0, &mut all);
+            demand.arrive((MS(step * 10), 0), usize::from(step % 10 == 9), 0, &mut all);
         }
         assert_eq!((demand.arrivals(), all.count()), (100, 99));
         let (last, first) = demand.window(0, None).unwrap();
@@ -204,7 +222,7 @@ mod tests {
     fn what_comes_every_minute_is_not_kept_in_between() {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
         (0..20).for_each(|minute| {
-            demand.arrive(Duration::from_secs(minute * 60), 0, 0, &mut all);
+            demand.arrive((Duration::from_secs(minute * 60), 0), 0, 0, &mut all);
         });
         let at = |seconds: u64| Duration::from_secs(19 * 60 + seconds);
         assert_eq!(demand.wanted(at(5), &TIGHT), 0);
@@ -219,7 +237,7 @@ mod tests {
         let mut all = Gaps::default();
         (0..20).for_each(|_| all.add(MS(20)));
         let mut demand = Demand::default();
-        demand.arrive(MS(5), 0, 0, &mut Gaps::default());
+        demand.arrive((MS(5), 0), 0, 0, &mut Gaps::default());
         let (_, window) = demand.window(0, all.window()).unwrap();
         assert_eq!((window.basis, window.from), (Basis::All, Duration::ZERO));
         let (_, window) = demand.window(0, None).unwrap();
@@ -230,23 +248,22 @@ mod tests {
     fn what_could_have_waited_is_not_wanted_while_memory_is_short() {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
         (0..20).for_each(|step| {
-            demand.arrive(MS(step), 0, 1, &mut all);
+            demand.arrive((MS(step), 0), 0, 1, &mut all);
         });
         let ample = Frame { tight: false, ..TIGHT };
         assert_eq!((demand.wanted(MS(19), &ample), demand.wanted(MS(19), &TIGHT)), (2, 1));
     }
 
     #[test]
-    fn while_it_grows_one_more_is_wanted() {
+    fn what_was_needed_once_is_forgotten() {
         let (mut demand, mut all) = (Demand::default(), Gaps::default());
-        let ample = Frame { tight: false, ..TIGHT };
-        demand.arrive(MS(0), 0, 0, &mut all);
-        assert_eq!(demand.wanted(MS(1), &ample), 1, "a first process is no growth");
-        demand.arrive(MS(2), 1, 0, &mut all);
-        assert_eq!((demand.wanted(MS(3), &ample), demand.wanted(MS(3), &TIGHT)), (3, 2));
-        (0..GROWS).for_each(|step| {
-            demand.arrive(MS(4 + step), 0, 0, &mut all);
-        });
-        assert_eq!(demand.wanted(MS(13), &ample), 2);
+        let ample = |seen| Frame { tight: false, ample_least: MS(1000), seen, ..TIGHT };
+        demand.arrive((MS(0), 1), 0, 0, &mut all);
+        assert_eq!(demand.wanted(MS(1), &ample(FORGOTTEN_AFTER)), 1);
+        assert_eq!(demand.wanted(MS(1), &ample(FORGOTTEN_AFTER + 1)), 0);
+        assert!(demand.has_forgotten(FORGOTTEN_AFTER + 1));
+        demand.arrive((MS(2), 300), 1, 0, &mut all);
+        assert_eq!(demand.wanted(MS(3), &ample(600)), 2, "it has come again");
+        assert_eq!(demand.wanted(MS(3), &ample(700)), 1, "but not two at a time");
     }
 }

@@ -21,12 +21,12 @@
 mod room;
 mod shells;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{Policy, Turn, Why};
 use crate::event::{Action, BodyId, Event, Kept, ProgramId, Source};
-use crate::learn::{Basis, Cue, Demand, Follows, Frame, Gaps, Window};
+use crate::learn::{Basis, Cue, Demand, FORGOTTEN_AFTER, Follows, Frame, Gaps, Window};
 use crate::state::{Body, Illegal, State, Status};
 
 use room::Worth;
@@ -116,6 +116,10 @@ pub struct Adaptive {
     due: BTreeMap<ProgramId, Duration>,
     dues: BTreeSet<(Duration, ProgramId)>,
     paused_until: Duration,
+    /// How many processes were created.
+    seen: u64,
+    /// When a program needed a body more than ever, by that number.
+    first_needs: VecDeque<(u64, ProgramId)>,
 }
 
 impl Adaptive {
@@ -135,6 +139,8 @@ impl Adaptive {
             due: BTreeMap::new(),
             dues: BTreeSet::new(),
             paused_until: Duration::ZERO,
+            seen: 0,
+            first_needs: VecDeque::new(),
         }
     }
 
@@ -150,6 +156,7 @@ impl Adaptive {
             least: self.settings.least,
             ample_least: self.ample_least(state.at()),
             tight: state.kept_bytes() >= tight,
+            seen: self.seen,
         }
     }
 
@@ -180,16 +187,21 @@ impl Adaptive {
         // More bodies than are put back at a time only wait for each other.
         let in_turn = (resetting.count() + usize::from(!waited.is_zero())).min(self.settings.resets_beside);
         let running = turn.state().alive(program).saturating_sub(1);
+        self.seen += 1;
         let demand = self.demands.entry(program).or_default();
-        if let Some(gap) = demand.arrive(at, running, in_turn, &mut self.all) {
+        let places = demand.places();
+        if let Some(gap) = demand.arrive((at, self.seen), running, in_turn, &mut self.all) {
             self.returns += 1;
             self.longest_return = self.longest_return.max(gap);
+        }
+        if demand.places() > places {
+            self.first_needs.push_back((self.seen, program));
         }
         if self.returns > 0 && (self.all.count() < 32 || self.all.count().is_multiple_of(8)) {
             self.all_window = self.all.window();
         }
         if matches!(from, Source::Made { image: false, .. }) {
-            self.shells.arrive(turn.state(), program);
+            self.shells.arrive(turn.state(), self.seen, program);
         }
         self.expected.remove(&program);
         self.follows.created(at, program, *site);
@@ -201,6 +213,11 @@ impl Adaptive {
             let until = at + (next.gap * 4).max(Duration::from_millis(1));
             self.expected.insert(next.program, Expected { until, cue: next.cue, percent: next.percent });
             self.balance(next.program, turn)?;
+        }
+        while let Some((_, program)) =
+            self.first_needs.pop_front_if(|need| need.0 + FORGOTTEN_AFTER <= self.seen)
+        {
+            self.balance(program, turn)?;
         }
         self.balance(program, turn)
     }
@@ -264,6 +281,7 @@ impl Adaptive {
     /// Brings the supply of a program to what is wanted, and notes when that changes.
     fn balance(&mut self, program: ProgramId, turn: &mut Turn<'_>) -> Result<(), Illegal> {
         let wanted = self.wanted(turn.state(), program);
+        let forgotten = self.demands.get(&program).is_some_and(|demand| demand.has_forgotten(self.seen));
         loop {
             let before = supply(turn.state(), program);
             if before < wanted {
@@ -273,7 +291,7 @@ impl Adaptive {
                 }
             } else if before > wanted
                 && let Some((id, body)) = longest_unused(turn.state(), program)
-                && body.used + self.settings.least <= turn.state().at()
+                && (forgotten || body.used + self.settings.least <= turn.state().at())
             {
                 self.give_back(id, turn)?;
             } else {

@@ -23,9 +23,9 @@ pub(super) struct Shells {
 
 impl Shells {
     /// A process was created of which nothing was kept. The shells that are being made are those that others took.
-    pub(super) fn arrive(&mut self, state: &State, program: ProgramId) {
+    pub(super) fn arrive(&mut self, state: &State, seen: u64, program: ProgramId) {
         let being_made = state.shells().filter(|(_, shell)| !shell.ready).count();
-        self.demand.arrive(state.at(), being_made, 0, &mut self.gaps);
+        self.demand.arrive((state.at(), seen), being_made, 0, &mut self.gaps);
         let regions = state.facts(program).map(|facts| facts.regions.clone()).unwrap_or_default();
         self.asked.push_back(regions);
         if self.asked.len() > LAST {
