@@ -64,7 +64,7 @@ impl Pool {
         call: Option<&[u8]>,
     ) -> PyResult<(Option<String>, String)> {
         let prepared = py.detach(|| {
-            let command = self.command(image, &words, call).map_err(|error| os_error(&error))?;
+            let command = self.command(image, &words, call, None).map_err(|error| os_error(&error))?;
             Ok::<_, PyErr>(self.pool.prepare(&command))
         })?;
         match prepared {
@@ -116,9 +116,18 @@ impl Pool {
 }
 
 impl Pool {
-    /// The command of an image with the arguments of a run, and nothing else.
-    fn command(&self, image: &Image, words: &[OsString], call: Option<&[u8]>) -> io::Result<Command> {
+    /// The command of an image with the arguments of a run, and an environment other than the caller's if one is given.
+    fn command(
+        &self,
+        image: &Image,
+        words: &[OsString],
+        call: Option<&[u8]>,
+        environment: Option<Vec<(OsString, OsString)>>,
+    ) -> io::Result<Command> {
         let mut command = self.pool.command(image.program());
+        if let Some(variables) = environment {
+            command.env_clear().envs(variables);
+        }
         match call {
             Some(payload) => image.call(&mut command, words, payload)?,
             None => image.command_line(&mut command, words),
@@ -127,10 +136,7 @@ impl Pool {
     }
 
     fn start_process(&self, image: &Image, order: Order<'_>) -> io::Result<Process> {
-        let mut command = self.command(image, order.words, order.call)?;
-        if let Some(variables) = order.environment {
-            command.env_clear().envs(variables);
-        }
+        let mut command = self.command(image, order.words, order.call, order.environment)?;
         if let Some(directory) = order.directory {
             command.current_dir(directory);
         }

@@ -11,9 +11,11 @@ mod letters;
 mod plot;
 mod real;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
+use std::time::Duration;
 
 use regrow::Pool;
 use regrow_pool::policy::{Choice, UnknownPolicy};
@@ -135,15 +137,18 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8, CliError> {
     let mut programs = real::Programs::of(&recorded);
     if args.real {
         (trace, absent) = (programs.there(&recorded), programs.absent);
-        programs.measure(&trace, 0, &mut costs)?;
         measured.push("programs");
     }
     let names: std::collections::BTreeSet<&str> =
         trace.iter().map(|creation| creation.program.as_str()).collect();
     let name = args.trace.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut runs = if args.real { replay_really(args, &trace, &programs)? } else { Vec::new() };
+    let (mut runs, mut pauses) = (Vec::new(), Pauses::new());
+    if args.real {
+        (runs, pauses) = replay_really(args, &trace, &mut programs)?;
+        programs.add_to(&mut costs)?;
+    }
     if args.simulate || !args.real {
-        runs.extend(simulate(args, &trace, &costs)?);
+        runs.extend(simulate(args, &trace, &costs, &pauses)?);
     }
     let replay = Replay {
         trace: &name,
@@ -190,7 +195,15 @@ fn read_costs(path: &Path) -> Result<Costs, ReplayError> {
     serde_json::from_reader(open(path)?).map_err(cannot)
 }
 
-fn simulate(args: &ReplayArgs, trace: &[Creation], costs: &Costs) -> Result<Vec<Run>, ReplayError> {
+/// For a number of processes how long the pool had nothing to do, because others had their turns, and after how many creations.
+type Pauses = BTreeMap<ExistingArg, (usize, Duration)>;
+
+fn simulate(
+    args: &ReplayArgs,
+    trace: &[Creation],
+    costs: &Costs,
+    pauses: &Pauses,
+) -> Result<Vec<Run>, ReplayError> {
     let mut runs = Vec::new();
     for policy in &args.policy {
         for &existing in &args.existing {
@@ -201,6 +214,7 @@ fn simulate(args: &ReplayArgs, trace: &[Creation], costs: &Costs) -> Result<Vec<
                     ExistingArg::Recorded => Existing::Recorded,
                 },
                 budget_bytes: args.budget_mib << 20,
+                pauses: pauses.get(&existing).copied(),
                 ..Setup::new(trace, costs)
             };
             let cannot = |source| ReplayError::Simulation { policy: policy.clone(), source };
@@ -287,9 +301,9 @@ pub(crate) fn replay_both(
                 plot: None,
             };
             let (mut costs, _) = costs::measure()?;
-            programs.measure(&there, number.saturating_sub(1), &mut costs)?;
-            let real = replay_really(&args, &there, &programs)?;
-            let simulated = simulate(&args, &there, &costs)?;
+            let (real, pauses) = replay_really(&args, &there, &mut programs)?;
+            programs.add_to(&mut costs)?;
+            let simulated = simulate(&args, &there, &costs, &pauses)?;
             let pairs = real.into_iter().zip(simulated);
             replayed.pairs.extend(pairs.map(|(real, simulated)| (number, real.report, simulated.report)));
         }
@@ -301,9 +315,10 @@ pub(crate) fn replay_both(
 fn replay_really(
     args: &ReplayArgs,
     trace: &[Creation],
-    programs: &real::Programs<'_>,
-) -> Result<Vec<Run>, ReplayError> {
-    let mut runs = Vec::new();
+    programs: &mut real::Programs<'_>,
+) -> Result<(Vec<Run>, Pauses), ReplayError> {
+    let (mut runs, mut pauses) = (Vec::new(), Pauses::new());
+    programs.prepare()?;
     for &existing in &args.existing {
         let ExistingArg::Exactly(number) = existing else { return Err(ReplayError::RecordedAreSimulated) };
         let in_a_pool = |policy: &String| -> Result<real::Replay, ReplayError> {
@@ -316,10 +331,11 @@ fn replay_really(
             Ok(real::Replay::new(policy, pool))
         };
         let replays = args.policy.iter().map(in_a_pool).collect::<Result<_, _>>()?;
-        let reports = real::run(replays, (trace, programs), number)?;
-        runs.extend(reports.into_iter().map(|report| Run { existing, mode: "real", report }));
+        let replayed = real::run(replays, (trace, &mut *programs), number)?;
+        pauses.insert(existing, replayed.pauses);
+        runs.extend(replayed.reports.into_iter().map(|report| Run { existing, mode: "real", report }));
     }
-    Ok(runs)
+    Ok((runs, pauses))
 }
 
 fn print(replay: &Replay<'_>) -> Result<(), CliError> {

@@ -50,6 +50,8 @@ pub struct Setup<'a> {
     pub every: usize,
     /// Whether all programs are known before the first creation, and made ready as far as the policy wants that.
     pub announced: bool,
+    /// After so many creations there is none for so long, as where several policies take turns on one machine.
+    pub pauses: Option<(usize, Duration)>,
 }
 
 impl<'a> Setup<'a> {
@@ -63,6 +65,7 @@ impl<'a> Setup<'a> {
             budget_bytes: u64::MAX,
             every: 100,
             announced: false,
+            pauses: None,
         }
     }
 }

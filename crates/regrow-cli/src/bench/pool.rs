@@ -44,6 +44,7 @@ pub(super) fn measure(folder: &Path) -> Result<Vec<Figure>, CliError> {
             EXISTING.len()
         );
         let replayed = replay_both(&folder.join(format!("{name}.csv")), &EXISTING, ROUNDS, BUDGET_BYTES)?;
+        tell_points(&replayed);
         figures.extend(of_trace(name, &replayed));
         if name == TRACES[0] {
             figures.extend(of_web(&replayed));
@@ -58,6 +59,18 @@ pub(super) fn measure(folder: &Path) -> Result<Vec<Figure>, CliError> {
 /// How much less one is than another, in percent.
 fn percent_less(one: f64, other: f64) -> f64 {
     (1.0 - one / other.max(f64::MIN_POSITIVE)) * 100.0
+}
+
+/// Prints time and memory of each policy: the points that the plots show.
+fn tell_points(replayed: &Replayed) {
+    for existing in EXISTING {
+        let points =
+            Choice::NAMES.into_iter().filter_map(|policy| Some((policy, replayed.real(policy, existing)?)));
+        let words = points.map(|(policy, point)| {
+            format!("{policy} {:.0} ms {} KiB", point.time_us / 1e3, point.mean_kept_bytes >> 10)
+        });
+        eprintln!("  {existing} existing: {}", words.collect::<Vec<_>>().join(", "));
+    }
 }
 
 /// Of every trace: whether another policy is better in time and memory, and how far the simulator is off.

@@ -27,11 +27,12 @@ use regrow_sys::ptrace;
 use super::ReplayError;
 use crate::bench::{held_kib, now_ns};
 
-/// Costs are learned from so many of the first creations, and so many more starts of each program.
-const FIRST: usize = 400;
-const TIMES: usize = 5;
-/// How often it is started to learn how long it works at this moment.
-const TIMES_AGAIN: usize = 5;
+/// How often each program of a turn is started in a ready body beside it, and how often by exec, to learn what that takes at
+/// this moment.
+const TIMES_READY: usize = 5;
+const TIMES_EXEC: usize = 2;
+/// A program that is not recycled at one of so many starts is not recycled at all.
+const MOST_STARTS: usize = 200;
 /// How many bodies are forked to learn what that costs.
 const FORKS: usize = 7;
 /// How long putting a body back may take.
@@ -41,13 +42,23 @@ const EVERY: usize = 100;
 /// After how many creations the next policy has its turn; a part of [`EVERY`].
 const TURN: usize = 50;
 
-/// The programs of a trace that are there, and how they are started.
+/// The programs of a trace that are there, and what their starts cost.
 pub(super) struct Programs<'a> {
     known: BTreeSet<&'a str>,
+    by_exec: Pool,
     /// Those that can be recycled, each in a pool of its own, in which its own work is measured.
-    kept: BTreeMap<&'a str, Pool>,
+    kept: BTreeMap<&'a str, Kept>,
+    executed: BTreeMap<&'a str, Times>,
+    recycled: BTreeMap<&'a str, Times>,
     /// Creations of programs that are not there any more, which are left out.
     pub(super) absent: usize,
+}
+
+/// A program that can be recycled.
+struct Kept {
+    pool: Pool,
+    /// From its first start until one was recycled, in microseconds.
+    make_us: f64,
 }
 
 impl<'a> Programs<'a> {
@@ -55,7 +66,15 @@ impl<'a> Programs<'a> {
         let names: BTreeSet<&str> = trace.iter().map(|creation| creation.program.as_str()).collect();
         let known: BTreeSet<&str> = names.into_iter().filter(|name| Path::new(name).is_file()).collect();
         let absent = trace.iter().filter(|creation| !known.contains(creation.program.as_str())).count();
-        Programs { known, kept: BTreeMap::new(), absent }
+        let by_exec = Pool::builder().recycle(false).build();
+        Programs {
+            known,
+            by_exec,
+            kept: BTreeMap::new(),
+            executed: BTreeMap::new(),
+            recycled: BTreeMap::new(),
+            absent,
+        }
     }
 
     /// The trace without what cannot be started.
@@ -63,60 +82,54 @@ impl<'a> Programs<'a> {
         trace.iter().filter(|creation| self.known.contains(creation.program.as_str())).cloned().collect()
     }
 
-    /// Measures what a start of each program costs, by exec and in a ready body, and what its image and a body hold. A start
-    /// costs the mean of the measured ones, as in the sum of a replay, without the program's own work.
-    /// Beside them so many processes are alive.
-    pub(super) fn measure(
-        &mut self,
-        trace: &[Creation],
-        alive: usize,
-        costs: &mut Costs,
-    ) -> Result<(), ReplayError> {
-        let make_us = self.prepare();
-        let by_exec = Pool::builder().recycle(false).build();
-        let alive = trace.iter().take(alive).map(|creation| Held::start(&by_exec, &creation.program));
-        let alive = alive.collect::<Result<Vec<_>, _>>()?;
-        let names = trace.iter().map(|creation| creation.program.as_str());
-        let order = order(names.filter(|name| self.known.contains(name)), FIRST, TIMES);
-        let executed = times(&order, |_| Some(&by_exec))?;
-        let recycled = times(&order, |name| self.kept.get(name))?;
-        for (name, executed) in &executed {
-            let own_us = recycled.get(name).map_or(0.0, Times::own_us);
+    /// Gets ready for a replay: keeps each program that can be kept, in a pool of its own, and forgets what was measured.
+    pub(super) fn prepare(&mut self) -> Result<(), ReplayError> {
+        (self.executed, self.recycled) = (BTreeMap::new(), BTreeMap::new());
+        self.kept.clear();
+        for &program in &self.known {
+            let pool = Pool::builder().timed(true).build();
+            let began = Instant::now();
+            for _ in 0..MOST_STARTS {
+                let make_us = micros(began.elapsed());
+                let (held, _) = Held::start(&pool, program)?;
+                let is_recycled = held.child.creation().point().is_some();
+                held.end()?;
+                if is_recycled {
+                    self.kept.insert(program, Kept { pool, make_us });
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a start of each program costs, by exec and in a ready body, as it was measured beside a replay, and what its
+    /// image and a body hold. It is the mean, as in the sum of a replay, without the program's own work.
+    pub(super) fn add_to(&self, costs: &mut Costs) -> Result<(), ReplayError> {
+        for (&name, executed) in &self.executed {
+            let recycled = self.recycled.get(name);
+            let own_us = recycled.map_or(0.0, Times::own_us);
             let whole_us = mean_us(&executed.to_end) - own_us;
             // A program that is not recycled costs the same each time.
-            let ready_us = recycled.get(name).map_or(whole_us, |times| mean_us(&times.to_main));
-            let image_us = if self.kept.contains_key(name) { forked_us(name)? - own_us } else { whole_us };
+            let ready_us = recycled.map_or(whole_us, |times| mean_us(&times.to_main));
+            let kept = self.kept.get(name);
+            let image_us = if kept.is_some() { forked_us(name)? - own_us } else { whole_us };
             let known = ProgramCosts {
                 sizes: self.sizes(name, costs.body_kib),
                 whole_us: Some(whole_us.max(ready_us)),
                 image_us: Some(image_us.max(ready_us)),
                 ready_us: Some(ready_us),
-                make_us: make_us.get(name).copied(),
+                make_us: kept.map(|kept| kept.make_us),
                 own_us,
             };
-            costs.programs.insert((*name).to_owned(), known);
+            costs.programs.insert(name.to_owned(), known);
         }
-        alive.into_iter().try_for_each(|(held, _)| held.end())
-    }
-
-    /// Keeps each program that can be kept, in a pool of its own. Gives how long that took, in microseconds.
-    fn prepare(&mut self) -> BTreeMap<&'a str, f64> {
-        self.kept.clear();
-        let mut make_us = BTreeMap::new();
-        for &program in &self.known {
-            let pool = Pool::builder().timed(true).build();
-            let began = Instant::now();
-            if pool.prepare(&command(&pool, program)).is_ok() {
-                make_us.insert(program, micros(began.elapsed()));
-                self.kept.insert(program, pool);
-            }
-        }
-        make_us
+        Ok(())
     }
 
     /// What the image of a program and a body of it hold.
     fn sizes(&self, program: &str, tables_kib: u64) -> Sizes {
-        let keepers = self.kept.get(program).map(Pool::idle_keepers).unwrap_or_default();
+        let keepers = self.kept.get(program).map(|kept| kept.pool.idle_keepers()).unwrap_or_default();
         let mut held: Vec<u64> = keepers.into_iter().filter_map(held_kib).collect();
         held.sort_unstable();
         let body_kib = held.first().copied().unwrap_or(0);
@@ -127,12 +140,26 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// What each program of these creations works by itself from its `main` on, at this moment, in microseconds. One that
-    /// cannot be recycled counts with all it does, as it is the same in every pool.
-    fn own_us<'b>(&self, creations: &'b [Creation]) -> Result<BTreeMap<&'b str, f64>, ReplayError> {
-        let order = order(creations.iter().map(|creation| creation.program.as_str()), 0, TIMES_AGAIN);
-        let times = times(&order, |name| self.kept.get(name))?;
-        Ok(times.into_iter().map(|(name, times)| (name, times.own_us())).collect())
+    /// Measures what starts of the programs of these creations take at this moment. Gives what each works by itself from its
+    /// `main` on, in microseconds. One that cannot be recycled counts with all it does, as it is the same in every pool.
+    fn measure(&mut self, creations: &[Creation]) -> Result<BTreeMap<&'a str, f64>, ReplayError> {
+        let names: BTreeSet<&str> = creations.iter().map(|creation| creation.program.as_str()).collect();
+        let names: Vec<&'a str> = self.known.iter().copied().filter(|name| names.contains(name)).collect();
+        let executed = times(&names.repeat(TIMES_EXEC), |_| Some(&self.by_exec))?;
+        let recycled = times(&names.repeat(TIMES_READY), |name| self.kept.get(name).map(|kept| &kept.pool))?;
+        let own_us = recycled.iter().map(|(&name, times)| (name, times.own_us())).collect();
+        add(&mut self.executed, executed);
+        add(&mut self.recycled, recycled);
+        Ok(own_us)
+    }
+}
+
+/// Adds times to those that are known.
+fn add<'a>(known: &mut BTreeMap<&'a str, Times>, more: BTreeMap<&'a str, Times>) {
+    for (name, times) in more {
+        let known = known.entry(name).or_default();
+        known.to_end.extend(times.to_end);
+        known.to_main.extend(times.to_main);
     }
 }
 
@@ -227,13 +254,6 @@ fn times<'a, 'p>(
         }
     }
     Ok(times)
-}
-
-/// An order to measure programs in: that of the first creations, then each program some times more.
-fn order<'a>(creations: impl Iterator<Item = &'a str> + Clone, first: usize, times: usize) -> Vec<&'a str> {
-    let names: BTreeSet<&str> = creations.clone().collect();
-    let more = std::iter::repeat_n(names, times).flatten();
-    creations.take(first).chain(more).collect()
 }
 
 /// How long the last run was on its way to `main`; looked at when its body has been put back, or after the limit.
@@ -335,19 +355,30 @@ impl Replay {
     }
 }
 
+/// What came of the replays that took turns.
+pub(super) struct Replayed {
+    pub(super) reports: Vec<Report>,
+    /// After how many creations of each the others had their turns, and how long those took, on the average.
+    pub(super) pauses: (usize, Duration),
+}
+
 /// Runs a trace in each of the pools, with so many processes alive in each. They take turns, each time in another order: a
 /// machine that is slower for a while is so for all of them.
 pub(super) fn run(
     mut replays: Vec<Replay>,
-    (trace, programs): (&[Creation], &Programs<'_>),
+    (trace, programs): (&[Creation], &mut Programs<'_>),
     existing: usize,
-) -> Result<Vec<Report>, ReplayError> {
+) -> Result<Replayed, ReplayError> {
+    let began = Instant::now();
+    let mut in_turns = Duration::ZERO;
     for (number, creations) in trace.chunks(TURN).enumerate() {
-        let own_us = programs.own_us(creations)?;
+        let own_us = programs.measure(creations)?;
         let count = replays.len().max(1);
         for index in 0..replays.len() {
             if let Some(replay) = replays.get_mut((number + index) % count) {
+                let began = Instant::now();
                 replay.turn(creations, existing, &own_us)?;
+                in_turns += began.elapsed();
             }
         }
         let done = number * TURN + creations.len();
@@ -355,7 +386,11 @@ pub(super) fn run(
             replays.iter_mut().for_each(Replay::note);
         }
     }
-    replays.into_iter().map(Replay::finish).collect()
+    let count = |number: usize| u32::try_from(number.max(1)).unwrap_or(u32::MAX);
+    let own = in_turns / count(replays.len());
+    let pause = began.elapsed().saturating_sub(own) / count(trace.len().div_ceil(TURN));
+    let reports = replays.into_iter().map(Replay::finish).collect::<Result<_, _>>()?;
+    Ok(Replayed { reports, pauses: (TURN, pause) })
 }
 
 fn count(point: &mut Point, how: &How) {

@@ -214,9 +214,10 @@ impl Adaptive {
             self.expected.insert(next.program, Expected { until, cue: next.cue, percent: next.percent });
             self.balance(next.program, turn)?;
         }
-        while let Some((_, program)) =
-            self.first_needs.pop_front_if(|need| need.0 + FORGOTTEN_AFTER <= self.seen)
+        while let Some(&(first, program)) = self.first_needs.front()
+            && first + FORGOTTEN_AFTER <= self.seen
         {
+            self.first_needs.pop_front();
             self.balance(program, turn)?;
         }
         self.balance(program, turn)

@@ -110,6 +110,11 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             if self.number.is_multiple_of(self.setup.every.max(1)) {
                 self.report();
             }
+            if let Some((_, pause)) =
+                self.setup.pauses.filter(|(every, _)| self.number.is_multiple_of(*every))
+            {
+                self.advance(self.now + pause)?;
+            }
         }
         if self.points.last().map_or(0, |last| last.creations) != self.number {
             self.report();
