@@ -28,6 +28,36 @@ pub unsafe fn page_differs(a: *const u64, b: *const u64) -> bool {
     false
 }
 
+/// Gives a page the content of another, and tells whether it differed. Only the cache lines that differ are written: a run has changed
+/// a few of most pages, and the others stay in the caches of the processor that runs next.
+///
+/// # Safety
+/// `to` is a writable page that nobody uses meanwhile, `from` a readable one; both are aligned.
+pub unsafe fn restore_page(to: *mut u64, from: *const u64) -> bool {
+    const LINE: usize = 8;
+    let mut differed = false;
+    let mut at = 0;
+    while at < WORDS {
+        // SAFETY: `at` and the `LINE` words from there on are below the number of words in a page.
+        unsafe {
+            let (to, from) = (to.add(at).cast::<[u64; LINE]>(), from.add(at).cast::<[u64; LINE]>());
+            let (have, want) = (to.read(), from.read());
+            let mut difference = 0;
+            let mut step = 0;
+            while step < LINE {
+                difference |= have[step] ^ want[step];
+                step += 1;
+            }
+            if difference != 0 {
+                differed = true;
+                to.write(want);
+            }
+        }
+        at += LINE;
+    }
+    differed
+}
+
 /// Whether a page holds nothing but zeros.
 ///
 /// # Safety

@@ -119,9 +119,15 @@ impl Cursor<'_> {
 
     fn compare(&mut self, address: u64, index: usize) -> Step {
         self.compared += 1;
+        let from = self.agent.saved(index);
+        if self.vma_at(address).is_some_and(|vma| vma.flags & vma_flags::WRITE != 0) {
+            // SAFETY: a page of the image that is there and writable, and its saved one; nobody else runs in this memory.
+            self.copied += u32::from(unsafe { memory::restore_page(address as *mut u64, from.cast()) });
+            return Ok(());
+        }
         // SAFETY: the page is there and readable (the image has no saved page in an unreadable mapping), and so is the
         // saved one; nobody else runs in this memory.
-        if unsafe { memory::page_differs(address as *const u64, self.agent.saved(index).cast()) } {
+        if unsafe { memory::page_differs(address as *const u64, from.cast()) } {
             self.copied += 1;
             self.write(address, index)?;
         }
