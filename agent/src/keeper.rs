@@ -43,6 +43,9 @@ pub fn run(agent: &Agent) -> ! {
     control.keeper.store(sys::getpid(), Relaxed);
     reset::open_proc(agent);
     reset::track::begin(agent);
+    if agent.is_warm() {
+        sys::give_way();
+    }
     wait_for_verify(agent);
     loop {
         agent.set_state(State::Arming);

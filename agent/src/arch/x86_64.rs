@@ -41,6 +41,8 @@ pub mod nr {
     pub const USERFAULTFD: usize = 323;
     pub const FUTEX: usize = 202;
     pub const SCHED_SETAFFINITY: usize = 203;
+    pub const SCHED_SETATTR: usize = 314;
+    pub const SCHED_GETATTR: usize = 315;
     pub const IO_DESTROY: usize = 207;
     pub const MBIND: usize = 237;
     pub const SET_TID_ADDRESS: usize = 218;
