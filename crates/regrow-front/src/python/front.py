@@ -67,10 +67,6 @@ VERSION = sys.version_info[:2]
 SAFE_PATH = bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 # Whether warnings are shown that are hidden by default: those of an end stand in no line of a program.
 SHOWS_WARNINGS = sys.flags.dev_mode or any(option[:1] != "i" for option in sys.warnoptions)
-# Bytes of the head of a pool of small blocks, and the most that is taken of one size.
-POOL_HEAD = 48
-MOST_HOLES = 1 << 20
-# What was taken.
 HOLES: list[object] = []
 # The exit status that stands for an end by SIGINT.
 INTERRUPTED = -1
@@ -295,10 +291,8 @@ def absent_paths(missing: Missing) -> set[str]:
 
 def write_report(number: int, kind: str, texts: Iterable[str | bytes]) -> None:
     """Writes records of one kind."""
-    data = b""
-    for text in texts:
-        value = text if isinstance(text, bytes) else encode(text)
-        data += encode(kind) + (b" " + value if value else b"") + b"\0"
+    values = [text if isinstance(text, bytes) else encode(text) for text in texts]
+    data = b"".join(encode(kind) + (b" " + value if value else b"") + b"\0" for value in values)
     while data:
         data = data[posix.write(number, data) :]
 
@@ -535,22 +529,16 @@ def rehearse(prepared: Prepared) -> None:
 
 
 def holes() -> Iterator[object]:
-    """Takes what is free in the interpreter's pools of small blocks, each of one size, until a new one is begun: what a run makes
-    lies side by side then, and it writes to fewer pages."""
-    pool_mask = (1 << (14 if VERSION >= (3, 10) else 12)) - 1
+    """Takes the free blocks of each size, until some follow each other: what a run makes lies side by side then."""
     for size in range(512, 0, -16):
-        known: set[int] = set()
-        in_row = 0
-        for _ in range(MOST_HOLES // size):
+        last = in_row = 0
+        for _ in range((1 << 18) // size):
             thing: object = bytes(size - 33) if size > 32 else complex(size, 1) if size > 16 else object()
             yield thing
-            place = id(thing) & pool_mask
-            pool = id(thing) - place
-            is_next = place == POOL_HEAD + size * in_row and (in_row or pool not in known)
-            in_row = in_row + 1 if is_next else 0
-            if in_row == 3:
+            in_row = in_row + 1 if id(thing) == last + size else 0
+            if in_row == 6:
                 break
-            known.add(pool)
+            last = id(thing)
 
 
 def stop(report: int) -> None:
@@ -690,7 +678,7 @@ class Program:
             code = compile(source, "<stdin>", "exec", 0, True)
         except BaseException as error:  # it is raised again, by the interpreter or as the program's own
             if start is None:
-                return throw, (error.with_traceback(None),)
+                return (_ for _ in ()).throw, (error.with_traceback(None),)
             posix.lseek(0, start, 0)
             become_plain(self.order)
         self.main["__file__"] = "<stdin>"
@@ -770,11 +758,6 @@ def call(name: str, data: bytes) -> NoReturn:
     raise SystemExit(function_by_name(name)(data))
 
 
-def throw(error: BaseException) -> NoReturn:
-    """Raises what was wrong with the program."""
-    raise error
-
-
 def working_directory() -> str | None:
     """The working directory, if it has a name."""
     try:
@@ -786,9 +769,7 @@ def working_directory() -> str | None:
 def absolute(name: str) -> str:
     """The path of a script as the interpreter completes it: without tidying it up."""
     directory = None if name.startswith("/") else working_directory()
-    if directory is None:
-        return name
-    return f"{directory}/{name}"
+    return name if directory is None else f"{directory}/{name}"
 
 
 def directory_of(path: bytes) -> str:
@@ -810,10 +791,8 @@ def own_frames_cut(trace: TracebackType | None) -> TracebackType | None:
 def exit_status(error: SystemExit) -> int:
     """The exit status that `SystemExit` asks for; what is no number is written to `sys.stderr`."""
     code = error.code
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code & 0xFF if -(1 << 63) <= code < 1 << 63 else 0xFF
+    if code is None or isinstance(code, int):
+        return (code or 0) & 0xFF if -(1 << 63) <= (code or 0) < 1 << 63 else 0xFF
     try:
         if sys.stderr is None:
             posix.write(2, encode(f"{code}\n"))
@@ -855,12 +834,6 @@ def judge(error: BaseException) -> int:
         print("\nOriginal exception was:", file=sys.stderr)
         show(error)
     return INTERRUPTED if type(error) is KeyboardInterrupt else 1
-
-
-def after_file(main: dict[str, Any]) -> None:
-    """What the interpreter does after a program that it has read from a file."""
-    main.pop("__file__", None)
-    main.pop("__cached__", None)
 
 
 def ended(is_file: bool, error: BaseException | None) -> int:
@@ -1019,7 +992,8 @@ except BaseException as error:  # all of them are the program's
 else:
     status = ended(is_file, None)
 if is_file:
-    after_file(main_names)
+    main_names.pop("__file__", None)
+    main_names.pop("__cached__", None)
 del program, main_names
 leave(status, kept)
 finalize(status)
