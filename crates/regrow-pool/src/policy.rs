@@ -140,9 +140,9 @@ pub enum Why {
         /// In how many of a hundred cases.
         percent: u8,
     },
-    /// More and more of its program are needed at a time.
-    Grows {
-        /// How many have been.
+    /// It is not likely to be needed, but was until just now: making it again would cost something too.
+    Lately {
+        /// How many of its kind have been needed at a time when it was.
         at_a_time: usize,
     },
     /// It is likely to be needed before this long has passed without.
@@ -169,7 +169,7 @@ impl fmt::Display for Why {
             Self::Minimum { least } => write!(f, "at least {least} are kept ready"),
             Self::Named => f.write_str("named as a program that is going to be started"),
             Self::Follows { cue, percent } => write!(f, "comes after {cue} in {percent} of 100 cases"),
-            Self::Grows { at_a_time } => write!(f, "{at_a_time} at a time were needed, and it gets more"),
+            Self::Lately { at_a_time } => write!(f, "{at_a_time} at a time were needed until just now"),
             Self::Gap { unused, keep_alive, at_a_time, saves_us_per_mib_hour, from } => write!(
                 f,
                 "{at_a_time} at a time needed {unused:.1?} ago, kept for {keep_alive:.1?} ({from}); saves {:.1?} per MiB \

@@ -413,7 +413,7 @@ impl Policy for Adaptive {
                 }
             }
             (_, Some(&Expected { cue, percent, .. })) => Why::Follows { cue, percent },
-            _ => Why::Grows { at_a_time: place },
+            _ => Why::Lately { at_a_time: place },
         }
     }
 
