@@ -18,6 +18,9 @@ const FEW_PAGES: u32 = 256;
 /// Of more, at least this part must have changed in a run.
 const CHANGED_PART: u32 = 4;
 
+/// An image of fewer saved pages is small.
+const SMALL_PAGES: usize = 256;
+
 const UFFD_USER_MODE_ONLY: usize = 1;
 const O_CLOEXEC: usize = 0o2_000_000;
 const UFFD_API: u64 = 0xaa;
@@ -74,9 +77,12 @@ pub fn settle(agent: &Agent, looked_at: u32, changed: u32) -> bool {
     looked_at <= FEW_PAGES || changed >= looked_at / CHANGED_PART || protect(agent, fd)
 }
 
-/// Each mapping that a run can write to.
+/// Each mapping that is tracked. Of a small image what can be written to is not: it is looked at as a whole, which is soon done, and a
+/// run can have guard pages in it (`MADV_GUARD_INSTALL`), for which a protected page is in the way: the kernel tries for ever.
 fn each_mapping(agent: &Agent, mut each: impl FnMut(u64, u64) -> bool) -> bool {
-    let ours = |flags: u32| flags & (vma_flags::HANDS_OFF | vma_flags::SHARED) == 0;
+    let is_small = agent.pages().len() < SMALL_PAGES;
+    let left = if is_small { vma_flags::WRITE } else { 0 } | vma_flags::HANDS_OFF | vma_flags::SHARED;
+    let ours = |flags: u32| flags & left == 0;
     for vma in agent.vmas() {
         if ours(vma.flags) && !each(vma.start, vma.end - vma.start) {
             return false;
