@@ -17,7 +17,7 @@ const TRACES: [&str; 4] = ["web-1000", "make-1000", "git-1000", "python-1000"];
 const EXISTING: [usize; 4] = [1, 5, 10, 20];
 const BUDGET_BYTES: u64 = 1 << 30;
 /// How often each trace is replayed; of each hundred creations the median counts.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// Programs of the second experiment.
 const PROGRAMS: usize = 50;
 /// Memory is noted after so many of them.
