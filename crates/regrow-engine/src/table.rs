@@ -244,12 +244,13 @@ impl Kept {
         }
     }
 
-    /// At the limit a run waits longer: exec is the alternative, not a fork.
+    /// At the limit a run waits longer: exec is the alternative, not a fork. That of an interpreter, with all that it would have to prepare
+    /// again, takes tens of milliseconds.
     fn patience(&self, settings: &Settings) -> Duration {
         if settings.verify {
             Duration::from_secs(2)
         } else if self.bodies.len() >= settings.max_bodies_per_program {
-            RESET_WAIT * 4
+            if self.point() == Point::Warm { RESET_WAIT * 50 } else { RESET_WAIT * 4 }
         } else {
             RESET_WAIT
         }
