@@ -167,19 +167,19 @@ fn map_again(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> Step {
         let result = unsafe {
             sys::mmap(start, end - start, wanted.flags & 7, private | map::ANONYMOUS | stack, -1, 0)
         };
-        return done(Broken::Mappings, result).and_then(|()| track_again(agent, start, end));
+        return done(Broken::Mappings, result).and_then(|()| track_again(agent, start, end, wanted));
     }
     let file = open_file(agent, wanted)?;
     let offset = wanted.offset + (start - wanted.start);
     // SAFETY: as above.
     let result = unsafe { sys::mmap(start, end - start, wanted.flags & 7, private, file, offset) };
     sys::close(file);
-    done(Broken::MappingLost, result).and_then(|()| track_again(agent, start, end))
+    done(Broken::MappingLost, result).and_then(|()| track_again(agent, start, end, wanted))
 }
 
 /// What was mapped again is not registered for the tracking of writes.
-fn track_again(agent: &Agent, start: u64, end: u64) -> Step {
-    if track::resume(agent, start, end - start) { Ok(()) } else { Err((Broken::Mappings, 1)) }
+fn track_again(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> Step {
+    if track::resume(agent, wanted.flags, start, end - start) { Ok(()) } else { Err((Broken::Mappings, 1)) }
 }
 
 /// Opens the file of a mapping again; it must be the one that was mapped.

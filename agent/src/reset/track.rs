@@ -1,6 +1,7 @@
 //! Which pages of an image a run has written: userfaultfd in its asynchronous mode (Linux 6.7).
 //!
-//! All memory of the program is registered once, when the body is made, and write-protected. The kernel lifts the protection of a
+//! The memory of the program (of a small image what cannot be written to) is registered once, when the body is made, and write-protected.
+//! The kernel lifts the protection of a
 //! page at the first write to it, without telling anybody, and `PAGEMAP_SCAN` finds those pages: a reset looks at them alone. A page that
 //! was written once stays unprotected, and so is looked at after every run ("hot": most runs of a program write the same pages, and a fault
 //! costs more than a comparison), until most of them are looked at in vain: then everything is protected again.
@@ -62,11 +63,11 @@ pub fn is_on(agent: &Agent) -> bool {
     unsafe { (*agent.private()).uffd >= 0 }
 }
 
-/// Tracks the writes to a range that was mapped again, if writes are tracked. False when the kernel refuses.
-pub fn resume(agent: &Agent, start: u64, bytes: u64) -> bool {
+/// Tracks the writes to a part of a mapping with these flags that was mapped again, if they were tracked. False when the kernel refuses.
+pub fn resume(agent: &Agent, flags: u32, start: u64, bytes: u64) -> bool {
     // SAFETY: as above.
     let fd = unsafe { (*agent.private()).uffd };
-    fd < 0 || register_range(fd, start, bytes)
+    fd < 0 || !is_tracked(agent, flags) || register_range(fd, start, bytes)
 }
 
 /// After a reset that has looked at so many pages, of which so many had changed: has them be hot, or begins anew. False when the kernel
@@ -77,18 +78,18 @@ pub fn settle(agent: &Agent, looked_at: u32, changed: u32) -> bool {
     looked_at <= FEW_PAGES || changed >= looked_at / CHANGED_PART || protect(agent, fd)
 }
 
-/// Each mapping that is tracked. Of a small image what can be written to is not: it is looked at as a whole, which is soon done, and a
-/// run can have guard pages in it (`MADV_GUARD_INSTALL`), for which a protected page is in the way: the kernel tries for ever.
-fn each_mapping(agent: &Agent, mut each: impl FnMut(u64, u64) -> bool) -> bool {
+/// Whether a mapping with these flags is tracked. Of a small image what can be written to is not: it is looked at as a whole, which is soon
+/// done, and a run can have guard pages in it (`MADV_GUARD_INSTALL`), for which a protected page is in the way: the kernel tries for ever.
+fn is_tracked(agent: &Agent, flags: u32) -> bool {
     let is_small = agent.pages().len() < SMALL_PAGES;
     let left = if is_small { vma_flags::WRITE } else { 0 } | vma_flags::HANDS_OFF | vma_flags::SHARED;
-    let ours = |flags: u32| flags & left == 0;
-    for vma in agent.vmas() {
-        if ours(vma.flags) && !each(vma.start, vma.end - vma.start) {
-            return false;
-        }
-    }
-    true
+    flags & left == 0
+}
+
+/// Each mapping that is tracked.
+fn each_mapping(agent: &Agent, mut each: impl FnMut(u64, u64) -> bool) -> bool {
+    let mut tracked = agent.vmas().iter().filter(|vma| is_tracked(agent, vma.flags));
+    tracked.all(|vma| each(vma.start, vma.end - vma.start))
 }
 
 fn register(agent: &Agent, fd: i32) -> bool {

@@ -40,7 +40,7 @@ use self::machine::Machine;
 pub(crate) use self::processes::held_kib;
 use self::programs::Program;
 pub(crate) use self::programs::find_in;
-pub(crate) use self::samples::now_ns;
+pub(crate) use self::samples::{median, now_ns};
 use crate::cli::BenchArgs;
 use crate::error::CliError;
 

@@ -11,7 +11,7 @@ mod letters;
 mod plot;
 mod real;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
@@ -23,6 +23,7 @@ use regrow_pool::sim::{self, Costs, Existing, Point, Report, Setup};
 use regrow_pool::trace::{self, Creation};
 use serde::Serialize;
 
+use crate::bench::median;
 use crate::cli::{ExistingArg, ReplayArgs};
 use crate::error::CliError;
 use crate::table::{Kind, Table, output_width};
@@ -139,8 +140,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8, CliError> {
         (trace, absent) = (programs.there(&recorded), programs.absent);
         measured.push("programs");
     }
-    let names: std::collections::BTreeSet<&str> =
-        trace.iter().map(|creation| creation.program.as_str()).collect();
+    let names: BTreeSet<&str> = trace.iter().map(|creation| creation.program.as_str()).collect();
     let name = args.trace.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (mut runs, mut pauses) = (Vec::new(), Pauses::new());
     if args.real {
@@ -265,12 +265,6 @@ impl Replayed {
 fn took_us(points: &[Point], index: usize) -> f64 {
     let at = |index: usize| points.get(index).map_or(0.0, |point| point.time_us);
     at(index) - index.checked_sub(1).map_or(0.0, at)
-}
-
-fn median<T: PartialOrd + Copy + Default>(values: impl Iterator<Item = T>) -> T {
-    let mut values: Vec<T> = values.collect();
-    values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 /// Replays a trace by every policy in both ways, in rounds that each begin with another policy. The costs are measured in

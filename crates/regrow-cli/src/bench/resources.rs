@@ -17,6 +17,7 @@ use regrow_pool::policy::{Choice, Frequency, PoolSettings};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use serde::Serialize;
 
+use super::samples::median;
 use crate::error::CliError;
 use crate::table::{Kind, Table, output_width};
 
@@ -96,9 +97,8 @@ fn time<E>(act: &mut impl FnMut() -> Result<(), E>) -> Result<Duration, E> {
     Ok(began.elapsed())
 }
 
-fn median_us(mut times: Vec<Duration>) -> f64 {
-    times.sort_unstable();
-    times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1e6)
+fn median_us(times: Vec<Duration>) -> f64 {
+    median(times).as_secs_f64() * 1e6
 }
 
 /// Maps shared memory, writes a page of arguments, and gives it back.

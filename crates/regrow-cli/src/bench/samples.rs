@@ -32,6 +32,13 @@ impl Samples {
     }
 }
 
+/// The one in the middle, the upper of two; nothing's is the default.
+pub(crate) fn median<T: PartialOrd + Copy + Default>(values: impl IntoIterator<Item = T>) -> T {
+    let mut values: Vec<T> = values.into_iter().collect();
+    values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
 /// The smallest of the times that at least so many of a hundred do not exceed, in microseconds.
 fn nearest_rank(sorted: &[u64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100);

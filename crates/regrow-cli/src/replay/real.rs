@@ -25,7 +25,7 @@ use regrow_pool::trace::Creation;
 use regrow_sys::ptrace;
 
 use super::ReplayError;
-use crate::bench::{held_kib, now_ns};
+use crate::bench::{held_kib, median, now_ns};
 
 /// How often each program of a turn is started in a ready body beside it, and how often by exec, to learn what that takes at
 /// this moment.
@@ -224,7 +224,7 @@ struct Times {
 impl Times {
     /// The program's own work, in microseconds.
     fn own_us(&self) -> f64 {
-        median_us(self.to_end.clone()) - median_us(self.to_main.clone())
+        micros(median(self.to_end.iter().copied())) - micros(median(self.to_main.iter().copied()))
     }
 }
 
@@ -283,11 +283,6 @@ fn forked_us(program: &str) -> Result<f64, ReplayError> {
 fn mean_us(times: &[Duration]) -> f64 {
     let count = u32::try_from(times.len()).unwrap_or(u32::MAX).max(1);
     micros(times.iter().sum::<Duration>() / count)
-}
-
-fn median_us(mut times: Vec<Duration>) -> f64 {
-    times.sort_unstable();
-    times.get(times.len() / 2).map_or(0.0, |time| micros(*time))
 }
 
 /// A replay under way: a pool with its policy, and what came of it so far.

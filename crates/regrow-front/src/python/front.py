@@ -67,6 +67,7 @@ VERSION = sys.version_info[:2]
 SAFE_PATH = bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 # Whether warnings are shown that are hidden by default: those of an end stand in no line of a program.
 SHOWS_WARNINGS = sys.flags.dev_mode or any(option[:1] != "i" for option in sys.warnoptions)
+# What fills the free blocks, see `holes`.
 HOLES: list[object] = []
 # The exit status that stands for an end by SIGINT.
 INTERRUPTED = -1
