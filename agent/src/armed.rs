@@ -1,5 +1,10 @@
 //! The armed process: waits for its order, makes itself the run, and jumps to the snapshot point.
 //!
+//! ```text
+//!   clone ──> wait for the order ──> carry it out ──> snapshot point
+//!     └──> snapshot point of a front end that has a gate ──> it prepares itself, calls the gate ──> wait, carry out, return
+//! ```
+//!
 //! It shares its memory with the keeper, which sleeps meanwhile. It is a process of its own: pid, descriptors, signals,
 //! limits; the engine is its parent. Root, working directory and umask are shared with the engine until the order comes.
 
@@ -7,7 +12,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use regrow_abi::{
-    Control, KEEPER_SOCKET_FD, LIMITS, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, State, order_flags,
+    Control, ImageHeader, KEEPER_SOCKET_FD, LIMITS, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, State, order_flags,
     point, register,
 };
 
@@ -38,6 +43,37 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     }
     let pid = if shell::is_one(agent) { sys::getpid() } else { register_task(agent) };
     agent.set_state(State::Armed);
+    if agent.is_woken_ahead() && !shell::is_one(agent) {
+        set_gate(agent, [gate as *const () as u64, agent.image_address()]);
+        let mut room = MaybeUninit::uninit();
+        enter(agent, copied(&mut room, &agent.image().registers));
+    }
+    take_order(agent, pid);
+    leave(agent, &control.order)
+}
+
+/// Called by a front end that was woken ahead of its order: comes back when the process has one, and is the run.
+///
+/// # Safety
+/// `image` is what stands beside the address of this function.
+unsafe extern "C" fn gate(image: *const ImageHeader) {
+    // SAFETY: see above; the areas of the image stay mapped as long as this process lives.
+    let agent = unsafe { Agent::new(image) };
+    // There is one order.
+    set_gate(&agent, [0; 2]);
+    take_order(&agent, sys::getpid());
+}
+
+/// Tells the front end by which call it waits for its order.
+fn set_gate(agent: &Agent, words: [u64; 2]) {
+    let address = agent.image().gate_address as *mut [u64; 2];
+    // SAFETY: whoever made the image has seen that the words lie in writable memory of the program, in which nothing else runs.
+    unsafe { address.write(words) };
+}
+
+/// Waits for the order, and makes this process what it says.
+fn take_order(agent: &Agent, pid: i32) {
+    let control = agent.control();
     let mut room = FdRoom::new();
     let message = sys::receive(KEEPER_SOCKET_FD, &mut room);
     if message.result <= 0 {
@@ -65,7 +101,6 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     // Whoever has been told that it runs may send it a signal: from here on none is dropped.
     // SAFETY: a signal set is 8 bytes.
     unsafe { sys::raw(nr::RT_SIGPROCMASK, [2, &raw const order.signal_mask as usize, 0, 8, 0, 0]) };
-    leave(agent, order)
 }
 
 /// Gives the kernel what it must know of this task's place in the memory: its thread descriptor, rseq, robust list.
@@ -276,12 +311,7 @@ fn set_dispositions(agent: &Agent, order: &Order, pending: u64) {
 fn leave(agent: &Agent, order: &Order) -> ! {
     let image = agent.image();
     let mut room = MaybeUninit::<Registers>::uninit();
-    // SAFETY: copied byte by byte, because the compiler's `memcpy` is not there (see `memory`).
-    let registers = unsafe {
-        arch::copy(room.as_mut_ptr().cast(), (&raw const image.registers).cast(), size_of::<Registers>());
-        room.assume_init_mut()
-    };
-    registers.flags &= STATUS_FLAGS;
+    let registers = copied(&mut room, &image.registers);
     if image.point == point::ENTRY {
         registers.general[register::RSP] = order.stack_pointer;
     } else if image.point == point::MAIN {
@@ -289,6 +319,22 @@ fn leave(agent: &Agent, order: &Order) -> ! {
         registers.general[register::RSI] = order.argv;
         registers.general[register::RDX] = order.envp;
     }
+    enter(agent, registers)
+}
+
+/// Copies registers, of the flags those that are a program's own. By hand: the compiler's `memcpy` is not there (see `memory`).
+fn copied<'a>(room: &'a mut MaybeUninit<Registers>, from: &Registers) -> &'a mut Registers {
+    // SAFETY: all bytes are copied.
+    let registers = unsafe {
+        arch::copy(room.as_mut_ptr().cast(), core::ptr::from_ref(from).cast(), size_of::<Registers>());
+        room.assume_init_mut()
+    };
+    registers.flags &= STATUS_FLAGS;
+    registers
+}
+
+/// Goes on in the program with these registers.
+fn enter(agent: &Agent, registers: &Registers) -> ! {
     // SAFETY: the memory of the snapshot is in place; the image's floating-point area is sealed and aligned.
     unsafe { arch::jump(registers, agent.fp(), agent.xsave(), agent.is_warm()) }
 }

@@ -48,6 +48,8 @@ pub struct Private {
     pub engine_gone: u32,
     /// The body has been put back, or trimmed: what is mapped in it now is what a run has left there.
     pub was_reset: u32,
+    /// The next reset keeps no page that the image does not have.
+    pub trims: u32,
     /// The program is unmapped: a process of this body can only execute another one.
     pub is_shell: u32,
     /// The signals that the keeper ignores, and so each process that it makes; bit 0 is signal 1.
@@ -94,6 +96,11 @@ impl Agent {
     pub fn image(&self) -> &ImageHeader {
         // SAFETY: by the contract of `new`; the image is sealed, so that nobody writes it.
         unsafe { &*self.image }
+    }
+
+    /// Where the image's header is.
+    pub fn image_address(&self) -> u64 {
+        self.image as u64
     }
 
     /// The body's control area.
@@ -172,6 +179,11 @@ impl Agent {
     /// Whether the image is a front end's, which has stopped itself.
     pub fn is_warm(&self) -> bool {
         self.image().point == regrow_abi::point::WARM
+    }
+
+    /// Whether the image's runs are woken before they have their order.
+    pub fn is_woken_ahead(&self) -> bool {
+        self.image().gate_address != 0
     }
 
     /// Whether floating-point state is kept by XSAVE.

@@ -45,6 +45,7 @@ pub fn make_seed(agent: &Agent) {
         (*private).bounds = agent.image().bounds;
         (*private).uffd = -1;
         (*private).engine_gone = 0;
+        (*private).trims = 0;
         (*private).is_shell = 0;
         (*private).ignored = sys::ignored_signals();
     }
@@ -105,8 +106,13 @@ pub fn run(agent: &Agent) {
     }
 }
 
-/// Gives all pages back that the image does not have.
+/// Gives all pages back that the image does not have: at once, or at the next reset where the armed process uses the memory already.
 pub fn trim(agent: &Agent) {
+    if agent.is_woken_ahead() {
+        // SAFETY: the private area is this process's own, and no reference to it is alive.
+        unsafe { (*agent.private()).trims = 1 };
+        return;
+    }
     mark_reset(agent);
     if let Err((why, errno)) = pages::put_back(agent, 0, false) {
         agent.give_up(why, errno);
@@ -144,7 +150,9 @@ pub type Step = Result<(), (Broken, i32)>;
 fn everything(agent: &Agent, is_first: bool) -> Step {
     sticky::check(agent)?;
     mappings::put_back(agent)?;
-    pages::put_back(agent, agent.image().hot_zero_pages, is_first)?;
+    // SAFETY: the private area is this process's own, and no reference to it is alive.
+    let trims = unsafe { core::mem::replace(&mut (*agent.private()).trims, 0) != 0 };
+    pages::put_back(agent, if trims { 0 } else { agent.image().hot_zero_pages }, is_first)?;
     if track::is_on(agent) {
         let counters = &agent.control().reset;
         let zeroed = counters.zeroed.load(Relaxed);

@@ -26,7 +26,7 @@
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Raised by every change of a type in this crate; the agent refuses to keep an image of another version.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -555,6 +555,9 @@ pub struct ImageHeader {
     pub control_address: u64,
     /// The keeper's private memory.
     pub private_address: u64,
+    /// Two words of a front end's, for the address of the agent's function that waits for the order, and for its argument: the front
+    /// end is woken ahead of its order, and calls it. Zero: it is woken when its process has the order.
+    pub gate_address: u64,
     /// `start_code`, `end_code`, `start_data`, `end_data`, `start_brk`.
     pub layout: [u64; 5],
     /// `start_stack`, `arg_start`, `arg_end`, `env_start`, `env_end` at the snapshot.
@@ -583,6 +586,6 @@ const _: () = {
     assert!(size_of::<Order>() == 1336);
     assert!(size_of::<Control>() == 1432);
     assert!(size_of::<Control>() <= ARG_AREA_OFFSET);
-    assert!(size_of::<ImageHeader>() == 472);
+    assert!(size_of::<ImageHeader>() == 480);
     assert!(size_of::<ImageHeader>() <= PAGE_BYTES as usize);
 };

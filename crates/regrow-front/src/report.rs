@@ -16,6 +16,8 @@ pub struct Report {
     pub absent: Vec<Vec<u8>>,
     /// Whether the process that stops itself is a child of the one that was started.
     pub fork: bool,
+    /// Where the front end has two words for the agent: it prepares itself in each run before it has its order.
+    pub gate: Option<u64>,
     /// Why no image can be made.
     pub refused: Option<String>,
 }
@@ -54,6 +56,7 @@ pub fn parse(bytes: &[u8]) -> Result<Report, ReportError> {
             b"file" => report.files.push(path(text)?),
             b"absent" => report.absent.push(path(text)?),
             b"fork" if text.is_empty() => report.fork = true,
+            b"gate" if report.gate.is_none() && number(text).is_some() => report.gate = number(text),
             b"refuse" => report.refused = Some(String::from_utf8_lossy(text).into_owned()),
             _ => return Err(ReportError::Unknown(String::from_utf8_lossy(record).into_owned())),
         }
@@ -64,6 +67,12 @@ pub fn parse(bytes: &[u8]) -> Result<Report, ReportError> {
 /// Whether it can be the name of a variable.
 fn is_name(text: &[u8]) -> bool {
     !text.is_empty() && !text.contains(&b'=')
+}
+
+/// A decimal number that is not zero.
+fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().all(u8::is_ascii_digit).then_some(text)?;
+    std::str::from_utf8(digits).ok()?.parse().ok().filter(|&number| number != 0)
 }
 
 fn path(text: &[u8]) -> Result<Vec<u8>, ReportError> {
@@ -79,13 +88,14 @@ mod tests {
 
     #[test]
     fn each_record_is_read() {
-        let report = parse(b"env A\0env *\0file /a b\0absent /c/*.pth\0fork\0env B\0refuse no luck\0");
+        let report = parse(b"env A\0env *\0file /a b\0absent /c/*.pth\0fork\0gate 4096\0env B\0refuse no luck\0");
         let wanted = Report {
             env: vec![b"A".to_vec(), b"B".to_vec()],
             all_env: true,
             files: vec![b"/a b".to_vec()],
             absent: vec![b"/c/*.pth".to_vec()],
             fork: true,
+            gate: Some(4096),
             refused: Some("no luck".to_owned()),
         };
         assert_eq!(report, Ok(wanted));
@@ -95,7 +105,7 @@ mod tests {
     #[test]
     fn what_is_malformed_is_refused() {
         assert_eq!(parse(b"env A"), Err(ReportError::CutOff));
-        for record in ["", "env", "env A=1", "environment A", "fork now"] {
+        for record in ["", "env", "env A=1", "environment A", "fork now", "gate", "gate 0", "gate +1"] {
             assert_eq!(parse(format!("{record}\0").as_bytes()), Err(ReportError::Unknown(record.to_owned())));
         }
         for (record, path) in [("file a", "a"), ("absent", ""), ("absent *.pth", "*.pth")] {

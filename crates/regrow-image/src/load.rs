@@ -108,8 +108,13 @@ impl Paths {
     }
 }
 
-/// Loads the agent and lets the process go on in it.
-pub(crate) fn load(at_point: AtPoint, recipe: &Recipe<'_>, store: BorrowedFd<'_>) -> Result<Made, MakeError> {
+/// Loads the agent and lets the process go on in it. `gate` is where a front end has its two words for the agent, or zero.
+pub(crate) fn load(
+    at_point: AtPoint,
+    recipe: &Recipe<'_>,
+    gate: u64,
+    store: BorrowedFd<'_>,
+) -> Result<Made, MakeError> {
     let AtPoint { remote, stack, startup } = at_point;
     let is_warm = recipe.point == Point::Warm;
     snapshot::check_task(remote.pid(), fd::COUNT + usize::from(is_warm), is_warm)?;
@@ -131,6 +136,7 @@ pub(crate) fn load(at_point: AtPoint, recipe: &Recipe<'_>, store: BorrowedFd<'_>
         return Err(MakeError::Refused(format!("{} pointers into the argument block", patches.len())));
     }
     let mut header = facts.header(&remote, recipe, &memory, &place)?;
+    header.gate_address = memory.checked_gate(gate)?;
     header.random_address = stack.aux(at::RANDOM).unwrap_or(0);
     header.vmas_offset = layout.vmas;
     header.pages_offset = layout.pages;
@@ -409,6 +415,7 @@ impl Facts {
             agent_end: place.end(),
             control_address: place.address(3),
             private_address: place.address(2),
+            gate_address: 0,
             layout: [field(26), field(27), field(45), field(46), field(47)],
             bounds: [field(28), field(48), field(49), field(50), field(51)],
             registers: self.registers(),

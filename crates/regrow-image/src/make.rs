@@ -221,7 +221,7 @@ pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> 
         Exec { path: recipe.path, argv: &argv, envp: &env, fds: &fds.pairs(), ignored: recipe.ignored };
     let processes = Arc::<Processes>::default();
     let limit = (recipe.point == Point::Warm).then(|| Deadline::start(&processes, WARM_TIMEOUT));
-    let made = helper::run(|| start_and_load(&exec, recipe, &store, &processes));
+    let made = helper::run(|| start_and_load(&exec, recipe, &store, &report, &processes));
     drop(limit);
     let made = made.map_err(setup("starting the tracer")).and_then(|made| made);
     let made = match made {
@@ -270,8 +270,18 @@ impl Report {
 
     /// Why the front end itself says that there can be no image.
     fn refusal(&self) -> Option<String> {
+        self.first(b"refuse ")
+    }
+
+    /// Where it has the words that tell it how to wait for its order; zero if it has none.
+    fn gate(&self) -> u64 {
+        self.first(b"gate ").and_then(|address| address.parse().ok()).unwrap_or(0)
+    }
+
+    /// What follows these words in the first record that begins with them.
+    fn first(&self, kind: &[u8]) -> Option<String> {
         let bytes = self.read();
-        let record = bytes.split(|&byte| byte == 0).find_map(|record| record.strip_prefix(b"refuse "))?;
+        let record = bytes.split(|&byte| byte == 0).find_map(|record| record.strip_prefix(kind))?;
         Some(String::from_utf8_lossy(record).into_owned())
     }
 }
@@ -357,6 +367,7 @@ fn start_and_load(
     exec: &Exec<'_>,
     recipe: &Recipe<'_>,
     store: &OwnedFd,
+    report: &Report,
     processes: &Processes,
 ) -> Result<load::Made, MakeError> {
     let pending = helper::prepare(exec).map_err(MakeError::tracing("starting the program"))?;
@@ -371,7 +382,7 @@ fn start_and_load(
     if at_point.remote.pid() != pending.pid() {
         processes.add(at_point.remote.pid());
     }
-    load::load(at_point, recipe, store.as_fd())
+    load::load(at_point, recipe, report.gate(), store.as_fd())
 }
 
 fn run_to_point(tracee: ptrace::Tracee, recipe: &Recipe<'_>) -> Result<AtPoint, MakeError> {

@@ -39,6 +39,22 @@ pub(crate) struct Memory {
     pub(crate) content: Vec<u8>,
 }
 
+impl Memory {
+    /// The address of a front end's gate, if two words that can be written to are there.
+    pub(crate) fn checked_gate(&self, address: u64) -> Result<u64, MakeError> {
+        const BYTES: u64 = 16;
+        let holds = |vma: &VmaEntry| vma.start <= address && address.checked_add(BYTES).is_some_and(|end| end <= vma.end);
+        let is_its_own = |vma: &VmaEntry| {
+            vma.flags & (vma_flags::WRITE | vma_flags::HANDS_OFF | vma_flags::SHARED) == vma_flags::WRITE
+        };
+        let is_fit = address % 8 == 0 && self.vmas.iter().any(|vma| holds(vma) && is_its_own(vma));
+        if address == 0 || is_fit {
+            return Ok(address);
+        }
+        refuse(format!("its gate is at {address:x}, where it has no words that it can write to"))
+    }
+}
+
 fn refuse<T>(what: impl Into<String>) -> Result<T, MakeError> {
     Err(MakeError::Refused(what.into()))
 }

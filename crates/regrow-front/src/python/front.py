@@ -2,8 +2,8 @@
 
 The interpreter is given this file by `-c`. What a front end is told and what it tells is the page `docs/warm.md`.
 
-    prepare: imports, setup -- report -- SIGSTOP -- wake: order, secrets, environment, streams -- program -- leave
-                                                    ^ every run begins here
+    prepare: imports, setup -- report -- SIGSTOP -- renew: locks, secrets -- gate -- order, environment, streams -- program -- leave
+                                                    ^ every run begins here  ^ where it waits for its order
 
 Without `REGROW_WARM`, but with `REGROW_ORDER`, nothing stops: the order is there from the start, and what a stop makes
 stale (secrets, environment, streams) is the process's own.
@@ -117,6 +117,8 @@ AFTER_FORK = Function(_ctypes.dlsym(ITSELF, "PyOS_AfterFork_Child"))
 FLUSH_C_STREAMS = Function(_ctypes.dlsym(ITSELF, "fflush"))
 REAL_PATH = Function(_ctypes.dlsym(ITSELF, "realpath"))
 REAL_PATH.restype = Text
+# By this the agent is called that waits for the order: the address of its function, and its argument.
+GATE: Any = (Address * 2)()
 C_ENVIRON = Address.from_address(_ctypes.dlsym(ITSELF, "environ"))
 
 
@@ -300,9 +302,29 @@ def write_report(number: int, kind: str, texts: Iterable[str | bytes]) -> None:
 
 # What two runs must not have in common.
 
+# Modules whose hooks after a fork need nothing but the memory: no descriptor, no directory, no variable.
+QUIET = frozenset(
+    "_thread asyncio.events concurrent.futures.thread logging multiprocessing.resource_tracker random regrow._calls "
+    "regrow._starter regrow._worker threading".split()
+)
+
+
+def is_quiet() -> bool:
+    """Whether all that is done after a fork can be done before a process has its order."""
+
+    def last() -> None:
+        pass
+
+    posix.register_at_fork(after_in_child=last)
+    lists = [thing for thing in gc.get_referrers(last) if type(thing) is list]
+    if len(lists) != 1 or lists[0].pop() is not last:
+        return False
+    homes = [getattr(hook, "__module__", None) or type(getattr(hook, "__self__", None)).__module__ for hook in lists[0]]
+    return QUIET.issuperset(homes)
+
 
 def renewals() -> list[Callable[[], object]]:
-    """What each run calls to have secrets, pids and times of its own, beside what the interpreter's fork hooks do."""
+    """What each run calls to have secrets and pids of its own, beside what the interpreter's fork hooks do."""
     loaded = sys.modules.get
     found: list[Callable[[], object]] = []
     ssl: Any = loaded("_ssl")
@@ -316,10 +338,6 @@ def renewals() -> list[Callable[[], object]]:
     threading: Any = loaded("threading")
     if threading is not None:
         found.append(threading.main_thread()._set_native_id)
-    logging: Any = loaded("logging")
-    if logging is not None:
-        clock = time.time_ns if isinstance(logging._startTime, int) else time.time
-        found.append(lambda: setattr(logging, "_startTime", clock()))
     tempfile: Any = loaded("tempfile")
     if tempfile is not None:
         found.append(lambda: setattr(tempfile, "_name_sequence", None))
@@ -507,7 +525,15 @@ def prepare(options: Options, report: int) -> Prepared:
     names = [name if isinstance(name, bytes) else encode(name) for name in environment.names]
     write_report(report, "env", sorted(name for name in names if name and b"=" not in name and b"\0" not in name))
     write_report(report, "absent", sorted(absent_paths(missing)))
+    write_report(report, "gate", [str(_ctypes.addressof(GATE))] if is_quiet() else [])
     return prepared
+
+
+def take_time() -> None:
+    """Sets what a module has noted as the time of the process's start."""
+    logging: Any = sys.modules.get("logging")
+    if logging is not None:
+        logging._startTime = time.time_ns() if isinstance(logging._startTime, int) else time.time()
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -524,6 +550,7 @@ def rehearse(prepared: Prepared) -> None:
         compile(order.argv[1], "<string>", "exec", 0, True)
         for renew in prepared.renewals:
             renew()
+        take_time()
         for stream in prepared.streams:
             # A run that replaces the buffer need not close it too.
             stream.replaced = stream.open()
@@ -542,8 +569,8 @@ def holes() -> Iterator[object]:
             last = id(thing)
 
 
-def stop(report: int) -> None:
-    """Stops this process; returns in every run, where the interpreter has done what it does after a fork."""
+def stop(report: int, prepared: Prepared) -> None:
+    """Stops this process; returns in every run that has its order, where all that two runs must not have in common is new."""
     gc.collect()
     HOLES.extend(holes())
     gc.freeze()
@@ -555,6 +582,11 @@ def stop(report: int) -> None:
     BEFORE_FORK()
     posix.kill(itself, _signal.SIGSTOP)
     AFTER_FORK()
+    for renew in prepared.renewals:
+        renew()
+    if GATE[0]:
+        Function(GATE[0])(Address(GATE[1]))
+    take_time()
 
 
 class Order:
@@ -946,8 +978,6 @@ def take_variable(name: bytes) -> int | None:
 def wake(number: int, prepared: Prepared) -> Order:
     """Makes this process what the order says. The first thing that happens in a run."""
     order = Order(number)
-    for renew in prepared.renewals:
-        renew()
     take_environment(order, prepared)
     try:
         for stream in prepared.streams:
@@ -979,7 +1009,7 @@ def begin() -> tuple[Program, Kept]:
         raise SystemExit("a front end is started by Regrow: neither REGROW_WARM nor REGROW_ORDER is set")
     prepared = prepare(options, number)
     kept = Kept()
-    stop(number)
+    stop(number, prepared)
     return Program(wake(number, prepared), options.skip), kept
 
 
