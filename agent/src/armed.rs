@@ -12,8 +12,8 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use regrow_abi::{
-    Control, ImageHeader, KEEPER_SOCKET_FD, LIMITS, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, State, order_flags,
-    point, register,
+    Control, ImageHeader, KEEPER_SOCKET_FD, LIMITS, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, State,
+    order_flags, point, register,
 };
 
 use crate::arch::{self, nr};

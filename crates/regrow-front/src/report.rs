@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn each_record_is_read() {
-        let report = parse(b"env A\0env *\0file /a b\0absent /c/*.pth\0fork\0gate 4096\0env B\0refuse no luck\0");
+        let report =
+            parse(b"env A\0env *\0file /a b\0absent /c/*.pth\0fork\0gate 4096\0env B\0refuse no luck\0");
         let wanted = Report {
             env: vec![b"A".to_vec(), b"B".to_vec()],
             all_env: true,

@@ -43,7 +43,9 @@ impl Memory {
     /// The address of a front end's gate, if two words that can be written to are there.
     pub(crate) fn checked_gate(&self, address: u64) -> Result<u64, MakeError> {
         const BYTES: u64 = 16;
-        let holds = |vma: &VmaEntry| vma.start <= address && address.checked_add(BYTES).is_some_and(|end| end <= vma.end);
+        let holds = |vma: &VmaEntry| {
+            vma.start <= address && address.checked_add(BYTES).is_some_and(|end| end <= vma.end)
+        };
         let is_its_own = |vma: &VmaEntry| {
             vma.flags & (vma_flags::WRITE | vma_flags::HANDS_OFF | vma_flags::SHARED) == vma_flags::WRITE
         };

@@ -305,7 +305,7 @@ impl Started {
             }
         }
         match self.run.status(None).await {
-            Some(Ok(status)) if !status.success() => Err(Refusal::Failed(status)),
+            Some(status) if !status.success() => Err(Refusal::Failed(status)),
             _ => Ok((bytes.freeze(), None)),
         }
     }
@@ -314,7 +314,7 @@ impl Started {
 /// Why a reply whose output has ended is not whole, if the process shows it soon enough.
 async fn end_of(started: Started) -> Option<Refusal> {
     let Started { run, fails_by_status, .. } = started;
-    let status = run.status(Some(PATIENCE)).await?.ok()?;
+    let status = run.status(Some(PATIENCE)).await?;
     let fails = status.code().is_none() || fails_by_status && !status.success();
     fails.then_some(Refusal::Failed(status))
 }

@@ -10,6 +10,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::pin::Pin;
 use std::process::ExitStatus;
 use std::rc::Rc;
@@ -197,8 +198,9 @@ impl Run {
         self.is_whole = true;
     }
 
-    /// Waits for the end of the process, whose output has ended. One that goes on for longer than `patience` is left to the reaper.
-    pub(crate) async fn status(mut self, patience: Option<Duration>) -> Option<io::Result<ExitStatus>> {
+    /// Waits for the end of the process, whose output has ended, and gives how it has ended, if it does within `patience`. To collect it
+    /// is the reaper's, for which a reply need not wait.
+    pub(crate) async fn status(mut self, patience: Option<Duration>) -> Option<ExitStatus> {
         let ending = self.ending.as_mut()?;
         // It stays here while it is waited for: nobody may wait any more by then.
         let end = ending.wait_for_end();
@@ -209,12 +211,10 @@ impl Run {
                 true
             }
         };
-        if !in_time {
-            self.is_asked = false;
-            drop(self.finish());
-            return None;
-        }
-        Some(self.ending.take()?.collect())
+        let status = if in_time { ending.status() } else { None };
+        self.is_asked = false;
+        drop(self.finish());
+        status
     }
 
     /// The output has ended: the rest is the reaper's. Gives why, if it was not the process that ended it.
@@ -298,17 +298,23 @@ impl Ending {
         status
     }
 
-    /// Whether the process has ended. It is not waited for by this.
-    fn has_ended(&self) -> bool {
+    /// How the process has ended, if it has. It is not waited for by this.
+    fn status(&self) -> Option<ExitStatus> {
         // A process that was made without a signal for its end is one of all, and none of the others.
         const OF_ALL: u32 = 0x4000_0000;
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let options = options | WaitIdOptions::from_bits_retain(OF_ALL);
-        self.group().is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))))
+        let end = waitid(WaitId::Pid(self.group()?), options).ok().flatten()?;
+        let core = if end.dumped() { 0x80 } else { 0 };
+        let raw = end
+            .exit_status()
+            .map(|code| code << 8)
+            .or_else(|| end.terminating_signal().map(|signal| signal | core));
+        raw.map(ExitStatus::from_raw)
     }
 
     async fn wait_for_end(&mut self) {
-        if self.has_ended() {
+        if self.status().is_some() {
             return;
         }
         let over = match self.over.take().map_or_else(|| self.watch(), Ok) {
