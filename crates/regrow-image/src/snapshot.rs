@@ -49,7 +49,7 @@ impl Memory {
         let is_its_own = |vma: &VmaEntry| {
             vma.flags & (vma_flags::WRITE | vma_flags::HANDS_OFF | vma_flags::SHARED) == vma_flags::WRITE
         };
-        let is_fit = address % 8 == 0 && self.vmas.iter().any(|vma| holds(vma) && is_its_own(vma));
+        let is_fit = address.is_multiple_of(8) && self.vmas.iter().any(|vma| holds(vma) && is_its_own(vma));
         if address == 0 || is_fit {
             return Ok(address);
         }
