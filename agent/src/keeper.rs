@@ -70,6 +70,10 @@ pub fn run(agent: &Agent) -> ! {
         if !alone {
             agent.give_up(Broken::Shared, 0);
         }
+        let has_order = control.state.load(SeqCst) == TAKEN && control.command.load(SeqCst) == command::NONE;
+        if has_order && control.refused.load(SeqCst) == 0 {
+            agent.give_up(Broken::Died, 0);
+        }
         if control.command.load(SeqCst) == command::BREAK_UP {
             shell::become_one(agent);
             control.command.store(command::NONE, SeqCst);

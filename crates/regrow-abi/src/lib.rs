@@ -121,6 +121,8 @@ pub enum Broken {
     TooManyMappings = 10,
     /// A fault point of the tests was hit.
     Fault = 11,
+    /// A process died with its order, before it was the run.
+    Died = 12,
 }
 
 impl Broken {
@@ -139,6 +141,7 @@ impl Broken {
             9 => Broken::Proc,
             10 => Broken::TooManyMappings,
             11 => Broken::Fault,
+            12 => Broken::Died,
             _ => return None,
         })
     }

@@ -366,6 +366,10 @@ impl Body {
         }
         match state {
             None | Some(State::Taken) => Err(StartError::Broken(io::ErrorKind::TimedOut.into())),
+            Some(State::Broken) => {
+                let _ = raw::wait_pid(pid, false);
+                Err(StartError::Broken(io::ErrorKind::BrokenPipe.into()))
+            }
             Some(_) => Ok(()),
         }
     }

@@ -85,6 +85,16 @@ impl Bell {
         control.refused_pid.compare_exchange(pid, 0, SeqCst, SeqCst).is_ok()
     }
 
+    /// Whether this process, which has ended, was never the run, although it had the order. Its body is given up.
+    #[must_use]
+    pub fn never_ran(&self, pid: i32) -> bool {
+        // SAFETY: as in `ring`.
+        let control = unsafe { &*self.shared.as_ptr().cast::<Control>() };
+        let is_given_up = || control.broken.load(SeqCst) == Broken::Died as u32;
+        let is_taken = || control.state.load(SeqCst) == State::Taken as u32;
+        control.pid.load(SeqCst) == pid && (is_taken() || is_given_up())
+    }
+
     /// When the last run that was timed entered its program, on the monotonic clock in nanoseconds.
     #[must_use]
     pub fn main_ns(&self) -> u64 {
@@ -247,6 +257,7 @@ impl ControlArea {
         // SAFETY: the order lies in the mapping; by the state protocol only this side touches it while the state is
         // `Taken`. The fields are written one by one, because most of the order is not used by most runs.
         let order = unsafe { &mut *self.order() };
+        self.control().refused.store(0, Relaxed);
         order.flags = flags;
         order.pid = pid;
         order.block_address = block.address;
@@ -278,6 +289,7 @@ impl ControlArea {
         let flags = run_flags(run) & !memory | order_flags::PLACE_FDS | order_flags::EXEC;
         // SAFETY: as in `write_order`.
         let order = unsafe { &mut *self.order() };
+        self.control().refused.store(0, Relaxed);
         order.flags = flags;
         order.pid = pid;
         order.block_address = place.path;

@@ -344,6 +344,7 @@ fn broken_name(why: regrow_abi::Broken) -> &'static str {
         Broken::Proc => "proc",
         Broken::TooManyMappings => "too_many_mappings",
         Broken::Fault => "fault",
+        Broken::Died => "died",
     }
 }
 

@@ -2,22 +2,21 @@
 
 The interpreter is given this file by `-c`. What a front end is told and what it tells is the page `docs/warm.md`.
 
-    prepare: imports, setup -- report -- SIGSTOP -- renew: locks, secrets -- gate -- order, environment, streams -- program -- leave
-                                                    ^ every run begins here  ^ where it waits for its order
+    prepare: imports, setup -- report -- SIGSTOP -- renew: secrets -- gate -- order: environment, streams -- program
+                               every run begins here ^                ^ and waits here for its order
 
 Without `REGROW_WARM`, but with `REGROW_ORDER`, nothing stops: the order is there from the start, and what a stop makes
 stale (secrets, environment, streams) is the process's own.
 
 What the program must not notice:
 
-- `sys.modules` is that of an interpreter with the same preloads. What this file alone needs is taken out again; so it
-  needs little, and nothing that is written in Python.
+- `sys.modules` is that of an interpreter with the same preloads: what this file alone needs is taken out again.
 - `__main__` is a module of its own, without this file's names.
 - A program that cannot be read or compiled, and descriptors that the interpreter does not start with, are left to the
-  interpreter itself: the process executes it, and what it has to say about them is its own.
-- At the end the interpreter is not torn down. What the run has made is dropped, so that finalizers run and files
-  are written; what was prepared stays. Where that is not enough (threads that go on, a stream that cannot be
-  written to, warnings of files left open) the interpreter finalizes as ever, as with `REGROW_PYTHON_FINALIZE`.
+  interpreter itself: the process executes it.
+- At the end what the run has made is dropped, so that finalizers run and files are written; what was prepared stays.
+  Where that is not enough (threads that go on, a stream that cannot be written to, warnings of files left open) the
+  interpreter finalizes as ever, as with `REGROW_PYTHON_FINALIZE`.
 """
 
 from __future__ import annotations
@@ -143,11 +142,9 @@ def content_of(path: bytes | str) -> bytes:
 
 def read_all(number: int) -> bytes:
     """Reads a descriptor to its end."""
-    data = posix.read(number, 16384)
-    pieces = [data]
-    while data:
-        data = posix.read(number, 1 << 20)
-        pieces.append(data)
+    pieces = [posix.read(number, 16384)]
+    while pieces[-1]:
+        pieces.append(posix.read(number, 1 << 20))
     return b"".join(pieces) if len(pieces) > 2 else pieces[0]
 
 
@@ -302,25 +299,19 @@ def write_report(number: int, kind: str, texts: Iterable[str | bytes]) -> None:
 
 # What two runs must not have in common.
 
-# Modules whose hooks after a fork need nothing but the memory: no descriptor, no directory, no variable.
-QUIET = frozenset(
-    "_thread asyncio.events concurrent.futures.thread logging multiprocessing.resource_tracker random regrow._calls "
-    "regrow._starter regrow._worker threading".split()
-)
+# Packages whose hooks after a fork need nothing but the memory: no descriptor, no directory, no variable.
+QUIET = frozenset(("_thread", "asyncio", "concurrent", "logging", "multiprocessing", "random", "regrow", "threading"))
 
 
 def is_quiet() -> bool:
     """Whether all that is done after a fork can be done before a process has its order."""
-
-    def last() -> None:
-        pass
-
+    last = type("Last", (), {})
     posix.register_at_fork(after_in_child=last)
     lists = [thing for thing in gc.get_referrers(last) if type(thing) is list]
     if len(lists) != 1 or lists[0].pop() is not last:
         return False
     homes = [getattr(hook, "__module__", None) or type(getattr(hook, "__self__", None)).__module__ for hook in lists[0]]
-    return QUIET.issuperset(homes)
+    return QUIET.issuperset([home.partition(".")[0] for home in homes])
 
 
 def renewals() -> list[Callable[[], object]]:
@@ -366,16 +357,11 @@ class Stream:
         self.mode = "w" if number else "r"
         original: Any = getattr(sys, f"__{name}__")
         # A module may have put an object of its own into `sys`, which stays there.
-        self.names = [f"__{name}__"]
-        if getattr(sys, name) is original:
-            self.names.append(name)
-        self.text: Any = original
+        self.names = [f"__{name}__", *([name] if getattr(sys, name) is original else [])]
+        self.text: Any = _io.TextIOWrapper.__new__(_io.TextIOWrapper) if original is None else original
         self.replaced: object = None
-        if original is None:
-            self.text = _io.TextIOWrapper.__new__(_io.TextIOWrapper)
         self.unbuffered = unbuffered
-        buffered = _io.BufferedWriter if number else _io.BufferedReader
-        self.buffered: Any = None if unbuffered and number else buffered
+        self.buffered: Any = None if unbuffered and number else _io.BufferedWriter if number else _io.BufferedReader
         self.encoding = getattr(original, "encoding", encoding)
         self.errors = getattr(original, "errors", errors)
 
@@ -436,22 +422,16 @@ class Options:
     def __init__(self, words: Sequence[str]) -> None:
         rest = list(words)
         self.skip = int(rest.pop(0))
-        self.preload: list[str] = []
-        self.setup = ""
-        self.module = False
-        self.paths: list[str] = []
+        given: dict[str, list[str]] = {"--preload": [], "--setup": [], "--path": [], "--module": []}
         while rest:
             word = rest.pop(0)
-            if word == "--module":
-                self.module = True
-            elif word == "--preload":
-                self.preload += filter(None, rest.pop(0).split(","))
-            elif word == "--setup":
-                self.setup = rest.pop(0)
-            elif word == "--path":
-                self.paths.append(rest.pop(0))
-            else:
+            if word not in given:
                 raise ValueError(f"the front end does not know the option {word!r}")
+            given[word].append("" if word == "--module" else rest.pop(0))
+        self.preload = [name for names in given["--preload"] for name in names.split(",") if name]
+        self.setup = "".join(given["--setup"][-1:])
+        self.module = bool(given["--module"])
+        self.paths = given["--path"]
 
 
 def import_by_name(name: str) -> Any:
@@ -529,13 +509,6 @@ def prepare(options: Options, report: int) -> Prepared:
     return prepared
 
 
-def take_time() -> None:
-    """Sets what a module has noted as the time of the process's start."""
-    logging: Any = sys.modules.get("logging")
-    if logging is not None:
-        logging._startTime = time.time_ns() if isinstance(logging._startTime, int) else time.time()
-
-
 def rehearse(prepared: Prepared) -> None:
     """Does a few times what each run begins with: its code is specialised then, and what it needs once is made."""
     entries = [name + b"=" + value for name, value in posix.environ.items()]
@@ -550,7 +523,6 @@ def rehearse(prepared: Prepared) -> None:
         compile(order.argv[1], "<string>", "exec", 0, True)
         for renew in prepared.renewals:
             renew()
-        take_time()
         for stream in prepared.streams:
             # A run that replaces the buffer need not close it too.
             stream.replaced = stream.open()
@@ -570,7 +542,7 @@ def holes() -> Iterator[object]:
 
 
 def stop(report: int, prepared: Prepared) -> None:
-    """Stops this process; returns in every run that has its order, where all that two runs must not have in common is new."""
+    """Stops this process; returns in every run that has its order, with all that two runs must not have in common."""
     gc.collect()
     HOLES.extend(holes())
     gc.freeze()
@@ -586,7 +558,6 @@ def stop(report: int, prepared: Prepared) -> None:
         renew()
     if GATE[0]:
         Function(GATE[0])(Address(GATE[1]))
-    take_time()
 
 
 class Order:
@@ -659,7 +630,8 @@ class Program:
         first = words[0] if words else b""
         if order.call:
             self.set_arguments([decode(word) for word in words] or [""])
-            self.step = self.of_call()
+            # A function that is given the order's bytes; its result is what `sys.exit` would be given.
+            self.step: Step = call, (order.call, order.data)
         elif first == b"-":
             self.set_arguments([decode(word) for word in words], "")
             self.step = self.of_stdin()
@@ -676,10 +648,6 @@ class Program:
             sys.orig_argv[:] = [decode(word) for word in self.order.argv]
         if path is not None and not SAFE_PATH:
             sys.path.insert(0, path)
-
-    def of_call(self) -> Step:
-        """A function that is given the order's bytes; its result is what `sys.exit` would be given."""
-        return call, (self.order.call, self.order.data)
 
     def of_switch(self, first: bytes, words: list[bytes]) -> Step:
         """`-c CODE` or `-m MODULE`; flags may stand before the letter, and the rest of the word behind it."""
@@ -880,13 +848,6 @@ def ended(is_file: bool, error: BaseException | None) -> int:
     return 0 if error is None else judge(error)
 
 
-def ignored(where: object, error: BaseException) -> None:
-    """Prints an exception that nobody can catch, as the interpreter does."""
-    print(f"Exception ignored in: {where!r}", file=sys.stderr)
-    error.__traceback__ = own_frames_cut(error.__traceback__)
-    show(error)
-
-
 def drop(kept: frozenset[str]) -> None:
     """Drops what the run has made, as the interpreter's end does: finalizers run, files are closed."""
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
@@ -935,8 +896,10 @@ def leave(status: int, kept: Kept) -> None:
     if threading is not None:
         try:
             threading._shutdown()
-        except BaseException as error:  # the interpreter goes on as well
-            ignored(threading, error)
+        except BaseException as error:  # the interpreter prints it, and goes on
+            print(f"Exception ignored in: {threading!r}", file=sys.stderr)
+            error.__traceback__ = own_frames_cut(error.__traceback__)
+            show(error)
         del threading
     if _thread._count():
         return
@@ -978,6 +941,10 @@ def take_variable(name: bytes) -> int | None:
 def wake(number: int, prepared: Prepared) -> Order:
     """Makes this process what the order says. The first thing that happens in a run."""
     order = Order(number)
+    logging: Any = sys.modules.get("logging")
+    if logging is not None:
+        # When it was loaded.
+        logging._startTime = time.time_ns() if isinstance(logging._startTime, int) else time.time()
     take_environment(order, prepared)
     try:
         for stream in prepared.streams:
