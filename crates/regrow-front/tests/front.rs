@@ -491,6 +491,27 @@ fn a_reader_that_has_gone_is_told_of_the_same() {
     }
 }
 
+#[test]
+fn there_is_a_gate_where_all_hooks_are_known() {
+    let folder = Folder::new(&[
+        ("plain.py", "import concurrent.futures.thread, logging, multiprocessing.pool, random, threading"),
+        ("hooked.py", "import os\nos.register_at_fork(after_in_child=lambda: None)"),
+        ("early.py", "import os, random, threading\nos.register_at_fork(after_in_child=os.getpid)"),
+    ]);
+    for (preload, has_gate) in
+        [("", true), ("json", true), ("plain", true), ("hooked", false), ("early", false)]
+    {
+        let path = folder.path().to_str().expect("UTF-8");
+        let run = Run { words: &["-c", "print(1)"], preload, env: &[("PYTHONPATH", path)], ..Run::default() };
+        let (outcome, report) = folder.run(&run, Way::Stopped);
+        assert_eq!(
+            (outcome.stdout.as_str(), report.gate.is_some()),
+            ("1\n", has_gate),
+            "{preload} {outcome:?}"
+        );
+    }
+}
+
 /// Prepares a front end for a run and wakes it with an order of its own, with bytes if there are some.
 fn woken(
     folder: &Folder,
