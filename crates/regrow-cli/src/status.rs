@@ -60,7 +60,7 @@ fn reasons(status: &Value, resources: &[(String, Value)], width: usize) -> Strin
     let images = status["images"].as_array();
     let program = |image: &Value| {
         let found = images.and_then(|images| images.iter().find(|known| known["number"] == *image));
-        found.map_or_else(|| "-".to_owned(), |image| plain(&image["file"]))
+        found.map_or_else(|| "-".to_owned(), program_of)
     };
     let mut table = Table::new(&[("kept", Kind::Left), ("program", Kind::Text), ("why", Kind::Text)]);
     for (name, fields) in resources {
@@ -212,6 +212,12 @@ pub(crate) fn describe(status: &Value, width: usize) -> String {
     text
 }
 
+/// The program of an image, and what is loaded in it.
+pub(crate) fn program_of(image: &Value) -> String {
+    let loaded = image["loaded"].as_str().map(|loaded| format!(" with {loaded}"));
+    plain(&image["file"]) + &loaded.unwrap_or_default()
+}
+
 fn images(images: &Value, width: usize) -> String {
     let mut table = Table::new(&[
         ("program", Kind::Text),
@@ -225,7 +231,7 @@ fn images(images: &Value, width: usize) -> String {
     for image in images.as_array().into_iter().flatten() {
         let bodies = image["bodies"].as_str().map_or(0, |bodies| bodies.split_whitespace().count());
         table.row([
-            plain(&image["file"]),
+            program_of(image),
             plain(&image["argv0"]),
             plain(&image["point"]),
             bodies.to_string(),
@@ -294,6 +300,19 @@ mod tests {
         let last = text.lines().last().expect("a row");
         let cells: Vec<&str> = last.split_whitespace().collect();
         assert_eq!(cells, ["/usr/bin/git", "git", "main", "2", "42", "3.0", "kept"]);
+    }
+
+    #[test]
+    fn images_of_a_program_are_told_apart_by_what_they_have_loaded() {
+        let rows = images(
+            &json!([
+                {"file": "/usr/bin/python3", "argv0": "python3", "loaded": "json,re"},
+                {"file": "/usr/bin/python3", "argv0": "python3", "loaded": null},
+            ]),
+            120,
+        );
+        assert!(rows.contains("/usr/bin/python3 with json,re  python3"), "{rows}");
+        assert!(rows.contains("/usr/bin/python3               python3"), "{rows}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::cli::TopArgs;
 use crate::error::CliError;
-use crate::status::{ask, describe, plain, sum};
+use crate::status::{ask, describe, plain, program_of, sum};
 
 /// Rates that are kept for the graph.
 const HISTORY: usize = 240;
@@ -86,7 +86,7 @@ impl View {
         let rows = images.into_iter().map(|image| {
             let bodies = image["bodies"].as_str().map_or(0, |bodies| bodies.split_whitespace().count());
             Row::new([
-                plain(&image["file"]),
+                program_of(image),
                 plain(&image["point"]),
                 bodies.to_string(),
                 plain(&image["runs"]),

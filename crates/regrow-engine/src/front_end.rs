@@ -82,6 +82,16 @@ impl FrontEnd {
         }
     }
 
+    /// What it has loaded when it stops, in words; nothing where only its caller knows.
+    pub(crate) fn loaded(&self) -> Option<String> {
+        let loaded = match self {
+            FrontEnd::Own(_) => return None,
+            FrontEnd::Python(plan) => plan.loaded(),
+            FrontEnd::Perl(plan) => plan.loaded(),
+        };
+        Some(loaded).filter(|loaded| !loaded.is_empty())
+    }
+
     /// How it is executed.
     pub(crate) fn execution(&self) -> Result<Arc<Warm>, Fallback> {
         let (args, names) = match self {

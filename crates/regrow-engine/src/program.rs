@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use regrow_image::resolve::{self, ResolveError, find_program};
-use regrow_image::script::resolve_script_chain;
+use regrow_image::resolve::{self, Found, ResolveError, find_program};
+use regrow_image::script::{Resolved as Chain, resolve_script_chain};
 
 use crate::creation::Fallback;
 use crate::front_end::FrontEnd;
@@ -23,7 +23,7 @@ const MAX_NAME_BYTES: usize = 16 * 1024;
 pub(crate) struct Name<'a> {
     pub(crate) program: Cow<'a, CStr>,
     pub(crate) arg0: Option<Cow<'a, CStr>>,
-    /// `PATH`, for a name without a slash.
+    /// `PATH`, in which the program is looked for, or what a script has `env` look for.
     pub(crate) path: Option<Cow<'a, [u8]>>,
     /// The directory that relative paths are relative to; `None` when nothing is relative.
     pub(crate) directory: Option<PathBuf>,
@@ -33,13 +33,10 @@ impl<'a> Name<'a> {
     /// Of a request. `Err` when the working directory cannot be told, or it is too long.
     pub(crate) fn of(request: &'a Request) -> Result<Name<'a>, Fallback> {
         let program = request.program.to_bytes();
-        let has_slash = program.contains(&b'/');
-        let path = if has_slash { None } else { request.env_value(b"PATH") };
+        let path = request.env_value(b"PATH");
         let is_relative = |element: &[u8]| element.first() != Some(&b'/');
-        let relative = match path {
-            Some(path) => path.split(|&byte| byte == b':').any(is_relative),
-            None => has_slash && is_relative(program),
-        };
+        let is_in_path = |path: &[u8]| path.split(|&byte| byte == b':').any(is_relative);
+        let relative = program.contains(&b'/') && is_relative(program) || path.is_some_and(is_in_path);
         let directory = if relative { Some(working_directory(request)?) } else { None };
         let name = Name {
             program: Cow::Borrowed(&request.program),
@@ -122,19 +119,36 @@ pub(crate) fn resolve(request: &Request, name: &Name<'_>) -> Result<Resolved, Fa
         Some(directory) if path.is_relative() => directory.join(path),
         _ => path.to_owned(),
     };
-    let mut argv = chain.argv.into_iter();
+    let searched = |found: &Found, name: &OsStr| -> Vec<PathBuf> {
+        found.earlier_dirs.iter().map(|dir| absolute(dir).join(name)).collect()
+    };
+    let mut absent = searched(&found, request.program_name());
+    let mut files: Vec<PathBuf> = Vec::new();
+    let (mut found, mut chain) = (found, chain);
+    if let Some((sought, behind)) = behind_env(&chain, path_var, directory) {
+        absent.extend(chain.word_for_env().map(|word| searched(&sought, word)).unwrap_or_default());
+        files.extend(chain.files.iter().chain([&chain.program]).map(|file| absolute(file)));
+        (found, chain) = (sought, behind);
+    }
     let program = absolute(&chain.program);
-    let mut files: Vec<PathBuf> = chain.files.iter().map(|file| absolute(file)).collect();
+    files.extend(chain.files.iter().map(|file| absolute(file)));
     files.push(program.clone());
-    let searched = found.earlier_dirs.iter().map(|dir| absolute(dir).join(request.program_name()));
+    let mut argv = chain.argv.into_iter();
     Ok(Resolved {
         exec_path: c_path(&found.path)?,
         file: c_path(&program)?,
         argv0: argv.next().unwrap_or_default(),
         extra: argv.collect(),
         files,
-        absent: searched.collect(),
+        absent,
     })
+}
+
+/// What `env` would execute for a script, and with which arguments; nothing where that is not certain, or would fail.
+fn behind_env(chain: &Chain, path_var: Option<&OsStr>, directory: Option<&Path>) -> Option<(Found, Chain)> {
+    let found = find_program(chain.word_for_env()?, path_var, directory).ok()?;
+    let behind = resolve_script_chain(&found.path, chain.argv.get(1..)?, directory).ok()?;
+    Some((found, behind))
 }
 
 fn c_path(path: &Path) -> Result<CString, Fallback> {

@@ -44,6 +44,14 @@ impl Plan {
         self.compile.then(|| Plan { compile: false, ..self.clone() })
     }
 
+    /// What has been loaded when the front end stops: its script, whether it is compiled, and modules.
+    #[must_use]
+    pub fn loaded(&self) -> String {
+        let script = String::from_utf8_lossy(&self.script);
+        let script = if self.compile { format!("{script} compiled") } else { script.into_owned() };
+        std::iter::once(script).chain(self.modules.iter().cloned()).collect::<Vec<_>>().join(",")
+    }
+
     /// The arguments of the front end, without `argv[0]`, which is the run's.
     ///
     /// # Errors

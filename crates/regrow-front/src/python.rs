@@ -58,6 +58,12 @@ impl Plan {
         let (skip, module) = (*skip, *module);
         Preparation { options, skip, preload, module, ..Preparation::default() }.args()
     }
+
+    /// What has been loaded when the front end stops.
+    #[must_use]
+    pub fn loaded(&self) -> String {
+        self.preload.join(",")
+    }
 }
 
 /// What the front end is to prepare.

@@ -31,7 +31,7 @@ pub(crate) mod lab;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -56,6 +56,19 @@ pub struct Resolved {
     /// All scripts in the chain, the first one first, as exec opens them: relative paths are
     /// relative to the working directory of the exec. Empty when the path is no script.
     pub files: Vec<PathBuf>,
+}
+
+impl Resolved {
+    /// The program that `env` will execute, where a script's first line leaves it to find one (`#!/usr/bin/env python3`): a single word that is
+    /// neither an option nor a variable. It changes nothing else for it.
+    #[must_use]
+    pub fn word_for_env(&self) -> Option<&OsStr> {
+        let is_env = [Path::new("/usr/bin/env"), Path::new("/bin/env")].contains(&self.program.as_path());
+        let word = self.argv.get(1).filter(|_| is_env && !self.files.is_empty())?.to_bytes();
+        let is_plain =
+            !word.starts_with(b"-") && !word.iter().any(|&byte| byte == b'=' || byte.is_ascii_whitespace());
+        (is_plain && !word.is_empty()).then(|| OsStr::from_bytes(word))
+    }
 }
 
 /// What the first line of a script says.

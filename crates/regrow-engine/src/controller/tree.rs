@@ -7,6 +7,7 @@ use regrow_body::Body;
 
 use super::Controller;
 use crate::creation::Stats;
+use crate::front_end::FrontEnd;
 use crate::log::Record;
 use crate::table::{Entry, Kept, Slot};
 
@@ -327,6 +328,7 @@ fn image(entry: &Entry) -> Value {
     Value::fields([
         ("file", Value::text(entry.key.file.to_string_lossy())),
         ("argv0", Value::text(entry.key.argv0.to_string_lossy())),
+        ("loaded", entry.key.warm.as_ref().and_then(FrontEnd::loaded).map_or(Value::None, Value::text)),
         ("state", state),
         ("point", kept.map_or(Value::None, |kept| Value::text(kept.point()))),
         ("seed", kept.map_or(Value::None, |kept| number(kept.image.seed().pid()))),
