@@ -300,10 +300,12 @@ fn a_reset_looks_at_what_a_run_has_written_alone() {
         // One body: of several the last run's may be one too many, and gone.
         let pool = Pool::builder().timed(true).disable(disabled).max_bodies_per_program(1).build();
         let mut command = prepared(&pool, PYTHON, &python(LARGE, write));
+        let mut compared = 0;
         for _ in 0..3 {
             assert_eq!(warm_output(&mut command), "right\n");
+            compared = pool.last_times(Duration::from_secs(5)).expect("it was recycled").work.compared;
         }
-        pool.last_times(Duration::from_secs(5)).expect("it was recycled").work.compared
+        compared
     };
     let (tracked, all) = (compared(FeatureSet::default()), compared(untracked));
     assert!((100..1000).contains(&tracked), "{tracked} pages were compared");

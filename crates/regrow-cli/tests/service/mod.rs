@@ -151,9 +151,11 @@ impl Service {
         command
     }
 
-    /// A program in this place, in the session of these tests, with nothing to read.
+    /// A program in this place, in the session of these tests, with nothing to read. It does not ignore what a shell has its background jobs
+    /// ignore.
     pub(crate) fn without_setsid(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(program);
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT,QUIT").arg(program);
         command.stdin(Stdio::null()).env("XDG_RUNTIME_DIR", self.folder());
         command.env_remove("REGROW_DISABLE").env_remove("REGROW_LOG");
         command
