@@ -366,7 +366,8 @@ impl Body {
         }
         match state {
             None | Some(State::Taken) => Err(StartError::Broken(io::ErrorKind::TimedOut.into())),
-            Some(State::Broken) => {
+            // Given up for another reason it may have run by now.
+            Some(State::Broken) if matches!(self.control.broken(), Some((Broken::Died, _))) => {
                 let _ = raw::wait_pid(pid, false);
                 Err(StartError::Broken(io::ErrorKind::BrokenPipe.into()))
             }
