@@ -215,6 +215,14 @@ def test_a_script_that_leaves_a_child(patient: Gateway) -> None:
     repeated(patient, misuse)
 
 
+def test_a_script_that_leaves_a_daemon(patient: Gateway) -> None:
+    def misuse(seen: Misuse) -> None:
+        assert client.get(patient.http, "/daemon.py").body == b"all that there is\n"
+        seen.logged = [200]
+
+    repeated(patient, misuse)
+
+
 @pytest.mark.parametrize(
     "how", ["nothing", "text", "unfinished", "colon", "blank", "return", "zero", "status", "empty", "endless"]
 )

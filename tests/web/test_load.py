@@ -102,6 +102,20 @@ def test_ab(options: list[str], gateway: servers.Gateway) -> None:
     check_calm(gateway)
 
 
+@pytest.mark.parametrize("gateway", ["recycled"], indirect=True)
+def test_a_minute(gateway: servers.Gateway) -> None:
+    """What the other loads do for a while, for a minute each: nothing grows."""
+    wrk(gateway.http, "/form.pl?a=1&b=2", WARM_UP)
+    before = processes.anonymous_kib(gateway.pid)
+    found = wrk(gateway.http, "/form.pl?a=1&b=2", 60)
+    assert set(found) == {200, 503}, found
+    made, refused = ab(gateway.http, "/plain.sh", seconds=60)
+    assert 0 < refused < made
+    assert processes.anonymous_kib(gateway.pid) < before + (16 << 10)
+    check_answers(gateway)
+    check_calm(gateway)
+
+
 def test_load_through_nginx(place: servers.Place, gateway: servers.Gateway) -> None:
     nginx = servers.Nginx(place, {"gateway": f"unix:{gateway.socket}"})
     try:

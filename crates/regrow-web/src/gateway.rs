@@ -30,6 +30,7 @@ use crate::error::{Refusal, WebError};
 use crate::head::{self, Head};
 use crate::input::Input;
 use crate::metrics::{Count, Metrics};
+use crate::orphans::Groups;
 use crate::run::{Ending, Run, Start};
 use crate::settings::{Content, Settings};
 use crate::variables::{self, Variables};
@@ -53,6 +54,8 @@ pub(crate) struct Gateway {
     places: Arc<Semaphore>,
     waiting: Cell<usize>,
     reaper: UnboundedSender<Ending>,
+    /// The groups of the processes that answer.
+    pub(crate) groups: Groups,
     application: Option<Prepared>,
     /// The modules that interpreters are to have loaded, with their languages.
     modules: Vec<String>,
@@ -133,6 +136,7 @@ impl Gateway {
             places: Arc::new(Semaphore::new(settings.limits.requests)),
             waiting: Cell::new(0),
             reaper,
+            groups: Groups::default(),
             application,
             modules: modules(&settings),
             settings,
@@ -155,7 +159,8 @@ impl Gateway {
         let (stdin, feed) = job.input.open().map_err(Refusal::Start)?;
         command.stdin(stdin);
         let timeout = self.settings.limits.run_timeout;
-        let start = Start { name: job.name, timeout, place, joined: job.joined };
+        let groups = self.groups.clone();
+        let start = Start { name: job.name, timeout, place, groups, joined: job.joined };
         let run = Run::start(&mut command, start, self.reaper.clone()).map_err(Refusal::Start)?;
         self.metrics.run(run.how());
         let feed = feed.map(|feed| {

@@ -23,6 +23,7 @@ pub mod head;
 mod http;
 mod input;
 mod metrics;
+mod orphans;
 mod records;
 mod run;
 mod server;

@@ -28,6 +28,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::error::Refusal;
+use crate::orphans::{Group, Groups};
 
 /// How much is read of a process's output at a time.
 const READ_BYTES: usize = 32 * 1024;
@@ -63,6 +64,8 @@ pub(crate) struct Ending {
     output: Option<Receiver>,
     deadline: Instant,
     name: Rc<str>,
+    /// Its group is its own until it has been waited for.
+    _group: Group,
     /// Its place among the requests that are answered at a time.
     place: Option<OwnedSemaphorePermit>,
 }
@@ -82,6 +85,8 @@ pub(crate) struct Start {
     pub(crate) timeout: Duration,
     /// What it takes up.
     pub(crate) place: OwnedSemaphorePermit,
+    /// Where its group is noted.
+    pub(crate) groups: Groups,
     /// Whether its standard error is part of its output.
     pub(crate) joined: bool,
 }
@@ -105,6 +110,7 @@ impl Run {
         let output = Receiver::from_owned_fd(output.into())?;
         command.stdout(Stdio::from(OwnedFd::from(theirs))).process_group(0);
         let child = command.spawn()?;
+        let group = start.groups.enter(child.id().cast_signed());
         let deadline = Instant::now() + start.timeout;
         let errors = Errors { pipe: errors, text: Vec::new(), dropped_bytes: 0 };
         let ending = Ending {
@@ -114,6 +120,7 @@ impl Run {
             output: None,
             deadline,
             name: start.name,
+            _group: group,
             place: Some(start.place),
         };
         Ok(Run {

@@ -23,11 +23,14 @@ use tokio::time::{sleep, timeout};
 use crate::error::WebError;
 use crate::gateway::Gateway;
 use crate::metrics;
+use crate::orphans::Orphans;
 use crate::settings::{Content, FastCgiAddress, Settings};
 use crate::{fastcgi, http};
 
 /// How long a listener that cannot accept (there are no descriptors) waits.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How often it is looked what scripts have left behind.
+const SWEEP: Duration = Duration::from_millis(250);
 /// How many scripts of a folder are prepared before they are asked for.
 const MAX_PREPARED: usize = 64;
 /// The longest request for the metrics.
@@ -57,6 +60,14 @@ async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), 
     // All handlers are there before anything is prepared: which signals are ignored belongs to an image.
     let signals = Signals::new()?;
     let (gateway, mut endings) = Gateway::new(settings)?;
+    let orphans = Orphans::take_over(gateway.groups.clone());
+    let orphans =
+        Rc::new(orphans.map_err(|source| WebError::System {
+            what: "what scripts leave cannot be taken over",
+            source,
+        })?);
+    let may_be_left = Rc::new(Cell::new(false));
+    tokio::task::spawn_local(sweep(Rc::clone(&orphans), Rc::clone(&may_be_left)));
     prepare(&gateway);
     let server =
         Server { gateway: Rc::clone(&gateway), open: Rc::default(), stop: watch::Sender::new(false) };
@@ -65,9 +76,10 @@ async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), 
     let under_way = Rc::clone(&reaping);
     tokio::task::spawn_local(async move {
         while let Some(ending) = endings.recv().await {
-            let one = One::of(&under_way);
+            let (one, may_be_left) = (One::of(&under_way), Rc::clone(&may_be_left));
             tokio::task::spawn_local(async move {
                 ending.reap().await;
+                may_be_left.set(true);
                 drop(one);
             });
         }
@@ -84,7 +96,18 @@ async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), 
     if timeout(gateway.settings.limits.grace, done).await.is_err() {
         tracing::warn!(connections = server.open.get(), "requests that are under way are broken off");
     }
+    orphans.sweep();
     Ok(())
+}
+
+/// Ends what scripts have left, after some have ended.
+async fn sweep(orphans: Rc<Orphans>, may_be_left: Rc<Cell<bool>>) {
+    loop {
+        sleep(SWEEP).await;
+        if may_be_left.take() {
+            may_be_left.set(orphans.sweep());
+        }
+    }
 }
 
 /// Makes what first requests need. It takes long, but a request that came meanwhile would take as long.
