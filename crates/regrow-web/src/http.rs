@@ -33,13 +33,16 @@ const MAX_REDIRECTS: usize = 10;
 const OF_CONNECTION: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
+/// A connection, who has made it, and where to.
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+}
+
 /// Serves a connection to its end, or until what it is at is done when `stop` says so.
-pub(crate) async fn serve(gateway: Rc<Gateway>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
-    let Ok((peer, local)) = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?))) else {
-        return;
-    };
-    // Without it the end of a reply waits for the client's acknowledgement of its start.
-    let _ = stream.set_nodelay(true);
+pub(crate) async fn serve(gateway: Rc<Gateway>, connection: Connection, mut stop: watch::Receiver<bool>) {
+    let Connection { stream, peer, local } = connection;
     let _connected = gateway.metrics.connected();
     let limits = &gateway.settings.limits;
     let progress = Rc::new(Progress::default());

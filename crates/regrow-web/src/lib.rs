@@ -29,6 +29,7 @@ mod run;
 mod server;
 pub mod settings;
 mod socket;
+mod stderr;
 pub mod target;
 mod variables;
 

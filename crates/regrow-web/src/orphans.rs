@@ -18,7 +18,7 @@ use rustix::process::{
 };
 
 /// Wait for children of every kind, also for one whose end makes no signal (`__WALL`).
-const WALL: WaitIdOptions = WaitIdOptions::from_bits_retain(0x4000_0000);
+pub(crate) const WALL: WaitIdOptions = WaitIdOptions::from_bits_retain(0x4000_0000);
 
 /// The groups of the runs that are under way.
 #[derive(Clone, Default)]

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use regrow::{Child, Command, Fallback, Point, Stdio};
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -28,14 +29,13 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::error::Refusal;
-use crate::orphans::{Group, Groups};
+use crate::orphans::{Group, Groups, WALL};
+use crate::stderr::Errors;
 
 /// How much is read of a process's output at a time.
 const READ_BYTES: usize = 32 * 1024;
-/// How much of a process's standard error is passed to the log; the rest is counted.
-const MAX_ERROR_BYTES: usize = 16 * 1024;
-/// How often it is looked whether a process whose output does not end is still there.
-const LOOK: Duration = Duration::from_millis(100);
+/// After this time the end of a process whose output goes on is watched for, and its standard error.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Where something says why a run is over before its time.
 pub(crate) type Fault = Rc<RefCell<Option<Refusal>>>;
@@ -60,6 +60,8 @@ pub(crate) struct Ending {
     child: Child,
     errors: Errors,
     over: Option<AsyncFd<OwnedFd>>,
+    /// How it has ended, once that was seen.
+    status: Option<ExitStatus>,
     /// What nobody reads any more.
     output: Option<Receiver>,
     deadline: Instant,
@@ -68,13 +70,6 @@ pub(crate) struct Ending {
     _group: Group,
     /// Its place among the requests that are answered at a time.
     place: Option<OwnedSemaphorePermit>,
-}
-
-/// What a process writes to its standard error.
-struct Errors {
-    pipe: Option<Receiver>,
-    text: Vec<u8>,
-    dropped_bytes: u64,
 }
 
 /// What a run is started with beside its command.
@@ -105,18 +100,18 @@ impl Run {
         } else {
             let (errors, theirs) = io::pipe()?;
             command.stderr(Stdio::from(OwnedFd::from(theirs)));
-            Some(Receiver::from_owned_fd(errors.into())?)
+            Some(errors.into())
         };
-        let output = Receiver::from_owned_fd(output.into())?;
+        let output = watched(output.into())?;
         command.stdout(Stdio::from(OwnedFd::from(theirs))).process_group(0);
         let child = command.spawn()?;
         let group = start.groups.enter(child.id().cast_signed());
         let deadline = Instant::now() + start.timeout;
-        let errors = Errors { pipe: errors, text: Vec::new(), dropped_bytes: 0 };
         let ending = Ending {
             child,
-            errors,
+            errors: Errors::new(errors),
             over: None,
+            status: None,
             output: None,
             deadline,
             name: start.name,
@@ -190,6 +185,7 @@ impl Run {
             }
             if ending.over.is_none() {
                 ending.over = Some(ending.watch()?);
+                ending.errors.watch();
             }
             self.wake.as_mut().reset(self.deadline);
         }
@@ -211,14 +207,12 @@ impl Run {
         let ending = self.ending.as_mut()?;
         // It stays here while it is waited for: nobody may wait any more by then.
         let end = ending.wait_for_end();
-        let in_time = match patience {
-            Some(patience) => timeout(patience, end).await.is_ok(),
-            None => {
-                end.await;
-                true
-            }
-        };
-        let status = if in_time { ending.status() } else { None };
+        match patience {
+            // How it ends later is told by the reaper.
+            Some(patience) => drop(timeout(patience, end).await),
+            None => end.await,
+        }
+        let status = ending.status;
         self.is_asked = false;
         drop(self.finish());
         status
@@ -305,25 +299,19 @@ impl Ending {
         status
     }
 
-    /// How the process has ended, if it has. It is not waited for by this.
-    fn status(&self) -> Option<ExitStatus> {
-        // A process that was made without a signal for its end is one of all, and none of the others.
-        const OF_ALL: u32 = 0x4000_0000;
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let options = options | WaitIdOptions::from_bits_retain(OF_ALL);
-        let end = waitid(WaitId::Pid(self.group()?), options).ok().flatten()?;
-        let core = if end.dumped() { 0x80 } else { 0 };
-        let raw = end
-            .exit_status()
-            .map(|code| code << 8)
-            .or_else(|| end.terminating_signal().map(|signal| signal | core));
-        raw.map(ExitStatus::from_raw)
+    /// Notes how the process has ended, if it has. It is not waited for by this.
+    fn look(&mut self) {
+        if self.status.is_none() {
+            self.status = self.group().and_then(status_of);
+        }
     }
 
     async fn wait_for_end(&mut self) {
-        if self.status().is_some() {
+        self.look();
+        if self.status.is_some() {
             return;
         }
+        self.errors.watch();
         let over = match self.over.take().map_or_else(|| self.watch(), Ok) {
             Ok(over) => over,
             Err(error) => {
@@ -343,7 +331,26 @@ impl Ending {
             over.poll_read_ready(context).map(drop)
         })
         .await;
+        self.look();
     }
+}
+
+/// How a child has ended, if it has. It is not waited for by this.
+fn status_of(child: Pid) -> Option<ExitStatus> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT | WALL;
+    let end = waitid(WaitId::Pid(child), options).ok().flatten()?;
+    let core = if end.dumped() { 0x80 } else { 0 };
+    let raw = end
+        .exit_status()
+        .map(|code| code << 8)
+        .or_else(|| end.terminating_signal().map(|signal| signal | core));
+    raw.map(ExitStatus::from_raw)
+}
+
+/// The end of a pipe that is read, with its events.
+fn watched(pipe: OwnedFd) -> io::Result<Receiver> {
+    ioctl_fionbio(&pipe, true)?;
+    Receiver::from_owned_fd_unchecked(pipe)
 }
 
 /// Reads what is there, for nobody. Gives whether more may come.
@@ -366,63 +373,5 @@ fn tell_end(name: &str, status: &io::Result<ExitStatus>) {
         Ok(status) if status.success() => {}
         Ok(status) => tracing::info!(name, %status, "a script has ended"),
         Err(error) => tracing::error!(name, %error, "a script's end is not known"),
-    }
-}
-
-impl Errors {
-    /// Takes what is there.
-    fn poll(&mut self, context: &mut Context<'_>) {
-        while let Some(pipe) = &self.pipe {
-            match pipe.poll_read_ready(context) {
-                Poll::Ready(Ok(())) => self.read(),
-                Poll::Ready(Err(_)) => self.pipe = None,
-                Poll::Pending => return,
-            }
-        }
-    }
-
-    /// Reads once.
-    fn read(&mut self) {
-        let Some(pipe) = &self.pipe else { return };
-        let mut piece = [0; 4096];
-        match pipe.try_read(&mut piece) {
-            Ok(0) => self.pipe = None,
-            Ok(read) => {
-                let room = MAX_ERROR_BYTES.saturating_sub(self.text.len()).min(read);
-                self.text.extend_from_slice(&piece[..room]);
-                self.dropped_bytes += u64::try_from(read - room).unwrap_or(0);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.pipe = None,
-        }
-    }
-
-    /// Reads what is left. Whoever could still write is gone, but for those that have left the group.
-    fn drain(&mut self) {
-        let mut piece = [0; 4096];
-        while let Some(pipe) = &self.pipe {
-            // The event may not have been seen yet: the descriptor itself is asked.
-            match rustix::io::read(pipe.as_fd(), &mut piece) {
-                Ok(read) if read > 0 && self.dropped_bytes == 0 => {
-                    let room = MAX_ERROR_BYTES.saturating_sub(self.text.len()).min(read);
-                    self.text.extend_from_slice(&piece[..room]);
-                    self.dropped_bytes += u64::try_from(read - room).unwrap_or(0);
-                }
-                _ => self.pipe = None,
-            }
-        }
-    }
-
-    fn tell(&self, name: &str) {
-        for line in String::from_utf8_lossy(&self.text).lines() {
-            tracing::warn!(name, "{line}");
-        }
-        if self.dropped_bytes > 0 {
-            tracing::warn!(
-                name,
-                bytes = self.dropped_bytes,
-                "more was written to standard error than is logged"
-            );
-        }
     }
 }

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::net::sockopt::set_tcp_nodelay;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::runtime::LocalOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
 use crate::error::WebError;
@@ -51,9 +52,9 @@ pub fn serve(settings: Settings, listening: impl FnMut(&str)) -> Result<(), WebE
     let cannot = |what| move |source| WebError::System { what, source };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
+        .build_local(LocalOptions::default())
         .map_err(cannot("the event loop cannot be made"))?;
-    LocalSet::new().block_on(&runtime, run(settings, listening))
+    runtime.block_on(run(settings, listening))
 }
 
 async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), WebError> {
@@ -212,7 +213,13 @@ impl Server {
         for &address in &settings.http {
             let (listener, address) = tcp(address).await?;
             listening(&format!("http://{address}/"));
-            self.accept(async move || Ok(listener.accept().await?.0), http::serve);
+            let next = async move || {
+                let (stream, peer) = listener.accept().await?;
+                // The address that everybody asks at is known already.
+                let local = if address.ip().is_unspecified() { stream.local_addr()? } else { address };
+                Ok(http::Connection { stream, peer, local })
+            };
+            self.accept(next, http::serve);
         }
         for address in &settings.fastcgi {
             match address {
@@ -283,6 +290,8 @@ async fn tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), WebError>
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     // The port is not known where it was left to the kernel.
     let address = listener.local_addr().map_err(cannot)?;
+    // Connections have it from here. Without it the end of a reply waits for the client's acknowledgement of its start.
+    set_tcp_nodelay(&listener, true).map_err(|error| cannot(error.into()))?;
     Ok((listener, address))
 }
 

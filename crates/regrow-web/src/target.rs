@@ -84,6 +84,8 @@ pub fn find(root: &Path, raw: &[u8]) -> Result<Target, TargetError> {
         return Err(TargetError::Malformed);
     }
     let mut file = root.to_owned();
+    // A way without links ends below where it began.
+    let mut has_link = false;
     let mut at = 0;
     while at < path.len() {
         // At a slash.
@@ -99,14 +101,18 @@ pub fn find(root: &Path, raw: &[u8]) -> Result<Target, TargetError> {
             return Err(TargetError::NotFound);
         }
         file.push(OsStr::from_bytes(part));
-        let found = file.metadata().map_err(|_| TargetError::NotFound)?;
+        let mut found = file.symlink_metadata().map_err(|_| TargetError::NotFound)?;
+        if found.is_symlink() {
+            has_link = true;
+            found = file.metadata().map_err(|_| TargetError::NotFound)?;
+        }
         if found.is_dir() {
             continue;
         }
         if !found.is_file() {
             return Err(TargetError::Forbidden);
         }
-        let script = runnable(root, &file)?;
+        let script = if has_link { runnable(root, &file)? } else { executable(file)? };
         return Ok(Target { script, script_name: path[..at].to_vec(), path_info: path[at..].to_vec() });
     }
     Err(TargetError::Forbidden)
@@ -119,10 +125,14 @@ pub fn find(root: &Path, raw: &[u8]) -> Result<Target, TargetError> {
 /// When it lies elsewhere, or may not.
 pub fn runnable(root: &Path, file: &Path) -> Result<PathBuf, TargetError> {
     let script = file.canonicalize().map_err(|_| TargetError::NotFound)?;
-    if !script.starts_with(root) || access(&script, Access::EXEC_OK).is_err() || !script.is_file() {
+    if !script.starts_with(root) || !script.is_file() {
         return Err(TargetError::Forbidden);
     }
-    Ok(script)
+    executable(script)
+}
+
+fn executable(file: PathBuf) -> Result<PathBuf, TargetError> {
+    access(&file, Access::EXEC_OK).map(|()| file).map_err(|_| TargetError::Forbidden)
 }
 
 #[cfg(test)]

@@ -50,17 +50,23 @@ impl EnvChanges {
         match (self.clear, self.variables.is_empty()) {
             (false, true) => Ok(environ::current()),
             (false, false) => self.apply(&environ::current()),
-            (true, _) => self.apply(&Strings::new()),
+            (true, _) => self.values(),
         }
     }
 
-    fn apply(&self, current: &Strings) -> Result<Strings, NulFound> {
+    /// The variables that are set, sorted by name.
+    fn values(&self) -> Result<Strings, NulFound> {
         let mut set = Strings::new();
         for (name, value) in &self.variables {
             if let Some(value) = value {
                 set.push(&[name.as_bytes(), b"=", value.as_bytes()])?;
             }
         }
+        Ok(set)
+    }
+
+    fn apply(&self, current: &Strings) -> Result<Strings, NulFound> {
+        let set = self.values()?;
         let mut set_entries = set.iter();
         let changes = self.variables.iter().map(|(name, value)| {
             let entry = value.as_ref().and_then(|_| set_entries.next());
@@ -142,6 +148,22 @@ mod tests {
             changes.set("Y".as_ref(), "".as_ref());
         });
         assert_eq!(seen, ["=first=1", "X=", "Y="]);
+    }
+
+    #[test]
+    fn what_is_set_is_all_of_an_environment_that_was_cleared() {
+        let mut changes = EnvChanges::default();
+        for (name, value) in [("Z", "1"), ("A", "2"), ("B", "3"), ("Z", "4")] {
+            changes.set(name.as_ref(), value.as_ref());
+        }
+        changes.clear();
+        for (name, value) in [("B", "1"), ("A", "2"), ("C", "3"), ("B", "4")] {
+            changes.set(name.as_ref(), value.as_ref());
+        }
+        changes.remove("C".as_ref());
+        let resolved = changes.resolve().expect("no NUL");
+        assert_eq!(resolved, changes.apply(&Strings::new()).expect("no NUL"));
+        assert_eq!(resolved.iter().map(|entry| entry.to_bytes()).collect::<Vec<_>>(), [b"A=2", b"B=4"]);
     }
 
     #[test]
