@@ -163,7 +163,7 @@ mod tests {
         changes.remove("C".as_ref());
         let resolved = changes.resolve().expect("no NUL");
         assert_eq!(resolved, changes.apply(&Strings::new()).expect("no NUL"));
-        assert_eq!(resolved.iter().map(|entry| entry.to_bytes()).collect::<Vec<_>>(), [b"A=2", b"B=4"]);
+        assert_eq!(resolved.iter().map(std::ffi::CStr::to_bytes).collect::<Vec<_>>(), [b"A=2", b"B=4"]);
     }
 
     #[test]
