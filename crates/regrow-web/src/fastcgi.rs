@@ -17,10 +17,11 @@ use tokio::time::timeout;
 use self::record::{EndStatus, Kind};
 use crate::content;
 use crate::error::Refusal;
-use crate::gateway::{Gateway, Reply};
+use crate::gateway::Gateway;
 use crate::head::Head;
 use crate::input::{Body, Input, Piece, collect};
 use crate::records::Record;
+use crate::reply::Reply;
 use crate::settings::Limits;
 use crate::variables::Variables;
 

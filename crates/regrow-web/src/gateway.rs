@@ -1,7 +1,7 @@
-//! What all ways of asking have in common: a place among those that are answered at a time, a process, and the head of its reply.
+//! What all ways of asking have in common: a place among those that are answered at a time, and a process.
 //!
 //! ```text
-//!  HTTP, FastCGI ──> admit ──> command ──> run ──> head ──> reply: what is left of the output
+//!  HTTP, FastCGI ──> admit ──> command ──> run ──> reply
 //!                     503       500         504     502
 //! ```
 
@@ -10,38 +10,25 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
-use bytes::{Buf as _, Bytes, BytesMut};
 use regrow::{Command, Pool, Resource, Stdio};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::access::AccessLog;
 use crate::application::Prepared;
 use crate::content;
 use crate::error::{Refusal, WebError};
-use crate::head::{self, Head};
 use crate::input::Input;
-use crate::metrics::{Count, Metrics};
+use crate::metrics::Metrics;
 use crate::orphans::Groups;
+use crate::reply::{Feeding, Started};
 use crate::run::{Ending, Run, Start};
 use crate::settings::{Content, Settings};
 use crate::variables::{self, Variables};
-
-/// How much of a function's output is collected before any of it is sent.
-const MAX_RESULT_BYTES: usize = 8 << 20;
-/// How long a reply whose output has ended waits for its process to end as well: one that has closed its output to go on working is not
-/// waited for.
-const PATIENCE: Duration = Duration::from_millis(10);
-/// The longest head of a reply.
-const MAX_HEAD_BYTES: usize = 256 * 1024;
 
 /// What answers requests, for all connections.
 pub(crate) struct Gateway {
@@ -73,41 +60,6 @@ pub(crate) struct Job {
     pub(crate) input: Input,
     /// Whether its standard error is part of its output.
     pub(crate) joined: bool,
-}
-
-/// A process that is about to write a reply.
-pub(crate) struct Started {
-    // The feed is stopped before the process is waited for: it knows the process by its number.
-    _feed: Feeding,
-    run: Run,
-    /// Whether an exit status says that the reply is not whole. A signal always does.
-    fails_by_status: bool,
-    _under_way: Count,
-}
-
-/// The task that passes a request's body on.
-struct Feeding(Option<AbortHandle>);
-
-/// A reply: its head, and what follows.
-pub(crate) struct Reply {
-    pub(crate) head: Head,
-    pub(crate) rest: Rest,
-}
-
-/// What follows the head of a reply.
-pub(crate) struct Rest {
-    first: Option<Bytes>,
-    /// How much is to come, where the head has said it: then the reply does not wait for the process.
-    missing: Option<u64>,
-    state: State,
-}
-
-/// Where what follows the head of a reply comes from.
-enum State {
-    Output(Box<Started>),
-    /// How the process ends says whether it is whole.
-    End(Pin<Box<dyn Future<Output = Option<Refusal>>>>),
-    Over,
 }
 
 impl Gateway {
@@ -264,133 +216,5 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting.set(self.0.waiting.get().saturating_sub(1));
         self.0.metrics.waiting(self.0.waiting.get());
-    }
-}
-
-impl Started {
-    /// Waits for the head of the reply.
-    pub(crate) async fn reply(mut self) -> Result<Reply, Refusal> {
-        let mut bytes = BytesMut::new();
-        loop {
-            let piece = self.run.output().await.ok_or(Refusal::NoHead)??;
-            bytes.extend_from_slice(&piece);
-            if let Some((head, length)) = head::parse(&bytes)? {
-                bytes.advance(length);
-                let first = Some(bytes.freeze()).filter(|first| !first.is_empty());
-                let missing = head.length();
-                if missing == Some(0) {
-                    self.run.is_whole();
-                }
-                return Ok(Reply {
-                    head,
-                    rest: Rest { first, missing, state: State::Output(Box::new(self)) },
-                });
-            }
-            if bytes.len() > MAX_HEAD_BYTES {
-                return Err(Refusal::LongHead { limit: MAX_HEAD_BYTES });
-            }
-        }
-    }
-
-    /// Waits for the output of a function, and gives it, if the function has not failed. Of one that writes more than is collected the
-    /// rest follows, and how it ends is not known before.
-    pub(crate) async fn result(mut self) -> Result<(Bytes, Option<Rest>), Refusal> {
-        let mut bytes = BytesMut::new();
-        while let Some(piece) = self.run.output().await {
-            bytes.extend_from_slice(&piece?);
-            if bytes.len() > MAX_RESULT_BYTES {
-                return Ok((
-                    Bytes::new(),
-                    Some(Rest {
-                        first: Some(bytes.freeze()),
-                        missing: None,
-                        state: State::Output(Box::new(self)),
-                    }),
-                ));
-            }
-        }
-        match self.run.status(None).await {
-            Some(status) if !status.success() => Err(Refusal::Failed(status)),
-            _ => Ok((bytes.freeze(), None)),
-        }
-    }
-}
-
-/// Why a reply whose output has ended is not whole, if the process shows it soon enough.
-async fn end_of(started: Started) -> Option<Refusal> {
-    let Started { run, fails_by_status, .. } = started;
-    let status = run.status(Some(PATIENCE)).await?;
-    let fails = status.code().is_none() || fails_by_status && !status.success();
-    fails.then_some(Refusal::Failed(status))
-}
-
-impl Drop for Feeding {
-    fn drop(&mut self) {
-        // What the process has not read it does not read any more: its reply is complete.
-        if let Some(feed) = &self.0 {
-            feed.abort();
-        }
-    }
-}
-
-impl Rest {
-    /// The next piece; `None` at the end.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
-        if self.missing == Some(0) {
-            return Poll::Ready(None);
-        }
-        let mut next = ready!(self.poll_output(context));
-        if let (Some(Ok(piece)), Some(missing)) = (&mut next, &mut self.missing) {
-            piece.truncate(usize::try_from(*missing).unwrap_or(usize::MAX));
-            *missing -= u64::try_from(piece.len()).unwrap_or(u64::MAX);
-            if let (0, State::Output(started)) = (*missing, &mut self.state) {
-                started.run.is_whole();
-            }
-        }
-        Poll::Ready(next)
-    }
-
-    /// The next piece of what is written.
-    fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(first)));
-        }
-        loop {
-            match std::mem::replace(&mut self.state, State::Over) {
-                State::Over => return Poll::Ready(None),
-                State::Output(mut started) => match started.run.poll_output(context) {
-                    Poll::Ready(None) => self.state = State::End(Box::pin(end_of(*started))),
-                    next => {
-                        self.state = State::Output(started);
-                        return next;
-                    }
-                },
-                State::End(mut end) => match end.as_mut().poll(context) {
-                    Poll::Ready(failure) => return Poll::Ready(failure.map(Err)),
-                    Poll::Pending => {
-                        self.state = State::End(end);
-                        return Poll::Pending;
-                    }
-                },
-            }
-        }
-    }
-
-    /// The next piece, if it is there.
-    pub(crate) fn ready(&mut self) -> Option<Option<Result<Bytes, Refusal>>> {
-        match self.poll_next(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(next) => Some(next),
-            Poll::Pending => None,
-        }
-    }
-
-    /// As [`Rest::poll_next`], to be awaited.
-    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Refusal>> {
-        std::future::poll_fn(|context| self.poll_next(context)).await
-    }
-
-    /// Reads to the end what nobody wants: a process is not to be killed for what was asked for (a reply to HEAD has no body).
-    pub(crate) async fn discard(mut self) {
-        while let Some(Ok(_)) = self.next().await {}
     }
 }

@@ -20,10 +20,11 @@ use tokio::sync::watch;
 use crate::access::Line;
 use crate::content;
 use crate::error::Refusal;
-use crate::gateway::{Gateway, Rest};
+use crate::gateway::Gateway;
 use crate::head::Head;
 use crate::input::{Body, Input, collect};
 use crate::records::Record;
+use crate::reply::Rest;
 use crate::socket::{Progress, Socket};
 use crate::variables::{RequestHead, SOFTWARE};
 

@@ -25,6 +25,7 @@ mod input;
 mod metrics;
 mod orphans;
 mod records;
+mod reply;
 mod run;
 mod server;
 pub mod settings;
