@@ -186,6 +186,7 @@ impl Run {
             if ending.over.is_none() {
                 ending.over = Some(ending.watch()?);
                 ending.errors.watch();
+                ending.errors.poll(context);
             }
             self.wake.as_mut().reset(self.deadline);
         }
