@@ -6,7 +6,9 @@ import hashlib
 import http.client
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -219,6 +221,23 @@ def test_a_script_that_leaves_a_daemon(patient: Gateway) -> None:
     def misuse(seen: Misuse) -> None:
         assert client.get(patient.http, "/daemon.py").body == b"all that there is\n"
         seen.logged = [200]
+
+    repeated(patient, misuse)
+
+
+def test_a_script_with_a_helper_in_a_session_of_its_own(patient: Gateway) -> None:
+    """Nobody's child is not taken for what others have left while its script runs, though others end meanwhile."""
+
+    def misuse(seen: Misuse) -> None:
+        asked = 0
+        with ThreadPoolExecutor(1) as clients:
+            reply = clients.submit(client.get, patient.http, "/helper.py")
+            while not reply.done():
+                plain(patient)
+                asked += 1
+                time.sleep(0.05)
+        assert (asked > 5, reply.result().body) == (True, b"helped\n")
+        seen.logged = [200] * (asked + 1)
 
     repeated(patient, misuse)
 

@@ -1,15 +1,17 @@
 //! Processes that a script has left behind in a group or session of their own, where the end of its group does not reach them.
 //!
 //! ```text
-//!  script ──setsid──> daemon        the script ends: its group is killed, the daemon becomes the gateway's child
-//!                                   sweep: a child in no group of a run that is under way, nor in the gateway's ──> killed, waited for
+//!  script ──setsid──> daemon        its parent ends: the daemon becomes the gateway's child
+//!                                   sweep: a child in no group of a run, nor in the gateway's; whose it is, is not known
+//!                                   every run has ended that was under way when it was seen first ──> killed, waited for
 //! ```
 //!
-//! The gateway takes over all its descendants that lose their parent (`PR_SET_CHILD_SUBREAPER`). Seeds, keepers and processes that wait for an order
-//! are its children too, in its own group.
+//! The gateway takes over all its descendants that lose their parent (`PR_SET_CHILD_SUBREAPER`). A script may go on to use what it has put into a
+//! session of its own, so nothing is killed before it can be nobody's. Seeds, keepers and processes that wait for an order are the gateway's
+//! children too, in its own group.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::rc::Rc;
 
@@ -50,6 +52,8 @@ pub(crate) struct Orphans {
     /// Children from before, which are nobody's business here.
     others: HashSet<i32>,
     groups: Groups,
+    /// Those that have been seen, and the runs that have been under way since: one of them may be theirs.
+    seen: HashMap<i32, HashSet<i32>>,
 }
 
 impl Orphans {
@@ -57,28 +61,64 @@ impl Orphans {
     pub(crate) fn take_over(groups: Groups) -> io::Result<Self> {
         let others = children()?.into_iter().collect();
         set_child_subreaper(Some(getpid()))?;
-        Ok(Self { own_group: getpgrp().as_raw_pid(), others, groups })
+        Ok(Self { own_group: getpgrp().as_raw_pid(), others, groups, seen: HashMap::new() })
     }
 
-    /// Kills those that are there, and waits for those that have ended. True when there was one: it may have had children.
-    pub(crate) fn sweep(&self) -> bool {
-        let found = children().unwrap_or_default().into_iter().filter(|pid| !self.others.contains(pid));
-        let gone: Vec<Pid> = found.filter(|&pid| self.is_left(pid)).filter_map(Pid::from_raw).collect();
-        for &pid in &gone {
-            // It is a child that has not been waited for: the number is its own.
-            let _ = kill_process(pid, Signal::KILL);
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WALL;
-            if matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))) {
-                tracing::warn!(%pid, "a process that a script has left behind was ended");
+    /// Kills those that are nobody's, and waits for those that have ended. True when there is one: it may have children, or be somebody's
+    /// as yet.
+    pub(crate) fn sweep(&mut self) -> bool {
+        let left = self.all_left();
+        let under_way = self.groups.0.borrow();
+        self.seen.retain(|pid, _| left.iter().any(|one| one.pid.as_raw_pid() == *pid));
+        for one in &left {
+            let runs = self.seen.entry(one.pid.as_raw_pid()).or_insert_with(|| under_way.clone());
+            runs.retain(|run| under_way.contains(run));
+            if one.has_ended || runs.is_empty() {
+                one.end();
             }
         }
-        !gone.is_empty()
+        !left.is_empty()
     }
 
-    /// Whether a child is in no group that it may be in.
-    fn is_left(&self, pid: i32) -> bool {
-        let group = group_of(pid);
-        group.is_some_and(|group| group != self.own_group && !self.groups.0.borrow().contains(&group))
+    /// Kills all, whosever they are: no run goes on. True when there was one.
+    pub(crate) fn end_all(&self) -> bool {
+        let left = self.all_left();
+        left.iter().for_each(Left::end);
+        !left.is_empty()
+    }
+
+    fn all_left(&self) -> Vec<Left> {
+        children().unwrap_or_default().into_iter().filter_map(|pid| self.left(pid)).collect()
+    }
+
+    /// A child, if it is one that a script has left, or that it may have left and that has ended.
+    fn left(&self, child: i32) -> Option<Left> {
+        let under_way = self.groups.0.borrow();
+        if self.others.contains(&child) || under_way.contains(&child) {
+            return None;
+        }
+        let (has_ended, group) = state_of(child)?;
+        let is_left = group != self.own_group && (has_ended || !under_way.contains(&group));
+        Pid::from_raw(child).filter(|_| is_left).map(|pid| Left { pid, has_ended })
+    }
+}
+
+/// A process that a script has left.
+struct Left {
+    pid: Pid,
+    has_ended: bool,
+}
+
+impl Left {
+    /// Kills it, and waits for it if it is gone.
+    fn end(&self) {
+        // It is a child that has not been waited for: the number is its own.
+        let _ = kill_process(self.pid, Signal::KILL);
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WALL;
+        let is_gone = matches!(waitid(WaitId::Pid(self.pid), options), Ok(Some(_)));
+        if is_gone && !self.has_ended {
+            tracing::warn!(pid = %self.pid, "a process that a script has left behind was ended");
+        }
     }
 }
 
@@ -93,9 +133,11 @@ fn children() -> io::Result<Vec<i32>> {
     Ok(found)
 }
 
-/// The process group of a process, by its `stat`: state, parent, group behind its name in parentheses.
-fn group_of(pid: i32) -> Option<i32> {
+/// Whether a process has ended, and its group, by its `stat`: state, parent, group behind its name in parentheses.
+fn state_of(pid: i32) -> Option<(bool, i32)> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let rest = text.get(text.iter().rposition(|&byte| byte == b')')? + 1..)?;
-    std::str::from_utf8(rest).ok()?.split_whitespace().nth(2)?.parse().ok()
+    let mut fields = std::str::from_utf8(rest).ok()?.split_whitespace();
+    let state = fields.next()?;
+    Some((state == "Z", fields.nth(1)?.parse().ok()?))
 }

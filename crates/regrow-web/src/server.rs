@@ -5,7 +5,7 @@
 //!               reaper: processes that have ended        signals: SIGTERM, SIGINT stop; SIGHUP reloads
 //! ```
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
@@ -61,12 +61,9 @@ async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), 
     // All handlers are there before anything is prepared: which signals are ignored belongs to an image.
     let signals = Signals::new()?;
     let (gateway, mut endings) = Gateway::new(settings)?;
-    let orphans = Orphans::take_over(gateway.groups.clone());
-    let orphans =
-        Rc::new(orphans.map_err(|source| WebError::System {
-            what: "what scripts leave cannot be taken over",
-            source,
-        })?);
+    let orphans = Orphans::take_over(gateway.groups.clone())
+        .map_err(|source| WebError::System { what: "what scripts leave cannot be taken over", source })?;
+    let orphans = Rc::new(RefCell::new(orphans));
     let may_be_left = Rc::new(Cell::new(false));
     tokio::task::spawn_local(sweep(Rc::clone(&orphans), Rc::clone(&may_be_left)));
     prepare(&gateway);
@@ -97,16 +94,22 @@ async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), 
     if timeout(gateway.settings.limits.grace, done).await.is_err() {
         tracing::warn!(connections = server.open.get(), "requests that are under way are broken off");
     }
-    orphans.sweep();
+    // The end of one leaves its children.
+    let last = async {
+        while orphans.borrow().end_all() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let _ = timeout(SWEEP, last).await;
     Ok(())
 }
 
 /// Ends what scripts have left, after some have ended.
-async fn sweep(orphans: Rc<Orphans>, may_be_left: Rc<Cell<bool>>) {
+async fn sweep(orphans: Rc<RefCell<Orphans>>, may_be_left: Rc<Cell<bool>>) {
     loop {
         sleep(SWEEP).await;
         if may_be_left.take() {
-            may_be_left.set(orphans.sweep());
+            may_be_left.set(orphans.borrow_mut().sweep());
         }
     }
 }

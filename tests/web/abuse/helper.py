@@ -1,0 +1,22 @@
+#!/usr/bin/python3
+"""Has a helper that is nobody's child, in a session of its own, which takes its time and stays when it has helped."""
+
+import os
+import time
+
+import noted
+
+answers, says = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        noted.note(pid=os.getpid())
+        for number in range(3):
+            os.close(number)
+        time.sleep(1)
+        os.write(says, b"helped\n")
+        time.sleep(100000)
+    os._exit(0)
+os.wait()
+os.close(says)
+print("Content-Type: text/plain\n\n" + os.read(answers, 100).decode(), end="", flush=True)
