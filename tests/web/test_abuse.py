@@ -175,6 +175,24 @@ def test_a_reply_that_nobody_reads(strict: Gateway) -> None:
     repeated(strict, misuse)
 
 
+def test_a_reply_that_is_taken_slowly(strict: Gateway) -> None:
+    """A script has its time and no more, though there is always something to pass on, and the client takes it."""
+
+    def misuse(seen: Misuse) -> None:
+        with asked(strict, "/endless.cgi") as connection:
+            processes.wait_for("the script has begun", lambda: (strict.notes / "pids").exists())
+            pids = [int(line) for line in (strict.notes / "pids").read_text().split()]
+            end = time.monotonic() + 20
+            while any(processes.exists(pid) for pid in pids):
+                assert time.monotonic() < end, "the script goes on"
+                connection.recv(1 << 16)
+                time.sleep(0.2)
+            cut_off(connection)
+        seen.logged = [200]
+
+    repeated(strict, misuse)
+
+
 @pytest.mark.parametrize("query", ["", "head"])
 def test_a_client_that_goes_away(query: str, patient: Gateway) -> None:
     def misuse(seen: Misuse) -> None:

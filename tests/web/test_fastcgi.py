@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import struct
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ KEEP = 1
 @pytest.fixture(scope="module")
 def gateway(place: servers.Place) -> Iterator[servers.Gateway]:
     """A gateway of the scripts that misbehave."""
+    (place.abuse / ".hidden").mkdir(exist_ok=True)
+    for name in (".hidden.sh", ".hidden/plain.sh"):
+        shutil.copy(place.abuse / "plain.sh", place.abuse / name)
     with servers.serving(place, "--timeout", "3600", "--idle-timeout", "3600", "--max-body", "1M") as made:
         yield made
 
@@ -213,7 +217,8 @@ def test_variables_that_are_front_ends_own(name: str, place: servers.Place, gate
 
 
 @pytest.mark.parametrize(
-    "path", ["/../outside.sh", "/nothing.sh", "/noted.py", "/folder", "/", "/../../../../bin/sh", "/.hidden.sh"]
+    "path",
+    ["/../outside.sh", "/nothing.sh", "/noted.py", "/folder", "/", "/../../../../bin/sh", "/.hidden.sh", "/.hidden/plain.sh"],
 )
 def test_no_script_but_those_of_the_folder(path: str, place: servers.Place, gateway: servers.Gateway) -> None:
     with watched(gateway, ran=False) as seen:

@@ -110,8 +110,18 @@ def test_the_end_does_not_wait_for_ever(place: servers.Place) -> None:
         os.kill(gateway.pid, signal.SIGTERM)
         gateway.process.wait(processes.PATIENCE_S)
         pids = [int(line) for line in (gateway.notes / "pids").read_text().split()]
-        with pytest.raises(AssertionError):
-            one.done()
+        assert one.done().status == 504
+        processes.wait_for("the scripts are gone", lambda: not any(processes.exists(pid) for pid in pids))
+
+
+def test_the_end_takes_along_what_goes_on_behind_a_reply(place: servers.Place) -> None:
+    with servers.serving(place, *NEVER, "--grace", "1") as gateway:
+        assert client.get(gateway.http, "/sleeps.sh?whole").body == b"ok\n"
+        processes.wait_for("the script goes on", lambda: started(gateway) == 1)
+        pids = [int(line) for line in (gateway.notes / "pids").read_text().split()]
+        assert len(pids) == 3
+        assert all(processes.exists(pid) for pid in pids)
+        assert gateway.stop() == 0
         processes.wait_for("the scripts are gone", lambda: not any(processes.exists(pid) for pid in pids))
 
 

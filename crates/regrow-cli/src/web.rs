@@ -90,20 +90,23 @@ fn function(words: &[OsString]) -> Result<Function, CliError> {
     } else {
         words.to_vec()
     };
-    let is_true = |text: String| matches!(text.as_str(), "true" | "1");
+    let is_true = |text: String| text == "true";
     Ok(Function {
         command: found(&command)?,
         content_type: from_env("content_type"),
         combine_output: from_env("combine_output").is_none_or(is_true),
+        lock: std::env::temp_dir().join(".lock"),
+        suppress_lock: from_env("suppress_lock").is_some_and(is_true),
     })
 }
 
+/// Longer than any gateway is there.
+const NO_LIMIT: Duration = Duration::from_secs(10 * 365 * 86400);
+
 /// The limits that the watchdog's variables set.
 fn watchdog_limits(limits: &mut Limits) {
-    if let Some(timeout) =
-        from_env("exec_timeout").and_then(|text| go_duration(&text)).filter(|time| !time.is_zero())
-    {
-        limits.run_timeout = timeout;
+    if let Some(timeout) = from_env("exec_timeout").and_then(|text| go_duration(&text)) {
+        limits.run_timeout = if timeout.is_zero() { NO_LIMIT } else { timeout };
     }
     if let Some(timeout) = from_env("read_timeout").and_then(|text| go_duration(&text)) {
         limits.header_timeout = timeout;

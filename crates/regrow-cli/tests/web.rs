@@ -29,6 +29,10 @@ struct Web {
 impl Web {
     /// Writes scripts (name, text) and serves their folder, or what `args` say.
     fn start(scripts: &[(&str, &str)], args: &[&str]) -> Web {
+        Web::start_with(scripts, args, &[])
+    }
+
+    fn start_with(scripts: &[(&str, &str)], args: &[&str], variables: &[(&str, &str)]) -> Web {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let cgi = folder.path().join("cgi");
@@ -43,6 +47,8 @@ impl Web {
             command.arg(&cgi);
         }
         command.stdin(Stdio::null()).stderr(Stdio::piped());
+        // What says that a function is in health is of this gateway alone.
+        command.env("TMPDIR", folder.path()).envs(variables.iter().copied());
         let mut gateway = command.spawn().unwrap();
         let mut lines = BufReader::new(gateway.stderr.take().unwrap()).lines();
         let mut address = |before: &str| {
@@ -223,13 +229,42 @@ fn a_function_gets_the_body_and_gives_the_reply() {
     let web = Web::start(&[], &["--function", "--", "/bin/cat"]);
     assert_eq!(web.until("main", |web| web.post("/", "hello")), (200, "hello".to_owned()));
     let variables = Web::start(&[], &["--function", "--", "/usr/bin/env"]);
-    let (status, body) = variables.ask("GET /a?b=c HTTP/1.0\r\nX-One-Two: 3\r\n\r\n");
+    let (status, body) = variables.ask("GET /a%20b?b=c HTTP/1.0\r\nX-One-Two: 3\r\nX-One-Two: 4\r\n\r\n");
     assert_eq!(status, 200);
-    for line in ["Http_X_One_Two=3", "Http_Method=GET", "Http_Path=/a", "Http_Query=b=c"] {
+    let lines = ["Http_X_One_Two=3", "Http_Method=GET", "Http_Path=/a b", "Http_Query=b=c"];
+    for line in lines.into_iter().chain(["Http_ContentLength=0", "Http_Content_Length=0"]) {
         assert!(body.lines().any(|known| known == line), "{line} in {body}");
     }
-    let failing = Web::start(&[], &["--function", "--", "/bin/sh", "-c", "echo no; exit 3"]);
-    assert_eq!(failing.post("/", "").0, 500);
+    assert!(!variables.get("/a").1.contains("Http_Query"));
+}
+
+#[test]
+fn a_function_that_fails_or_is_asked_wrongly_is_as_the_watchdog_has_it() {
+    let program = "case $Http_Path in /sleeps) sleep 1000;; /noise) echo aside >&2; echo out;; *) echo no; exit 3;; esac";
+    let function = ["--function", "--", "/bin/sh", "-c", program];
+    let web = Web::start_with(&[], &function, &[("exec_timeout", "1"), ("combine_output", "false")]);
+    assert_eq!(web.get("/"), (500, "exit status 3\nno\n".to_owned()));
+    assert_eq!(web.get("/sleeps"), (408, "Killed process.\n".to_owned()));
+    assert_eq!(web.get("/noise"), (200, "out\n".to_owned()));
+    assert_eq!(web.ask("OPTIONS / HTTP/1.0\r\n\r\n").0, 405);
+    assert_eq!(web.get("/_/health"), (200, "OK".to_owned()));
+    assert_eq!(web.post("/_/health", "").0, 405);
+    fs::remove_file(web.path(".lock")).unwrap();
+    assert_eq!(web.get("/_/health").0, 503);
+
+    let combined = Web::start_with(&[], &function, &[("max_inflight", "1")]);
+    assert_eq!(combined.get("/noise"), (200, "aside\nout\n".to_owned()));
+    let mut first = TcpStream::connect(&combined.http).unwrap();
+    first.write_all(b"GET /sleeps HTTP/1.0\r\n\r\n").unwrap();
+    eventually("another one is too much", || combined.get("/noise").0 == 429);
+    let lock = combined.path(".lock");
+    assert!(lock.exists());
+    drop(first);
+    combined.signal(Signal::TERM);
+    eventually("nothing may come any more", || !lock.exists());
+    assert!(combined.stop().success());
+    let own = Web::start_with(&[], &function, &[("suppress_lock", "true")]);
+    assert_eq!((own.get("/_/health").0, own.path(".lock").exists()), (503, false));
 }
 
 #[test]

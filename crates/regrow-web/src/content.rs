@@ -5,13 +5,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use http::HeaderName;
-
 use crate::error::Refusal;
+use crate::function;
 use crate::gateway::{Gateway, Job};
-use crate::head::Head;
 use crate::input::Input;
-use crate::settings::{Content, Function};
+use crate::settings::Content;
 use crate::target::{self, Target, TargetError};
 use crate::variables::{self, RequestHead, Variables};
 
@@ -31,12 +29,7 @@ pub(crate) fn of_request(
         Content::Program(command) => {
             (command.clone(), folder_of(first(command)), whole(first(command), raw)?)
         }
-        Content::Function(function) => {
-            let command = function.command.clone();
-            let (name, joined) = (name_of(first(&command)), function.combine_output);
-            let variables = of_function(head, raw, length);
-            return Ok(Job { name, command, directory: None, variables, input, joined });
-        }
+        Content::Function(function) => return function::job(function, head, input, length),
         Content::Application(application) => {
             let command = gateway.application_command();
             (command, Some(gateway.root.clone()), whole(&application.directory, raw)?)
@@ -71,54 +64,9 @@ fn whole(program: &Path, raw: &[u8]) -> Result<Target, TargetError> {
     Ok(Target { script: program.to_owned(), script_name: Vec::new(), path_info })
 }
 
-/// The function, if that is what is served.
-pub(crate) fn function(gateway: &Gateway) -> Option<&Function> {
-    match &gateway.settings.content {
-        Content::Function(function) => Some(function),
-        _ => None,
-    }
-}
-
 /// Whether the exit status of what is served says if the reply is whole. That of a CGI script means nothing to a web server.
 pub(crate) fn fails_by_status(gateway: &Gateway) -> bool {
     matches!(gateway.settings.content, Content::Function(_) | Content::Application(_))
-}
-
-/// The head of a function's reply: it has none of its own.
-pub(crate) fn function_head(function: &Function, head: &RequestHead) -> Head {
-    let asked = head.fields.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
-    let kind = function.content_type.as_ref().map(|kind| kind.as_bytes().to_vec());
-    let kind = kind.or(asked).unwrap_or_else(|| b"text/plain".to_vec());
-    Head { status: 200, reason: Vec::new(), fields: vec![(b"Content-Type".to_vec(), kind)], instead: None }
-}
-
-/// The variables of a function: header fields as `Http_Name`, and what the request asks for.
-fn of_function(head: &RequestHead, raw: &[u8], length: Option<u64>) -> Variables {
-    // What the gateway itself was started with is a function's configuration.
-    let mut variables: Variables = std::env::vars_os()
-        .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
-        .collect();
-    let mut set = |name: &str, value: &[u8]| variables.push((name.as_bytes().to_vec(), value.to_vec()));
-    for name in head.fields.keys() {
-        let values: Vec<&[u8]> = head.fields.get_all(name).iter().map(http::HeaderValue::as_bytes).collect();
-        set(&format!("Http_{}", canonical(name)), &values.join(&b", "[..]));
-    }
-    set("Http_Method", head.method.as_str().as_bytes());
-    set("Http_Path", raw);
-    set("Http_Query", head.path().1.as_bytes());
-    if let Some(length) = length {
-        set("Http_ContentLength", length.to_string().as_bytes());
-    }
-    variables
-}
-
-/// A header field's name with underscores, each word with a capital: `user-agent` is `User_Agent`.
-fn canonical(name: &HeaderName) -> String {
-    let word = |word: &str| {
-        let (first, rest) = word.split_at(word.len().min(1));
-        first.to_ascii_uppercase() + rest
-    };
-    name.as_str().split('-').map(word).collect::<Vec<_>>().join("_")
 }
 
 /// The job of a request that a web server has read.
@@ -166,6 +114,11 @@ fn script_of(gateway: &Gateway, params: &mut Variables) -> Result<PathBuf, Refus
         return Err(if file == path { TargetError::Forbidden } else { TargetError::NotFound }.into());
     }
     let script = target::runnable(&gateway.root, file)?;
+    // What begins with a dot is the server's own, however the web server names the folder.
+    let below = file.strip_prefix(&gateway.root).or_else(|_| script.strip_prefix(&gateway.root));
+    if below.is_ok_and(|path| path.iter().any(|part| part.as_bytes().starts_with(b"."))) {
+        return Err(TargetError::NotFound.into());
+    }
     let rest = path.as_os_str().as_bytes()[file.as_os_str().len()..].to_vec();
     let (script_name, path_info) = (value(b"SCRIPT_NAME"), value(b"PATH_INFO"));
     let mut set = |name: &[u8], value: Vec<u8>| {

@@ -88,9 +88,20 @@ pub enum Refusal {
     /// The script takes too long.
     #[error("the script takes longer than it may")]
     Timeout,
-    /// The function has failed.
-    #[error("the function ended with {0}")]
+    /// What writes the reply has failed.
+    #[error("it ended with {0}")]
     Failed(std::process::ExitStatus),
+    /// The function has failed.
+    #[error("the function ended with {status}")]
+    Function {
+        /// How.
+        status: std::process::ExitStatus,
+        /// What it had written.
+        output: bytes::Bytes,
+    },
+    /// A function is not asked like this.
+    #[error("functions have no such method")]
+    Method,
 }
 
 impl Refusal {
@@ -101,9 +112,10 @@ impl Refusal {
             Refusal::Target(TargetError::Malformed) | Refusal::Malformed(_) => 400,
             Refusal::Target(TargetError::Forbidden) => 403,
             Refusal::Target(TargetError::NotFound) => 404,
+            Refusal::Method => 405,
             Refusal::Slow => 408,
             Refusal::TooLarge { .. } => 413,
-            Refusal::Start(_) | Refusal::Input(_) | Refusal::Failed(_) => 500,
+            Refusal::Start(_) | Refusal::Input(_) | Refusal::Failed(_) | Refusal::Function { .. } => 500,
             Refusal::Head(_) | Refusal::NoHead | Refusal::LongHead { .. } | Refusal::Circle { .. } => 502,
             Refusal::Busy => 503,
             Refusal::Timeout => 504,
@@ -117,6 +129,7 @@ impl Refusal {
             400 => "Bad Request",
             403 => "Forbidden",
             404 => "Not Found",
+            405 => "Method Not Allowed",
             408 => "Request Timeout",
             413 => "Content Too Large",
             500 => "Internal Server Error",

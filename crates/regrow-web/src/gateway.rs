@@ -24,10 +24,10 @@ use crate::content;
 use crate::error::{Refusal, WebError};
 use crate::input::Input;
 use crate::metrics::Metrics;
-use crate::orphans::Groups;
 use crate::reply::{Feeding, Started};
 use crate::run::{Ending, Run, Start};
 use crate::settings::{Content, Settings};
+use crate::under_way::UnderWay;
 use crate::variables::{self, Variables};
 
 /// What answers requests, for all connections.
@@ -40,9 +40,9 @@ pub(crate) struct Gateway {
     pool: Pool,
     places: Arc<Semaphore>,
     waiting: Cell<usize>,
-    reaper: UnboundedSender<Ending>,
-    /// The groups of the processes that answer.
-    pub(crate) groups: Groups,
+    pub(crate) reaper: UnboundedSender<Ending>,
+    /// The processes that answer.
+    pub(crate) under_way: UnderWay,
     application: Option<Prepared>,
     /// The modules that interpreters are to have loaded, with their languages.
     modules: Vec<String>,
@@ -88,7 +88,7 @@ impl Gateway {
             places: Arc::new(Semaphore::new(settings.limits.requests)),
             waiting: Cell::new(0),
             reaper,
-            groups: Groups::default(),
+            under_way: UnderWay::default(),
             application,
             modules: modules(&settings),
             settings,
@@ -111,8 +111,8 @@ impl Gateway {
         let (stdin, feed) = job.input.open().map_err(Refusal::Start)?;
         command.stdin(stdin);
         let timeout = self.settings.limits.run_timeout;
-        let groups = self.groups.clone();
-        let start = Start { name: job.name, timeout, place, groups, joined: job.joined };
+        let under_way = self.under_way.clone();
+        let start = Start { name: job.name, timeout, place, under_way, joined: job.joined };
         let run = Run::start(&mut command, start, self.reaper.clone()).map_err(Refusal::Start)?;
         self.metrics.run(run.how());
         let feed = feed.map(|feed| {

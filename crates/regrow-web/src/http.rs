@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, HeaderName, HeaderValue, RETRY_AFTER, SERVER};
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use crate::access::Line;
 use crate::content;
 use crate::error::Refusal;
+use crate::function;
 use crate::gateway::Gateway;
 use crate::head::Head;
 use crate::input::{Body, Input, collect};
@@ -157,7 +159,10 @@ impl Exchange {
     async fn answer(mut self, body: Incoming) -> Response<ReplyBody> {
         match self.reply(body).await {
             Ok(reply) => reply,
-            Err(refusal) => refused(&refusal, self.asked.take()),
+            Err(refusal) => {
+                let own = function::of(&self.gateway).and_then(|_| function::refused(&refusal));
+                refused(&refusal, own, self.asked.take())
+            }
         }
     }
 
@@ -166,13 +171,19 @@ impl Exchange {
         if self.head.version == Version::HTTP_11 && self.head.fields.get_all(HOST).iter().count() != 1 {
             return Err(Refusal::Malformed("a request of HTTP/1.1 has one field Host"));
         }
+        if let Some(function) = function::of(&gateway)
+            && let Some((head, text)) = function::answer_itself(function, &self.head)?
+        {
+            return Ok(self.respond(head, None, Some(text)));
+        }
+        let began = Instant::now();
         let (mut input, mut length) = self.input(body).await?;
         for _ in 0..=MAX_REDIRECTS {
             let job = content::of_request(&gateway, &self.head, input, length)?;
             let started = gateway.start(job).await?;
-            if let Some(function) = content::function(&gateway) {
-                let head = content::function_head(function, &self.head);
+            if let Some(function) = function::of(&gateway) {
                 let (text, rest) = started.result().await?;
+                let head = function::head(function, &self.head, began.elapsed());
                 return Ok(self.respond(head, rest, Some(text)));
             }
             let reply = started.reply().await?;
@@ -250,13 +261,14 @@ fn copy_fields(fields: &[(Vec<u8>, Vec<u8>)], to: &mut HeaderMap) {
     to.entry(SERVER).or_insert(HeaderValue::from_static(SOFTWARE));
 }
 
-/// The reply that the gateway gives itself.
-fn refused(refusal: &Refusal, asked: Option<Asked>) -> Response<ReplyBody> {
+/// The reply that the gateway gives itself: `own` status and text, or those of the refusal.
+fn refused(refusal: &Refusal, own: Option<(u16, Vec<u8>)>, asked: Option<Asked>) -> Response<ReplyBody> {
     refusal.log(asked.as_ref().map_or("", |asked| &asked.record.request));
-    let asked = asked.map(|asked| asked.with_status(refusal.status()));
-    let text = Bytes::from(format!("{} {}\n", refusal.status(), refusal.reason()));
-    let mut response = Response::new(ReplyBody { source: None, text: Some(text), asked });
-    *response.status_mut() = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_GATEWAY);
+    let usual = || (refusal.status(), format!("{} {}\n", refusal.status(), refusal.reason()).into_bytes());
+    let (status, text) = own.unwrap_or_else(usual);
+    let asked = asked.map(|asked| asked.with_status(status));
+    let mut response = Response::new(ReplyBody { source: None, text: Some(text.into()), asked });
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     let fields = response.headers_mut();
     fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     fields.insert(SERVER, HeaderValue::from_static(SOFTWARE));

@@ -18,6 +18,7 @@ mod application;
 mod content;
 pub mod error;
 mod fastcgi;
+mod function;
 mod gateway;
 pub mod head;
 mod http;
@@ -32,6 +33,7 @@ pub mod settings;
 mod socket;
 mod stderr;
 pub mod target;
+mod under_way;
 mod variables;
 
 pub use server::serve;

@@ -10,65 +10,43 @@
 //! session of its own, so nothing is killed before it can be nobody's. Seeds, keepers and processes that wait for an order are the gateway's
 //! children too, in its own group.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::rc::Rc;
 
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_process, set_child_subreaper, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_child_subreaper, waitid,
 };
+
+use crate::under_way::UnderWay;
 
 /// Wait for children of every kind, also for one whose end makes no signal (`__WALL`).
 pub(crate) const WALL: WaitIdOptions = WaitIdOptions::from_bits_retain(0x4000_0000);
-
-/// The groups of the runs that are under way.
-#[derive(Clone, Default)]
-pub(crate) struct Groups(Rc<RefCell<HashSet<i32>>>);
-
-/// A group as long as its run is under way.
-pub(crate) struct Group {
-    all: Groups,
-    number: i32,
-}
-
-impl Groups {
-    /// Notes the group of a run.
-    pub(crate) fn enter(&self, number: i32) -> Group {
-        self.0.borrow_mut().insert(number);
-        Group { all: self.clone(), number }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.all.0.borrow_mut().remove(&self.number);
-    }
-}
 
 /// What finds them.
 pub(crate) struct Orphans {
     own_group: i32,
     /// Children from before, which are nobody's business here.
     others: HashSet<i32>,
-    groups: Groups,
+    under_way: UnderWay,
     /// Those that have been seen, and the runs that have been under way since: one of them may be theirs.
     seen: HashMap<i32, HashSet<i32>>,
 }
 
 impl Orphans {
     /// Has all descendants that lose their parent become this process's children.
-    pub(crate) fn take_over(groups: Groups) -> io::Result<Self> {
+    pub(crate) fn take_over(under_way: UnderWay) -> io::Result<Self> {
         let others = children()?.into_iter().collect();
+        // 0 where the group is of another namespace: so it is for the children.
+        let (_, own_group) = state_of(getpid().as_raw_pid()).ok_or(io::ErrorKind::NotFound)?;
         set_child_subreaper(Some(getpid()))?;
-        Ok(Self { own_group: getpgrp().as_raw_pid(), others, groups, seen: HashMap::new() })
+        Ok(Self { own_group, others, under_way, seen: HashMap::new() })
     }
 
     /// Kills those that are nobody's, and waits for those that have ended. True when there is one: it may have children, or be somebody's
     /// as yet.
     pub(crate) fn sweep(&mut self) -> bool {
         let left = self.all_left();
-        let under_way = self.groups.0.borrow();
+        let under_way = self.under_way.groups();
         self.seen.retain(|pid, _| left.iter().any(|one| one.pid.as_raw_pid() == *pid));
         for one in &left {
             let runs = self.seen.entry(one.pid.as_raw_pid()).or_insert_with(|| under_way.clone());
@@ -80,7 +58,7 @@ impl Orphans {
         !left.is_empty()
     }
 
-    /// Kills all, whosever they are: no run goes on. True when there was one.
+    /// Kills all, whosever they are. True when there was one.
     pub(crate) fn end_all(&self) -> bool {
         let left = self.all_left();
         left.iter().for_each(Left::end);
@@ -93,12 +71,11 @@ impl Orphans {
 
     /// A child, if it is one that a script has left, or that it may have left and that has ended.
     fn left(&self, child: i32) -> Option<Left> {
-        let under_way = self.groups.0.borrow();
-        if self.others.contains(&child) || under_way.contains(&child) {
+        if self.others.contains(&child) || self.under_way.contains(child) {
             return None;
         }
         let (has_ended, group) = state_of(child)?;
-        let is_left = group != self.own_group && (has_ended || !under_way.contains(&group));
+        let is_left = group != self.own_group && (has_ended || !self.under_way.contains(group));
         Pid::from_raw(child).filter(|_| is_left).map(|pid| Left { pid, has_ended })
     }
 }
@@ -114,11 +91,11 @@ impl Left {
     fn end(&self) {
         // It is a child that has not been waited for: the number is its own.
         let _ = kill_process(self.pid, Signal::KILL);
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WALL;
-        let is_gone = matches!(waitid(WaitId::Pid(self.pid), options), Ok(Some(_)));
-        if is_gone && !self.has_ended {
-            tracing::warn!(pid = %self.pid, "a process that a script has left behind was ended");
+        if !self.has_ended {
+            tracing::warn!(pid = %self.pid, "a process that a script has left behind is ended");
         }
+        // One that is not gone yet is waited for the next time.
+        let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WALL);
     }
 }
 

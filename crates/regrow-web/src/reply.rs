@@ -13,6 +13,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::task::AbortHandle;
 
 use crate::error::Refusal;
+use crate::function;
 use crate::head::{self, Head};
 use crate::metrics::Count;
 use crate::run::Run;
@@ -96,10 +97,8 @@ impl Started {
                 return Ok((Bytes::new(), Some(rest)));
             }
         }
-        match self.run.status(None).await {
-            Some(status) if !status.success() => Err(Refusal::Failed(status)),
-            _ => Ok((bytes.freeze(), None)),
-        }
+        let status = self.run.status(None).await;
+        function::result(status, bytes.freeze()).map(|output| (output, None))
     }
 }
 

@@ -8,6 +8,7 @@
 //! The reply ends with the process's standard output. Whoever waits for the process itself is not the client.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -29,8 +30,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::error::Refusal;
-use crate::orphans::{Group, Groups, WALL};
+use crate::orphans::WALL;
 use crate::stderr::Errors;
+use crate::under_way::{Entered, Slot, UnderWay};
 
 /// How much is read of a process's output at a time.
 const READ_BYTES: usize = 32 * 1024;
@@ -47,7 +49,8 @@ pub(crate) struct Run {
     deadline: Instant,
     wake: Pin<Box<Sleep>>,
     fault: Fault,
-    ending: Option<Ending>,
+    /// Taken from here when its time is over.
+    ending: Rc<Slot>,
     reaper: UnboundedSender<Ending>,
     /// Whether somebody asks how it ended ([`Run::status`]).
     is_asked: bool,
@@ -55,11 +58,19 @@ pub(crate) struct Run {
     is_whole: bool,
 }
 
+/// Why there is no more output.
+enum Over {
+    Late,
+    /// The process has ended, and this was still to be read.
+    Ended(Bytes),
+}
+
 /// What there is to do when a process's reply has ended.
 pub(crate) struct Ending {
     child: Child,
     errors: Errors,
     over: Option<AsyncFd<OwnedFd>>,
+    late: Option<Pin<Box<Sleep>>>,
     /// How it has ended, once that was seen.
     status: Option<ExitStatus>,
     /// What nobody reads any more.
@@ -67,7 +78,7 @@ pub(crate) struct Ending {
     deadline: Instant,
     name: Rc<str>,
     /// Its group is its own until it has been waited for.
-    _group: Group,
+    _entered: Entered,
     /// Its place among the requests that are answered at a time.
     place: Option<OwnedSemaphorePermit>,
 }
@@ -80,14 +91,14 @@ pub(crate) struct Start {
     pub(crate) timeout: Duration,
     /// What it takes up.
     pub(crate) place: OwnedSemaphorePermit,
-    /// Where its group is noted.
-    pub(crate) groups: Groups,
+    /// Where it is noted.
+    pub(crate) under_way: UnderWay,
     /// Whether its standard error is part of its output.
     pub(crate) joined: bool,
 }
 
 impl Run {
-    /// Starts a process in a group of its own. Its standard input is set already.
+    /// Starts a process in a session of its own: no process that it starts can join a group that is not its own. Its standard input is set already.
     pub(crate) fn start(
         command: &mut Command,
         start: Start,
@@ -103,28 +114,31 @@ impl Run {
             Some(errors.into())
         };
         let output = watched(output.into())?;
-        command.stdout(Stdio::from(OwnedFd::from(theirs))).process_group(0);
+        command.stdout(Stdio::from(OwnedFd::from(theirs))).setsid(true);
         let child = command.spawn()?;
-        let group = start.groups.enter(child.id().cast_signed());
         let deadline = Instant::now() + start.timeout;
+        let (slot, fault) = (Rc::<Slot>::default(), Fault::default());
+        let entered = start.under_way.enter(child.id().cast_signed(), deadline, &slot, &fault);
         let ending = Ending {
             child,
             errors: Errors::new(errors),
             over: None,
+            late: None,
             status: None,
             output: None,
             deadline,
             name: start.name,
-            _group: group,
+            _entered: entered,
             place: Some(start.place),
         };
+        *slot.borrow_mut() = Some(ending);
         Ok(Run {
             output: Some(output),
             buffer: BytesMut::new(),
             deadline,
             wake: Box::pin(sleep_until(deadline.min(Instant::now() + LOOK))),
-            fault: Fault::default(),
-            ending: Some(ending),
+            fault,
+            ending: slot,
             reaper,
             is_asked: true,
             is_whole: false,
@@ -133,7 +147,8 @@ impl Run {
 
     /// How its process was made: in the image of a point, or by exec and why.
     pub(crate) fn how(&self) -> (&'static str, &'static str) {
-        let Some(creation) = self.ending.as_ref().map(|ending| ending.child.creation()) else {
+        let ending = self.ending.borrow();
+        let Some(creation) = ending.as_ref().map(|ending| ending.child.creation()) else {
             return ("exec", "");
         };
         let point = creation.point().map_or("exec", Point::name);
@@ -147,41 +162,52 @@ impl Run {
 
     /// The group of its process.
     pub(crate) fn group(&self) -> Option<Pid> {
-        self.ending.as_ref().and_then(Ending::group)
+        self.ending.borrow().as_ref().and_then(Ending::group)
     }
 
     /// The next piece of its output; `None` at the end.
     pub(crate) fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
-        let (Some(ending), Some(output)) = (&mut self.ending, &self.output) else { return Poll::Ready(None) };
+        let slot = Rc::clone(&self.ending);
+        let mut slot = slot.borrow_mut();
+        let (Some(ending), Some(output)) = (slot.as_mut(), &self.output) else {
+            // What was taken is over for a reason.
+            return Poll::Ready(self.fault.borrow_mut().take().map(Err));
+        };
         ending.errors.poll(context);
         while output.poll_read_ready(context).is_ready() {
             self.buffer.reserve(READ_BYTES);
             match output.try_read_buf(&mut self.buffer) {
-                Ok(0) => return Poll::Ready(self.finish().map(Err)),
+                Ok(0) => {
+                    drop(slot);
+                    return Poll::Ready(self.finish().map(Err));
+                }
                 Ok(_) => return Poll::Ready(Some(Ok(self.buffer.split().freeze()))),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Some(Err(error.into()))),
             }
         }
-        self.poll_over(context)
+        let over = ready!(self.poll_over(ending, context))?;
+        drop(slot);
+        Poll::Ready(match over {
+            Over::Late => Some(Err(Refusal::Timeout)),
+            Over::Ended(rest) if rest.is_empty() => self.finish().map(Err),
+            Over::Ended(rest) => Some(Ok(rest)),
+        })
     }
 
     /// Whether it takes too long, or has ended and left its output to others.
-    fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Refusal>>> {
+    fn poll_over(&mut self, ending: &mut Ending, context: &mut Context<'_>) -> Poll<io::Result<Over>> {
         loop {
-            let (Some(ending), Some(output)) = (&mut self.ending, &self.output) else {
-                return Poll::Ready(None);
-            };
-            if ending.over.as_ref().is_some_and(|over| over.poll_read_ready(context).is_ready()) {
+            if let (Some(over), Some(output)) = (&ending.over, &self.output)
+                && over.poll_read_ready(context).is_ready()
+            {
                 // What it has written is read. Who still holds its output goes with it.
-                let rest = ending.rest_of(output);
-                return Poll::Ready(if rest.is_empty() { self.finish().map(Err) } else { Some(Ok(rest)) });
+                return Poll::Ready(Ok(Over::Ended(ending.rest_of(output))));
             }
             ready!(self.wake.as_mut().poll(context));
             if Instant::now() >= self.deadline {
                 ending.kill();
-                drop(self.finish());
-                return Poll::Ready(Some(Err(Refusal::Timeout)));
+                return Poll::Ready(Ok(Over::Late));
             }
             if ending.over.is_none() {
                 ending.over = Some(ending.watch()?);
@@ -194,7 +220,7 @@ impl Run {
 
     /// The same, to be awaited.
     pub(crate) async fn output(&mut self) -> Option<Result<Bytes, Refusal>> {
-        std::future::poll_fn(|context| self.poll_output(context)).await
+        poll_fn(|context| self.poll_output(context)).await
     }
 
     /// All that was wanted has been read. The process goes on to its own end, and what it still writes is nobody's.
@@ -205,15 +231,16 @@ impl Run {
     /// Waits for the end of the process, whose output has ended, and gives how it has ended, if it does within `patience`. To collect it
     /// is the reaper's, for which a reply need not wait.
     pub(crate) async fn status(mut self, patience: Option<Duration>) -> Option<ExitStatus> {
-        let ending = self.ending.as_mut()?;
-        // It stays here while it is waited for: nobody may wait any more by then.
-        let end = ending.wait_for_end();
+        // It stays in its slot while it is waited for: nobody may wait any more by then.
+        let slot = Rc::clone(&self.ending);
+        let end =
+            poll_fn(|context| slot.borrow_mut().as_mut().map_or(Poll::Ready(()), |e| e.poll_end(context)));
         match patience {
             // How it ends later is told by the reaper.
             Some(patience) => drop(timeout(patience, end).await),
             None => end.await,
         }
-        let status = ending.status;
+        let status = slot.borrow().as_ref().and_then(|ending| ending.status);
         self.is_asked = false;
         drop(self.finish());
         status
@@ -221,23 +248,29 @@ impl Run {
 
     /// The output has ended: the rest is the reaper's. Gives why, if it was not the process that ended it.
     fn finish(&mut self) -> Option<Refusal> {
-        if let Some(ending) = self.ending.take_if(|_| !self.is_asked || self.fault.borrow().is_some()) {
+        if !self.is_asked || self.fault.borrow().is_some() {
+            self.hand_over();
+        }
+        self.fault.borrow_mut().take()
+    }
+
+    /// Gives the reaper what there is to do.
+    fn hand_over(&mut self) {
+        if let Some(ending) = self.ending.borrow_mut().take() {
             // A reaper that is gone has no work either: the gateway is stopping.
             let _ = self.reaper.send(ending);
         }
-        self.fault.borrow_mut().take()
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        match &mut self.ending {
+        match self.ending.borrow_mut().as_mut() {
             Some(ending) if self.is_whole => ending.output = self.output.take(),
             Some(ending) => ending.kill(),
             None => {}
         }
-        self.is_asked = false;
-        drop(self.finish());
+        self.hand_over();
     }
 }
 
@@ -254,7 +287,7 @@ impl Ending {
 
     /// Kills the process and what it has started, as far as that has not left its group. It has not been waited for, so the
     /// number is its own.
-    fn kill(&self) {
+    pub(crate) fn kill(&self) {
         if let Some(group) = self.group() {
             // A group whose members have ended is not there.
             let _ = kill_process_group(group, Signal::KILL);
@@ -282,7 +315,7 @@ impl Ending {
 
     /// Waits for the end, kills what is left, and frees the place.
     pub(crate) async fn reap(mut self) {
-        self.wait_for_end().await;
+        poll_fn(|context| self.poll_end(context)).await;
         // How it has ended is in the log.
         let _ = self.collect();
     }
@@ -307,32 +340,36 @@ impl Ending {
         }
     }
 
-    async fn wait_for_end(&mut self) {
+    /// Waits for the end of the process, until its time is over.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.look();
         if self.status.is_some() {
-            return;
+            return Poll::Ready(());
+        }
+        if self.over.is_none() {
+            match self.watch() {
+                Ok(over) => self.over = Some(over),
+                Err(error) => {
+                    // Nobody can be told of its end: it is made to end.
+                    tracing::error!(%error, name = &*self.name, "the end of a process cannot be awaited");
+                    self.kill();
+                    return Poll::Ready(());
+                }
+            }
         }
         self.errors.watch();
-        let over = match self.over.take().map_or_else(|| self.watch(), Ok) {
-            Ok(over) => over,
-            Err(error) => {
-                // Nobody can be told of its end: it is made to end.
-                tracing::error!(%error, name = %self.name, "the end of a process cannot be awaited");
-                return self.kill();
-            }
-        };
-        let late = tokio::time::sleep_until(self.deadline);
-        tokio::pin!(late);
-        std::future::poll_fn(|context| {
-            self.errors.poll(context);
-            self.output.take_if(|output| !discard(output, context));
-            if late.as_mut().poll(context).is_ready() {
-                self.kill();
-            }
-            over.poll_read_ready(context).map(drop)
-        })
-        .await;
+        self.errors.poll(context);
+        self.output.take_if(|output| !discard(output, context));
+        let late = self.late.get_or_insert_with(|| Box::pin(sleep_until(self.deadline)));
+        if late.as_mut().poll(context).is_ready() {
+            self.kill();
+        }
+        let over = self.over.as_ref().is_some_and(|over| over.poll_read_ready(context).is_ready());
+        if !over {
+            return Poll::Pending;
+        }
         self.look();
+        Poll::Ready(())
     }
 }
 

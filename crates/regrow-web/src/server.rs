@@ -19,9 +19,10 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::LocalOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::WebError;
+use crate::function::Lock;
 use crate::gateway::Gateway;
 use crate::metrics;
 use crate::orphans::Orphans;
@@ -61,53 +62,59 @@ async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), 
     // All handlers are there before anything is prepared: which signals are ignored belongs to an image.
     let signals = Signals::new()?;
     let (gateway, mut endings) = Gateway::new(settings)?;
-    let orphans = Orphans::take_over(gateway.groups.clone())
+    let orphans = Orphans::take_over(gateway.under_way.clone())
         .map_err(|source| WebError::System { what: "what scripts leave cannot be taken over", source })?;
     let orphans = Rc::new(RefCell::new(orphans));
     let may_be_left = Rc::new(Cell::new(false));
-    tokio::task::spawn_local(sweep(Rc::clone(&orphans), Rc::clone(&may_be_left)));
+    tokio::task::spawn_local(sweep(Rc::clone(&gateway), Rc::clone(&orphans), Rc::clone(&may_be_left)));
     prepare(&gateway);
     let server =
         Server { gateway: Rc::clone(&gateway), open: Rc::default(), stop: watch::Sender::new(false) };
     let paths = server.listen(&mut listening).await?;
-    let reaping: Rc<Cell<usize>> = Rc::default();
-    let under_way = Rc::clone(&reaping);
+    let lock = Lock::new(&gateway)?;
     tokio::task::spawn_local(async move {
         while let Some(ending) = endings.recv().await {
-            let (one, may_be_left) = (One::of(&under_way), Rc::clone(&may_be_left));
+            let may_be_left = Rc::clone(&may_be_left);
             tokio::task::spawn_local(async move {
                 ending.reap().await;
                 may_be_left.set(true);
-                drop(one);
             });
         }
     });
     signals.await_stop(&gateway).await;
+    drop(lock);
     paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
     let _ = server.stop.send(true);
+    stop(&gateway, &server.open, &orphans).await;
+    Ok(())
+}
+
+/// Waits for what is under way, and leaves nothing.
+async fn stop(gateway: &Gateway, open: &Cell<usize>, orphans: &RefCell<Orphans>) {
     // Listeners end first, so nothing comes that was not there.
     let done = async {
-        while server.open.get() > 0 || reaping.get() > 0 {
+        while open.get() > 0 || !gateway.under_way.is_empty() {
             sleep(Duration::from_millis(5)).await;
         }
     };
     if timeout(gateway.settings.limits.grace, done).await.is_err() {
-        tracing::warn!(connections = server.open.get(), "requests that are under way are broken off");
+        tracing::warn!(connections = open.get(), "requests that are under way are broken off");
+        gateway.under_way.end_all(&gateway.reaper);
     }
     // The end of one leaves its children.
     let last = async {
-        while orphans.borrow().end_all() {
+        while !gateway.under_way.is_empty() || orphans.borrow().end_all() {
             sleep(Duration::from_millis(5)).await;
         }
     };
     let _ = timeout(SWEEP, last).await;
-    Ok(())
 }
 
-/// Ends what scripts have left, after some have ended.
-async fn sweep(orphans: Rc<RefCell<Orphans>>, may_be_left: Rc<Cell<bool>>) {
+/// Ends what takes too long, and what scripts have left when some have ended.
+async fn sweep(gateway: Rc<Gateway>, orphans: Rc<RefCell<Orphans>>, may_be_left: Rc<Cell<bool>>) {
     loop {
         sleep(SWEEP).await;
+        gateway.under_way.expire(Instant::now(), &gateway.reaper);
         if may_be_left.take() {
             may_be_left.set(orphans.borrow_mut().sweep());
         }

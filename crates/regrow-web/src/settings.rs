@@ -29,6 +29,10 @@ pub struct Function {
     pub content_type: Option<String>,
     /// Whether what the program writes to its standard error is part of the reply.
     pub combine_output: bool,
+    /// The file that is there as long as requests may come (`/_/health` says so).
+    pub lock: PathBuf,
+    /// Whether that file is made by others.
+    pub suppress_lock: bool,
 }
 
 /// A Python application that is imported once, in an image.

@@ -1,10 +1,21 @@
 #!/usr/bin/python3
-"""Leaves two processes behind, each in a session of its own, of which one is the other's child and nobody's when that ends."""
+"""Leaves processes behind: two in sessions of their own, of which one is the other's child and nobody's when that ends, and one that would join
+the gateway's own group."""
 
+import contextlib
 import os
 import time
 
 import noted
+
+gateway = os.getppid()
+if os.fork() == 0:
+    with contextlib.suppress(PermissionError):
+        os.setpgid(0, os.getpgid(gateway))
+    noted.note(pid=os.getpid())
+    for number in range(3):
+        os.close(number)
+    time.sleep(100000)
 
 if os.fork() == 0:
     os.setsid()
