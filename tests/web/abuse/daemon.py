@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""Leaves processes behind: two in sessions of their own, of which one is the other's child and nobody's when that ends, and one that would join
-the gateway's own group."""
+"""Leaves processes behind.
+
+Two are in sessions of their own, of which one is the other's child and nobody's when that ends; one would join the gateway's own group.
+"""
 
 import contextlib
 import os
