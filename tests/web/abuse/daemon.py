@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Leaves processes behind.
 
-Two are in sessions of their own, of which one is the other's child and nobody's when that ends; one would join the gateway's own group.
+Two are in sessions of their own, of which one is the other's child and nobody's when that ends. Another one would join the
+gateway's own group.
 """
 
 import contextlib
