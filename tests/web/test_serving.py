@@ -103,6 +103,18 @@ def test_the_end_waits_for_what_is_under_way(number: int, place: servers.Place) 
         assert not gateway.socket.exists()
 
 
+def test_a_reply_without_a_length_ends_its_connection(place: servers.Place) -> None:
+    """Each time: whether its process has ended when its output has is a matter of microseconds."""
+    with servers.serving(place, *NEVER, "--header-timeout", "3600", served=[str(place.scripts)]) as gateway:
+        for number in range(500):
+            with client.connect(gateway.http) as connection:
+                connection.sendall(f"GET /echo.cgi?{number} HTTP/1.0\r\n\r\n".encode())
+                reply = b""
+                while piece := connection.recv(1 << 16):
+                    reply += piece
+                assert reply.startswith(b"HTTP/1.0 200 OK\r\n"), reply
+
+
 def test_the_end_does_not_wait_for_ever(place: servers.Place) -> None:
     with servers.serving(place, *NEVER, "--grace", "1") as gateway:
         one = Asking(gateway.http, "/sleeps.sh")
