@@ -334,8 +334,9 @@ def test_a_body_that_is_cut_is_no_body(place: servers.Place, gateway: servers.Ga
         seen.logged = [None]
 
 
-def test_a_body_without_a_length(place: servers.Place, gateway: servers.Gateway) -> None:
-    known = variables(place, "/reads.py", REQUEST_METHOD="POST")
+@pytest.mark.parametrize("said", [{}, {"CONTENT_LENGTH": ""}, {"CONTENT_LENGTH": "-1"}], ids=["nothing", "empty", "Caddy's"])
+def test_a_body_without_a_length(said: dict[str, str], place: servers.Place, gateway: servers.Gateway) -> None:
+    known = variables(place, "/reads.py", REQUEST_METHOD="POST", **said)
     raw = begin() + record(PARAMS, pairs(known)) + record(PARAMS)
     body = b"x" * 200000
     for at in range(0, len(body), 30000):

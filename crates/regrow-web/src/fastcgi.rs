@@ -342,10 +342,11 @@ async fn input(
     limits: &Limits,
 ) -> Result<Input, Refusal> {
     let text = value(params, b"CONTENT_LENGTH").unwrap_or_default().trim_ascii();
-    if text.is_empty() {
+    // Caddy says -1 where its client has said nothing.
+    if text.is_empty() || text == b"-1" {
         let (input, length) = collect(Body::Channel(body), limits.body_bytes, limits.idle_timeout).await?;
+        params.retain(|(name, _)| name != b"CONTENT_LENGTH");
         if length > 0 {
-            params.retain(|(name, _)| name != b"CONTENT_LENGTH");
             params.push((b"CONTENT_LENGTH".to_vec(), length.to_string().into_bytes()));
         }
         return Ok(input);
