@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::sync::mpsc::UnboundedSender;
@@ -15,6 +16,9 @@ use tokio::time::Instant;
 
 use crate::error::Refusal;
 use crate::run::{Ending, Fault};
+
+/// How long a run that is asked for has to end itself when its time is over.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// Where the ending of a run is until the reply is over, or its time.
 pub(crate) type Slot = RefCell<Option<Ending>>;
@@ -55,9 +59,9 @@ impl UnderWay {
         self.0.borrow().is_empty()
     }
 
-    /// Ends the runs whose deadline is not after `now`.
+    /// Ends the runs whose deadline has passed a while ago. Whoever asks for a run's output or end keeps the time himself.
     pub(crate) fn expire(&self, now: Instant, reaper: &UnboundedSender<Ending>) {
-        self.end(|entry| entry.deadline <= now, reaper);
+        self.end(|entry| entry.deadline + GRACE <= now, reaper);
     }
 
     /// Ends all runs.
