@@ -195,7 +195,8 @@ def test_variables_of_the_gateway_itself_are_not_the_clients_to_set(gateway: ser
     fields = b"Regrow-Order: 63\r\nRegrow-Warm: 63\r\nPath: /evil\r\nScript-Name: /evil\r\nLd-Preload: /evil.so\r\n"
     with watched(gateway) as misuse:
         found = variables(send(gateway.http, GET + fields + b"Https: on\r\nRemote-Addr: 6.6.6.6\r\n\r\n"))
-        forged = [name for name, value in found.items() if not name.startswith("HTTP_") and re.search("evil|63|6.6.6.6", value)]
+        forged = {name: value for name, value in found.items() if "evil" in value or value in ("'63'", "'6.6.6.6'")}
+        forged = {name: value for name, value in forged.items() if not name.startswith("HTTP_")}
         assert not forged, forged
         assert "HTTPS" not in found
         assert found["REMOTE_ADDR"] == "'127.0.0.1'"
