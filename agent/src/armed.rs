@@ -26,6 +26,7 @@ const CLONE_FS: u32 = 0x200;
 const PR_SET_NAME: u32 = 15;
 /// The flags that a program has from its own computations: carry, parity, adjust, zero, sign, overflow.
 const STATUS_FLAGS: u64 = 0x8d5;
+const EPERM: Res = -1;
 /// The longest path that the kernel takes.
 const PATH_MAX: usize = 4096;
 /// Numbers of the fault points of this file (tests): the process dies before it waits; it refuses its order.
@@ -42,6 +43,9 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
         sys::exit(137);
     }
     let pid = if shell::is_one(agent) { sys::getpid() } else { register_task(agent) };
+    if has_session(agent) {
+        set_session();
+    }
     agent.set_state(State::Armed);
     if agent.is_woken_ahead() && !shell::is_one(agent) {
         set_gate(agent, [gate as *const () as u64, agent.image_address()]);
@@ -50,6 +54,16 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     }
     take_order(agent, pid);
     leave(agent, &control.order)
+}
+
+/// Whether processes of this body have a session before they have an order.
+fn has_session(agent: &Agent) -> bool {
+    agent.control().sessions.load(Relaxed) != 0
+}
+
+fn set_session() -> Res {
+    // SAFETY: it has no arguments.
+    unsafe { sys::raw(nr::SETSID, [0; 6]) }
 }
 
 /// Called by a front end that was woken ahead of its order: comes back when the process has one, and is the run.
@@ -152,6 +166,11 @@ fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
         place_fds(order, room, fds)?;
     }
     checked(Refused::Filesystem, sys::unshare(CLONE_FS))?;
+    match (flags & order_flags::SETSID != 0, has_session(agent)) {
+        (true, false) => checked(Refused::Session, set_session())?,
+        (false, true) => return Err((Refused::Session, EPERM)),
+        _ => (),
+    }
     if flags & order_flags::BOUNDS != 0 {
         let [a, b, c, d] = order.bounds;
         checked(Refused::Bounds, bounds::set(agent, [order.start_stack, a, b, c, d]))?;
@@ -159,7 +178,7 @@ fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
     if agent.control().fault.load(Relaxed) == FAULT_REFUSES {
         return Err((Refused::Filesystem, -12));
     }
-    let rare = !(order_flags::PLACE_FDS | order_flags::BOUNDS | order_flags::TIMES);
+    let rare = !(order_flags::PLACE_FDS | order_flags::BOUNDS | order_flags::TIMES | order_flags::SETSID);
     if flags & rare != 0 { carry_out_rest(agent, order) } else { Ok(()) }
 }
 
@@ -168,9 +187,6 @@ fn carry_out_rest(agent: &Agent, order: &Order) -> Step {
     let flags = order.flags;
     // SAFETY: numbers, and pointers into the order and the arg area, which are mapped.
     unsafe {
-        if flags & order_flags::SETSID != 0 {
-            checked(Refused::Session, sys::raw(nr::SETSID, [0; 6]))?;
-        }
         if flags & order_flags::PGROUP != 0 {
             let group = order.pgroup as usize;
             checked(Refused::ProcessGroup, sys::raw(nr::SETPGID, [0, group, 0, 0, 0, 0]))?;

@@ -26,7 +26,7 @@
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Raised by every change of a type in this crate; the agent refuses to keep an image of another version.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -348,6 +348,8 @@ pub struct Control {
     pub errno: AtomicI32,
     /// 1: after a reset wait in [`State::Clean`] until the engine says [`State::Arming`].
     pub verify: AtomicU32,
+    /// 1: a process has a session of its own before it has an order, and takes none without [`order_flags::SETSID`].
+    pub sessions: AtomicU32,
     /// Number of the fault point that the agent is to fail at, or zero (tests).
     pub fault: AtomicU32,
     /// [`command`].
@@ -587,7 +589,7 @@ const _: () = {
     assert!(size_of::<PageEntry>() == 8);
     assert!(size_of::<Registers>() == 144);
     assert!(size_of::<Order>() == 1336);
-    assert!(size_of::<Control>() == 1432);
+    assert!(size_of::<Control>() == 1440);
     assert!(size_of::<Control>() <= ARG_AREA_OFFSET);
     assert!(size_of::<ImageHeader>() == 480);
     assert!(size_of::<ImageHeader>() <= PAGE_BYTES as usize);

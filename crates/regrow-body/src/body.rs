@@ -111,11 +111,12 @@ pub struct Body {
 }
 
 impl Body {
-    /// Makes a body of an image and waits until it is armed (in verify mode: until it can be compared).
+    /// Makes a body of an image and waits until it is armed (in verify mode: until it can be compared). With `sessions` its
+    /// processes have sessions of their own before they have an order; an order without [`Run::setsid`] is refused.
     ///
     /// # Errors
     /// [`BodyError`]; nothing is left behind.
-    pub fn fork(image: &Image, verify: bool) -> Result<Body, BodyError> {
+    pub fn fork(image: &Image, verify: bool, sessions: bool) -> Result<Body, BodyError> {
         let setup = |step| move |source| BodyError::Setup { step, source };
         let memfd =
             raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making a control memfd"))?;
@@ -125,6 +126,7 @@ impl Body {
         let mut ours = Some(ours);
         let control = ControlArea::new(shared);
         control.set_verify(verify);
+        control.set_sessions(sessions);
         let seed = image.seed();
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         drop(theirs);

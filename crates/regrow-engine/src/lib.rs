@@ -19,3 +19,5 @@ pub mod started;
 mod table;
 pub mod watch;
 pub mod work;
+
+pub use regrow_body::armed_processes;

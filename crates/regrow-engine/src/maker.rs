@@ -114,7 +114,7 @@ pub(crate) fn fork(image: &Image, settings: &Settings) -> Result<Body, BodyError
         let source = std::io::ErrorKind::OutOfMemory.into();
         return Err(BodyError::Fork { pid: image.seed().pid(), source });
     }
-    let body = Body::fork(image, settings.verify)?;
+    let body = Body::fork(image, settings.verify, settings.sessions)?;
     if settings.fault < fault::TRACE_FAILS {
         body.set_fault(settings.fault);
     }

@@ -22,6 +22,8 @@ pub struct Settings {
     pub recycle: bool,
     /// Whether every body is compared with its image, byte for byte, after every run.
     pub verify: bool,
+    /// Whether a process that waits for its order has a session of its own already. Runs that are to have none are started by exec.
+    pub sessions: bool,
     /// Which snapshot point images are made at.
     pub point: PointChoice,
     /// How many bodies of one program there may be. A run that would need one more is started by exec.
@@ -45,6 +47,7 @@ impl Default for Settings {
         Self {
             recycle: true,
             verify: false,
+            sessions: false,
             point: PointChoice::Auto,
             max_bodies_per_program: 8,
             policy: Choice::default(),

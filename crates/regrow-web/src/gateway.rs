@@ -84,7 +84,11 @@ impl Gateway {
             metrics: Metrics::new(),
             log,
             root,
-            pool: Pool::builder().recycle(settings.recycle).policy(settings.policy.clone()).build(),
+            pool: Pool::builder()
+                .recycle(settings.recycle)
+                .policy(settings.policy.clone())
+                .sessions(true)
+                .build(),
             places: Arc::new(Semaphore::new(settings.limits.requests)),
             waiting: Cell::new(0),
             reaper,

@@ -7,12 +7,13 @@
 //! ```
 //!
 //! The gateway takes over all its descendants that lose their parent (`PR_SET_CHILD_SUBREAPER`). A script may go on to use what it has put into a
-//! session of its own, so nothing is killed before it can be nobody's. Seeds, keepers and processes that wait for an order are the gateway's
-//! children too, in its own group.
+//! session of its own, so nothing is killed before it can be nobody's. Seeds and keepers are the gateway's children too, in its own group;
+//! processes that wait for an order are so in sessions of their own, and the pool knows them.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 
+use regrow::Pool;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_child_subreaper, waitid,
 };
@@ -66,7 +67,9 @@ impl Orphans {
     }
 
     fn all_left(&self) -> Vec<Left> {
-        children().unwrap_or_default().into_iter().filter_map(|pid| self.left(pid)).collect()
+        let children = children().unwrap_or_default();
+        let armed = Pool::armed();
+        children.into_iter().filter(|pid| !armed.contains(pid)).filter_map(|pid| self.left(pid)).collect()
     }
 
     /// A child, if it is one that a script has left, or that it may have left and that has ended.

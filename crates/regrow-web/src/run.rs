@@ -114,7 +114,7 @@ impl Run {
             Some(errors.into())
         };
         let output = watched(output.into())?;
-        command.stdout(Stdio::from(OwnedFd::from(theirs))).setsid(true);
+        command.stdout(Stdio::from(OwnedFd::from(theirs)));
         let child = command.spawn()?;
         let deadline = Instant::now() + start.timeout;
         let (slot, fault) = (Rc::<Slot>::default(), Fault::default());

@@ -86,6 +86,7 @@ impl Command {
 
     pub(crate) fn in_pool(pool: Pool, program: &OsStr) -> Self {
         Self {
+            setsid: pool.has_sessions(),
             pool,
             program: program.to_owned(),
             arg0: None,
@@ -98,7 +99,6 @@ impl Command {
             extra_fds: Vec::new(),
             process_group: None,
             traced: false,
-            setsid: false,
             umask: None,
             limits: Vec::new(),
             nice: None,
@@ -233,6 +233,7 @@ impl Command {
     }
 
     /// Sets whether the run starts as the leader of a session of its own, without a controlling terminal.
+    /// By default it does in a pool with [`PoolBuilder::sessions`](crate::PoolBuilder::sessions).
     pub fn setsid(&mut self, setsid: bool) -> &mut Self {
         self.setsid = setsid;
         self

@@ -44,6 +44,8 @@ pub struct Pool {
 struct Shared {
     /// The process that made it.
     owner: u32,
+    /// See [`PoolBuilder::sessions`].
+    sessions: bool,
     shard: Arc<Mutex<Shard>>,
     /// What a forked copy of that process has instead. In the copy a thread that is not there may hold the lock.
     of_copy: OnceLock<Arc<Mutex<Shard>>>,
@@ -140,6 +142,18 @@ impl Pool {
         self.shard().idle_keepers()
     }
 
+    /// The processes of all pools of this process that wait for an order: children of this process, whose runs nobody has
+    /// asked for yet. Some may have got their order, or have ended, when this returns.
+    #[must_use]
+    pub fn armed() -> Vec<i32> {
+        regrow_engine::armed_processes()
+    }
+
+    /// Whether every run leads a session of its own.
+    pub(crate) fn has_sessions(&self) -> bool {
+        self.shared.sessions
+    }
+
     /// When the run that was started last entered its program, left its body, and when the body was ready again, where
     /// the pool was built with [`PoolBuilder::timed`] and the run was recycled. Waits for the body, at most `timeout`.
     #[must_use]
@@ -223,6 +237,14 @@ impl PoolBuilder {
         self
     }
 
+    /// Whether every run leads a session of its own, as by [`Command::setsid`]. It is made before the run is asked for, and
+    /// costs it nothing. A run that is told to have none is started by exec.
+    #[must_use]
+    pub fn sessions(mut self, sessions: bool) -> Self {
+        self.settings.sessions = sessions;
+        self
+    }
+
     /// Which snapshot point images are made at: by default the deepest that is safe.
     #[must_use]
     pub fn point(mut self, point: PointChoice) -> Self {
@@ -268,7 +290,8 @@ impl PoolBuilder {
     /// Makes the pool. It keeps nothing until the first run.
     #[must_use]
     pub fn build(self) -> Pool {
+        let (owner, sessions) = (std::process::id(), self.settings.sessions);
         let shard = Arc::new(Mutex::new(Shard::new(self.settings)));
-        Pool { shared: Arc::new(Shared { owner: std::process::id(), shard, of_copy: OnceLock::new() }) }
+        Pool { shared: Arc::new(Shared { owner, sessions, shard, of_copy: OnceLock::new() }) }
     }
 }

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use regrow::{Command, Creation, Fallback, Pool, PrepareError, Resource, Stdio, UNLIMITED};
+use rustix::process::Pid;
 
 fn text(command: &mut Command) -> String {
     let output = command.output().expect("the program starts");
@@ -84,6 +86,48 @@ fn session_mask_limits_and_niceness() {
     assert_eq!(text(&mut command), "0\nunlimited\n1048576\n");
     let bad = Command::new("true").limit(Resource::Nofile, 2, 1).spawn();
     assert_eq!(bad.expect_err("soft over hard").kind(), io::ErrorKind::InvalidInput);
+}
+
+/// The process, its group and its session, of a run of `cat /proc/self/stat`.
+fn places(command: &mut Command) -> [i32; 3] {
+    let line = text(command.arg("/proc/self/stat"));
+    let numbers: Vec<i32> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+    // The second word is the name, the third the state, the fourth the parent.
+    [numbers[0], numbers[2], numbers[3]]
+}
+
+/// Waits until a process waits for its order, and leads a session of its own.
+fn armed_leaders() {
+    let leads = |pid: &i32| rustix::process::getsid(Pid::from_raw(*pid)).map(Pid::as_raw_pid) == Ok(*pid);
+    let began = Instant::now();
+    loop {
+        if Pool::armed().iter().any(leads) {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "no process waits");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_pool_of_sessions_has_them_made_before_they_are_asked_for() {
+    let pool = Pool::builder().sessions(true).build();
+    pool.prepare(&pool.command("cat")).expect("cat can be kept");
+    for _ in 0..5 {
+        armed_leaders();
+        let [process, group, session] = places(&mut pool.command("cat"));
+        assert_eq!((group, session), (process, process));
+    }
+    assert_eq!((pool.stats().recycled.main, pool.stats().exec), (5, 0), "{:?}", pool.stats());
+    // One that is to have none cannot be had from there.
+    armed_leaders();
+    let own = rustix::process::getsid(None).expect("a session").as_raw_pid();
+    assert_eq!(places(pool.command("cat").setsid(false))[2], own);
+    assert_eq!(pool.stats().exec, 1);
+    armed_leaders();
+    let before = pool.stats().recycled.main;
+    let [process, _, session] = places(pool.command("cat").setsid(true));
+    assert_eq!((process, pool.stats().recycled.main), (session, before + 1));
 }
 
 #[test]
