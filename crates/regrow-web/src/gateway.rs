@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::reply::{Feeding, Started};
 use crate::run::{Ending, Run, Start};
 use crate::settings::{Content, Settings};
+use crate::spare::{Descriptors, Spare};
 use crate::under_way::UnderWay;
 use crate::variables::{self, Variables};
 
@@ -43,6 +44,7 @@ pub(crate) struct Gateway {
     pub(crate) reaper: UnboundedSender<Ending>,
     /// The processes that answer.
     pub(crate) under_way: UnderWay,
+    pub(crate) spare: Spare,
     application: Option<Prepared>,
     /// The modules that interpreters are to have loaded, with their languages.
     modules: Vec<String>,
@@ -93,6 +95,7 @@ impl Gateway {
             waiting: Cell::new(0),
             reaper,
             under_way: UnderWay::default(),
+            spare: Spare::default(),
             application,
             modules: modules(&settings),
             settings,
@@ -112,11 +115,12 @@ impl Gateway {
     pub(crate) async fn start(&self, job: Job) -> Result<Started, Refusal> {
         let place = self.admit().await?;
         let mut command = self.command(&job)?;
-        let (stdin, feed) = job.input.open().map_err(Refusal::Start)?;
+        let Descriptors { empty, output, errors } = self.spare.take().map_err(Refusal::Start)?;
+        let (stdin, feed) = job.input.open(empty).map_err(Refusal::Start)?;
         command.stdin(stdin);
         let timeout = self.settings.limits.run_timeout;
         let under_way = self.under_way.clone();
-        let start = Start { name: job.name, timeout, place, under_way, joined: job.joined };
+        let start = Start { name: job.name, timeout, place, under_way, output, errors, joined: job.joined };
         let run = Run::start(&mut command, start, self.reaper.clone()).map_err(Refusal::Start)?;
         self.metrics.run(run.how());
         let feed = feed.map(|feed| {

@@ -13,7 +13,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
-use regrow::Stdio;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
@@ -79,15 +78,15 @@ pub(crate) struct Feed {
 }
 
 impl Input {
-    /// The process's descriptor, and what is to be written to its other end.
-    pub(crate) fn open(self) -> io::Result<(Stdio, Option<Feed>)> {
+    /// The process's descriptor, which is `empty` where there is nothing to read, and what is to be written to its other end.
+    pub(crate) fn open(self, empty: OwnedFd) -> io::Result<(OwnedFd, Option<Feed>)> {
         match self {
-            Input::Empty => Ok((Stdio::null(), None)),
-            Input::Collected(file) => Ok((Stdio::from(OwnedFd::from(file)), None)),
+            Input::Empty => Ok((empty, None)),
+            Input::Collected(file) => Ok((file.into(), None)),
             Input::Stream(body) => {
                 let (theirs, pipe) = io::pipe()?;
                 let pipe = Sender::from_owned_fd(pipe.into())?;
-                Ok((Stdio::from(OwnedFd::from(theirs)), Some(Feed { pipe, body })))
+                Ok((theirs.into(), Some(Feed { pipe, body })))
             }
         }
     }

@@ -31,6 +31,7 @@ mod run;
 mod server;
 pub mod settings;
 mod socket;
+mod spare;
 mod stderr;
 pub mod target;
 mod under_way;

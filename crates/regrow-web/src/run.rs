@@ -19,8 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use regrow::{Child, Command, Fallback, Point, Stdio};
-use rustix::io::ioctl_fionbio;
+use regrow::{Child, Command, Fallback, Point};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -93,28 +92,31 @@ pub(crate) struct Start {
     pub(crate) place: OwnedSemaphorePermit,
     /// Where it is noted.
     pub(crate) under_way: UnderWay,
+    /// Its standard output: this side's end, and its own.
+    pub(crate) output: (Receiver, OwnedFd),
+    /// Its standard error.
+    pub(crate) errors: (OwnedFd, OwnedFd),
     /// Whether its standard error is part of its output.
     pub(crate) joined: bool,
 }
 
 impl Run {
-    /// Starts a process in a session of its own: no process that it starts can join a group that is not its own. Its standard input is set already.
+    /// Starts a process. Its standard input is set already.
     pub(crate) fn start(
         command: &mut Command,
         start: Start,
         reaper: UnboundedSender<Ending>,
     ) -> io::Result<Run> {
-        let (output, theirs) = io::pipe()?;
+        let (output, theirs) = start.output;
         let errors = if start.joined {
-            command.stderr(Stdio::from(OwnedFd::from(theirs.try_clone()?)));
+            command.stderr(theirs.try_clone()?);
             None
         } else {
-            let (errors, theirs) = io::pipe()?;
-            command.stderr(Stdio::from(OwnedFd::from(theirs)));
-            Some(errors.into())
+            let (errors, theirs) = start.errors;
+            command.stderr(theirs);
+            Some(errors)
         };
-        let output = watched(output.into())?;
-        command.stdout(Stdio::from(OwnedFd::from(theirs)));
+        command.stdout(theirs);
         let child = command.spawn()?;
         let deadline = Instant::now() + start.timeout;
         let (slot, fault) = (Rc::<Slot>::default(), Fault::default());
@@ -388,12 +390,6 @@ fn status_of(child: Pid) -> Option<ExitStatus> {
         .map(|code| code << 8)
         .or_else(|| end.terminating_signal().map(|signal| signal | core));
     raw.map(ExitStatus::from_raw)
-}
-
-/// The end of a pipe that is read, with its events.
-fn watched(pipe: OwnedFd) -> io::Result<Receiver> {
-    ioctl_fionbio(&pipe, true)?;
-    Receiver::from_owned_fd_unchecked(pipe)
 }
 
 /// Reads what is there, for nobody. Gives whether more may come.

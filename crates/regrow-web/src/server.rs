@@ -72,12 +72,14 @@ async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), 
         Server { gateway: Rc::clone(&gateway), open: Rc::default(), stop: watch::Sender::new(false) };
     let paths = server.listen(&mut listening).await?;
     let lock = Lock::new(&gateway)?;
+    let reaped_for = Rc::clone(&gateway);
     tokio::task::spawn_local(async move {
         while let Some(ending) = endings.recv().await {
-            let may_be_left = Rc::clone(&may_be_left);
+            let (may_be_left, gateway) = (Rc::clone(&may_be_left), Rc::clone(&reaped_for));
             tokio::task::spawn_local(async move {
                 ending.reap().await;
                 may_be_left.set(true);
+                gateway.spare.fill();
             });
         }
     });
