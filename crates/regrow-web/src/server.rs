@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::LocalOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::WebError;
@@ -283,6 +284,8 @@ impl Server {
                             served.await;
                             drop(one);
                         });
+                        // It is served before the next one is looked for.
+                        yield_now().await;
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection cannot be accepted");
