@@ -364,6 +364,27 @@ class Stream:
         self.buffered: Any = None if unbuffered and number else _io.BufferedWriter if number else _io.BufferedReader
         self.encoding = getattr(original, "encoding", encoding)
         self.errors = getattr(original, "errors", errors)
+        # What it was opened ahead for.
+        self.kind: tuple[int, int, int] | None = None
+
+    def open_ahead(self) -> None:
+        """Opens it for what most runs have: nothing to read, a pipe to write to. The descriptor is what it was, after that."""
+        if kind_of(self.number) is None:
+            return
+        kept = posix.dup(self.number)
+        ours, theirs = posix.pipe() if self.number else (posix.open("/dev/null", posix.O_RDONLY),) * 2
+        posix.dup2(theirs, self.number)
+        self.kind = kind_of(self.number)
+        self.replaced = self.open()
+        for number in {ours, theirs}:
+            posix.close(number)
+        posix.dup2(kept, self.number)
+        posix.close(kept)
+
+    def begin(self) -> None:
+        """Opens it in a run, unless what was opened ahead is the same."""
+        if self.kind is None or self.kind != kind_of(self.number):
+            self.open()
 
     def open(self) -> object:
         """Makes the stream as the interpreter does at its start, `None` for a closed descriptor; gives its buffer."""
@@ -383,6 +404,15 @@ class Stream:
         for name in self.names:
             setattr(sys, name, text)
         return buffer
+
+
+def kind_of(number: int) -> tuple[int, int, int] | None:
+    """What the interpreter looks at when it makes a stream of a descriptor; `None` for one that is closed."""
+    try:
+        state = posix.fstat(number)
+    except OSError:
+        return None
+    return state.st_mode & 0o170000, state.st_rdev, state.st_blksize
 
 
 def buffer_size(block: int) -> int:
@@ -526,6 +556,8 @@ def rehearse(prepared: Prepared) -> None:
         for stream in prepared.streams:
             # A run that replaces the buffer need not close it too.
             stream.replaced = stream.open()
+    for stream in prepared.streams:
+        stream.open_ahead()
 
 
 def holes() -> Iterator[object]:
@@ -948,7 +980,7 @@ def wake(number: int, prepared: Prepared) -> Order:
     take_environment(order, prepared)
     try:
         for stream in prepared.streams:
-            stream.open()
+            stream.begin()
     except OSError:
         become_plain(order)
     return order
