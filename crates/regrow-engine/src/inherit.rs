@@ -6,7 +6,7 @@
 //! | what | when | if it differs |
 //! |---|---|---|
 //! | user and group ids | at every spawn | everything kept is dropped: it is of another domain |
-//! | the rest of [`Domain`] | at a spawn that is [`REREAD_AFTER`] after the last reading, or after `refresh` | the same |
+//! | the rest of [`Domain`] | at a spawn that is `Settings::reread_after` after the last reading, or after `refresh` | the same |
 //! | [`Settable`] | the same | the run is given the caller's value |
 //!
 //! A caller to whom exec gives back capabilities that it has given up has every run started by exec.
@@ -19,9 +19,6 @@ use regrow_sys::caller::{Caller, Domain, Ids, Settable};
 
 use crate::creation::CallerPart;
 
-/// How old a reading of the caller may be. A change of limits, ignored signals or affinity shows within this time.
-pub(crate) const REREAD_AFTER: Duration = Duration::from_millis(10);
-
 /// The caller, as read.
 #[derive(Debug)]
 pub(crate) struct Inheritance {
@@ -31,6 +28,8 @@ pub(crate) struct Inheritance {
     readings: HashMap<ThreadId, Reading>,
     /// Readings from before this time are not used.
     fresh_since: Instant,
+    /// How old a reading may be. A change of limits, ignored signals or affinity shows within this time.
+    reread_after: Duration,
 }
 
 #[derive(Debug)]
@@ -43,11 +42,11 @@ struct Reading {
 const MAX_READINGS: usize = 256;
 
 impl Inheritance {
-    pub(crate) fn new() -> Inheritance {
+    pub(crate) fn new(reread_after: Duration) -> Inheritance {
         let baseline = Caller::read();
         let reading = Reading { at: Instant::now(), settable: baseline.settable.clone() };
         let readings = HashMap::from([(current(), reading)]);
-        Inheritance { pid: std::process::id(), baseline, readings, fresh_since: Instant::now() }
+        Inheritance { pid: std::process::id(), baseline, readings, fresh_since: Instant::now(), reread_after }
     }
 
     /// Reads what is due, and returns what a run of this thread is to be given. `Err` tells which part of the domain
@@ -58,7 +57,7 @@ impl Inheritance {
         }
         let thread = current();
         let is_fresh =
-            |reading: &Reading| reading.at >= self.fresh_since && reading.at.elapsed() < REREAD_AFTER;
+            |reading: &Reading| reading.at >= self.fresh_since && reading.at.elapsed() < self.reread_after;
         let fresh = self.readings.get(&thread).is_some_and(is_fresh);
         if !fresh || Ids::read() != self.baseline.domain.ids {
             self.read(thread)?;

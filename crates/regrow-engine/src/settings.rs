@@ -1,5 +1,7 @@
 //! What a shard is told about how it is to work.
 
+use std::time::Duration;
+
 use regrow_pool::policy::Choice;
 use regrow_sys::disable::FeatureSet;
 
@@ -34,6 +36,8 @@ pub struct Settings {
     pub shells: bool,
     /// How much memory may be held by what is kept and in no use.
     pub budget_bytes: u64,
+    /// How old what is known of the caller may be: a change of limits, ignored signals or affinity shows within this time.
+    pub reread_after: Duration,
     /// Whether the times of each run are noted (see `Shard::times`).
     pub timed: bool,
     /// Kernel features that are not to be used, as `REGROW_DISABLE` names them.
@@ -53,6 +57,7 @@ impl Default for Settings {
             policy: Choice::default(),
             shells: true,
             budget_bytes: default_budget(),
+            reread_after: Duration::from_millis(10),
             timed: false,
             disabled: FeatureSet::from_env().unwrap_or_default(),
             fault: 0,

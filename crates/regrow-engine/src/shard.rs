@@ -98,7 +98,7 @@ impl Shard {
         };
         let watches = kernel.works(Feature::Inotify) && settings.fault != fault::WATCH_FAILS;
         Shard {
-            inheritance: Inheritance::new(),
+            inheritance: Inheritance::new(settings.reread_after),
             keeping: Keeping::new(&settings),
             watch: if watches { Watch::new().ok() } else { None },
             settings,

@@ -6,8 +6,9 @@
 //! ```
 
 use std::ffi::{CString, OsString};
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,12 +25,16 @@ use crate::variables::Variables;
 
 /// What speaks CGI on one side and the application's interface on the other.
 const SOURCE: &str = include_str!("application.py");
+/// What the smallest pipe takes at once.
+const PIPE_BUF: usize = 4096;
 /// What a run calls.
 const CALL: &[u8] = b"regrow_application:serve\n";
 
 /// An application, and the front end that imports it.
 pub(crate) struct Prepared {
     command: Vec<OsString>,
+    /// The source, where the command reads it.
+    _source: File,
     front_end: Arc<Warm>,
 }
 
@@ -47,16 +52,18 @@ impl Prepared {
         };
         let mut args = Strings::new();
         preparation.args().map_err(nul)?.iter().for_each(|arg: &CString| args.push_c_str(arg));
+        let cannot = |source| WebError::System { what: "the source for applications cannot be kept", source };
+        let (source, path) = source_file().map_err(cannot)?;
         let command: Vec<OsString> = [
             application.python.clone().into_os_string(),
             "-c".into(),
-            SOURCE.into(),
+            format!("exec(open('{path}').read())").into(),
             interface.into(),
             name.into(),
         ]
         .to_vec();
         let front_end = Arc::new(Warm { args, variables: python::NAMES.patterns(), directory: None });
-        Ok(Self { command, front_end })
+        Ok(Self { command, _source: source, front_end })
     }
 
     /// The command line without an image: the same file does both.
@@ -71,13 +78,32 @@ impl Prepared {
         let mut bytes = Vec::with_capacity(4096);
         let argv = self.command.iter().take(1).map(|word| word.as_bytes());
         order::write(argv, entries.iter().map(Vec::as_slice), CALL, &mut bytes);
-        let file = memfd_create("regrow-order", MemfdFlags::CLOEXEC)?;
-        let mut file = std::fs::File::from(file);
-        file.write_all(&bytes)?;
-        rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
-        command.fd(OwnedFd::from(file), DESCRIPTOR).warm(Arc::clone(&self.front_end));
+        command.fd(readable(&bytes)?, DESCRIPTOR).warm(Arc::clone(&self.front_end));
         Ok(())
     }
+}
+
+/// The source in a file that only this process has, and its path. An argument of that length would be copied for every run.
+fn source_file() -> io::Result<(File, String)> {
+    let mut file = File::from(memfd_create("regrow-application", MemfdFlags::CLOEXEC)?);
+    file.write_all(SOURCE.as_bytes())?;
+    // The number that this process has where /proc was mounted may be another one than its own.
+    let process = std::fs::read_link("/proc/self")?;
+    let path = format!("/proc/{}/fd/{}", process.display(), file.as_raw_fd());
+    Ok((file, path))
+}
+
+/// A descriptor that this can be read from. A pipe has room for a little, and costs less than a file.
+fn readable(bytes: &[u8]) -> io::Result<OwnedFd> {
+    if bytes.len() <= PIPE_BUF {
+        let (reader, mut writer) = io::pipe()?;
+        writer.write_all(bytes)?;
+        return Ok(reader.into());
+    }
+    let mut file = File::from(memfd_create("regrow-order", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// The code that makes a module of the source and has it import the application.

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use regrow::{Command, Pool, Resource, Stdio};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -30,6 +31,9 @@ use crate::settings::{Content, Settings};
 use crate::spare::{Descriptors, Spare};
 use crate::under_way::UnderWay;
 use crate::variables::{self, Variables};
+
+/// The gateway changes nothing of itself that scripts inherit. What others change, such as its limits, shows within this time.
+const REREAD_AFTER: Duration = Duration::from_millis(100);
 
 /// What answers requests, for all connections.
 pub(crate) struct Gateway {
@@ -90,6 +94,7 @@ impl Gateway {
                 .recycle(settings.recycle)
                 .policy(settings.policy.clone())
                 .sessions(true)
+                .reread_after(REREAD_AFTER)
                 .build(),
             places: Arc::new(Semaphore::new(settings.limits.requests)),
             waiting: Cell::new(0),

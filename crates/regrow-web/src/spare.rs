@@ -30,23 +30,27 @@ impl Descriptors {
     }
 }
 
-/// The descriptors of the next run.
+/// For how many runs they are there: the next may be asked for when the last has replied, and not ended.
+const SPARE: usize = 2;
+
+/// The descriptors of the next runs.
 #[derive(Default)]
-pub(crate) struct Spare(RefCell<Option<Descriptors>>);
+pub(crate) struct Spare(RefCell<Vec<Descriptors>>);
 
 impl Spare {
-    /// Makes them, if they are not there.
+    /// Makes those that are missing.
     pub(crate) fn fill(&self) {
         let mut spare = self.0.borrow_mut();
-        if spare.is_none() {
+        while spare.len() < SPARE {
             // Whoever needs them will be told why there are none.
-            *spare = Descriptors::new().ok();
+            let Ok(more) = Descriptors::new() else { return };
+            spare.push(more);
         }
     }
 
-    /// Takes them, or makes some.
+    /// Takes those for one run, or makes some.
     pub(crate) fn take(&self) -> io::Result<Descriptors> {
-        self.0.borrow_mut().take().map_or_else(Descriptors::new, Ok)
+        self.0.borrow_mut().pop().map_or_else(Descriptors::new, Ok)
     }
 }
 

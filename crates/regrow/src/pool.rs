@@ -113,7 +113,7 @@ impl Pool {
     }
 
     /// Has the next run look at everything that it inherits from this process. Limits, ignored signals, processor
-    /// affinity, niceness, control group and namespaces are otherwise looked at when the last look is 10 ms old; user
+    /// affinity, niceness, control group and namespaces are otherwise looked at when the last look is 10 ms old ([`PoolBuilder::reread_after`]); user
     /// and group ids at every run.
     pub fn refresh(&self) {
         self.shard().refresh();
@@ -263,6 +263,14 @@ impl PoolBuilder {
     #[must_use]
     pub fn budget_bytes(mut self, bytes: u64) -> Self {
         self.settings.budget_bytes = bytes;
+        self
+    }
+
+    /// How old what is known of this process may be, of which runs inherit (see [`Pool::refresh`]): by default 10 ms. To look takes
+    /// 0.1 ms.
+    #[must_use]
+    pub fn reread_after(mut self, age: Duration) -> Self {
+        self.settings.reread_after = age;
         self
     }
 
