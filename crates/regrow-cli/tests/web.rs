@@ -240,11 +240,12 @@ fn a_function_gets_the_body_and_gives_the_reply() {
 
 #[test]
 fn a_function_that_fails_or_is_asked_wrongly_is_as_the_watchdog_has_it() {
-    let program = "case $Http_Path in /sleeps) sleep 1000;; /noise) echo aside >&2; echo out;; *) echo no; exit 3;; esac";
+    let program = "case $Http_Path in /sleeps) sleep 1000;; /closes) exec >&- 2>&-; sleep 1000;; /noise) echo aside >&2; echo out;; *) echo no; exit 3;; esac";
     let function = ["--function", "--", "/bin/sh", "-c", program];
     let web = Web::start_with(&[], &function, &[("exec_timeout", "1"), ("combine_output", "false")]);
     assert_eq!(web.get("/"), (500, "exit status 3\nno\n".to_owned()));
     assert_eq!(web.get("/sleeps"), (408, "Killed process.\n".to_owned()));
+    assert_eq!(web.get("/closes"), (408, "Killed process.\n".to_owned()));
     assert_eq!(web.get("/noise"), (200, "out\n".to_owned()));
     assert_eq!(web.ask("OPTIONS / HTTP/1.0\r\n\r\n").0, 405);
     assert_eq!(web.get("/_/health"), (200, "OK".to_owned()));

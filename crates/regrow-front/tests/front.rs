@@ -452,6 +452,32 @@ fn streams_are_the_same_whatever_they_are() {
     folder.same(&Run { words: &["-c", "print(input())"], stdin: b"line\n", ..Run::default() });
 }
 
+/// Over what most runs have, streams are made in the image.
+#[test]
+fn streams_that_are_made_ahead_are_the_same() {
+    let folder = Folder::new(&[]);
+    folder.python(&["-c", "import os; os.mkfifo('pipe')"]);
+    let look = "import os, sys\n\
+        def look(stream):\n    raw = getattr(stream.buffer, 'raw', stream.buffer)\n\
+        \x20   return [stream, stream.errors, stream.newlines, stream.line_buffering, stream.write_through, stream.buffer, raw, raw.mode,\n\
+        \x20       raw._blksize, raw.closefd, stream.isatty(), stream.seekable(), stream.writable(), stream.encoding, stream.fileno()]\n\
+        print('out\\u20ac'); print('err', file=sys.stderr); os.write(1, b'raw\\n')\n\
+        pipe = os.open('pipe', os.O_RDWR | os.O_NONBLOCK)\n\
+        seen = [look(sys.stdin), look(sys.stdout), look(sys.stderr), sys.stdin.read() if OWN != 0 else '', sys.stdout.flush()]\n\
+        try: seen.append(os.read(pipe, 9999))\n\
+        except BlockingIOError: pass\n\
+        print(seen, file=sys.stderr if OWN == 1 else sys.stdout)\n";
+    for (own, redirection) in [(1, "1<>pipe </dev/null"), (2, "2<>pipe </dev/null"), (0, "0<>pipe")] {
+        let code = look.replace("OWN", &own.to_string());
+        for words in [&["-c", code.as_str()][..], &["-u", "-c", &code]] {
+            let plain = folder.same(&Run { words, redirection, ..Run::default() });
+            assert_eq!(plain.status, 0, "{plain:?}");
+            let written = if own == 0 { "TextIOWrapper" } else { ["out", "err"][own - 1] };
+            assert!(plain.stdout.contains(written) || plain.stderr.contains(written), "{plain:?}");
+        }
+    }
+}
+
 #[test]
 fn a_reader_that_has_gone_is_told_of_the_same() {
     let folder = Folder::new(&[]);

@@ -97,7 +97,7 @@ impl Started {
                 return Ok((Bytes::new(), Some(rest)));
             }
         }
-        let status = self.run.status(None).await;
+        let status = self.run.end().await?;
         function::result(status, bytes.freeze()).map(|output| (output, None))
     }
 }
@@ -105,7 +105,7 @@ impl Started {
 /// Why a reply whose output has ended is not whole, if the process shows it soon enough.
 async fn end_of(started: Started) -> Option<Refusal> {
     let Started { run, fails_by_status, .. } = started;
-    let status = run.status(Some(PATIENCE)).await?;
+    let status = run.status(PATIENCE).await?;
     let fails = status.code().is_none() || fails_by_status && !status.success();
     fails.then_some(Refusal::Failed(status))
 }

@@ -37,6 +37,8 @@ use crate::under_way::{Entered, Slot, UnderWay};
 const READ_BYTES: usize = 32 * 1024;
 /// After this time the end of a process whose output goes on is watched for, and its standard error.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long the end of a process that is killed may take to show.
+const TO_DIE: Duration = Duration::from_millis(250);
 
 /// Where something says why a run is over before its time.
 pub(crate) type Fault = Rc<RefCell<Option<Refusal>>>;
@@ -230,18 +232,23 @@ impl Run {
         self.is_whole = true;
     }
 
+    /// Waits for the end of the process, whose output has ended, until its time is over: [`Refusal::Timeout`].
+    pub(crate) async fn end(self) -> Result<Option<ExitStatus>, Refusal> {
+        let deadline = self.deadline;
+        let status = self.status(deadline.duration_since(Instant::now()) + TO_DIE).await;
+        let is_late = Instant::now() >= deadline && !status.is_some_and(|status| status.success());
+        if is_late { Err(Refusal::Timeout) } else { Ok(status) }
+    }
+
     /// Waits for the end of the process, whose output has ended, and gives how it has ended, if it does within `patience`. To collect it
     /// is the reaper's, for which a reply need not wait.
-    pub(crate) async fn status(mut self, patience: Option<Duration>) -> Option<ExitStatus> {
+    pub(crate) async fn status(mut self, patience: Duration) -> Option<ExitStatus> {
         // It stays in its slot while it is waited for: nobody may wait any more by then.
         let slot = Rc::clone(&self.ending);
         let end =
             poll_fn(|context| slot.borrow_mut().as_mut().map_or(Poll::Ready(()), |e| e.poll_end(context)));
-        match patience {
-            // How it ends later is told by the reaper.
-            Some(patience) => drop(timeout(patience, end).await),
-            None => end.await,
-        }
+        // How it ends later is told by the reaper.
+        let _ = timeout(patience, end).await;
         let status = slot.borrow().as_ref().and_then(|ending| ending.status);
         self.is_asked = false;
         drop(self.finish());

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     Step = tuple[Callable[..., object], tuple[object, ...]]
     Change = tuple[bytes, Optional[bytes]]
+    Kind = Optional[tuple[int, int, int]]
 
 for _name in frozenset(sys.modules) - PLAIN_MODULES:
     del sys.modules[_name]
@@ -71,11 +72,7 @@ HOLES: list[object] = []
 # The exit status that stands for an end by SIGINT.
 INTERRUPTED = -1
 # What the interpreter gives a module `__main__` of its own.
-BORN = {
-    name: value
-    for name, value in globals().items()
-    if name in ("__name__", "__package__", "__loader__", "__spec__", "__builtins__")
-}
+BORN = {name: globals()[name] for name in ("__name__", "__package__", "__loader__", "__spec__", "__builtins__")}
 
 
 def decode(text: bytes) -> str:
@@ -131,13 +128,10 @@ def texts_at(address: int | None) -> Iterator[bytes]:
         address += 8
 
 
-def content_of(path: bytes | str) -> bytes:
+def content_of(path: str) -> bytes:
     """Reads a whole file."""
-    number = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
-    try:
-        return read_all(number)
-    finally:
-        posix.close(number)
+    with _io.FileIO(path) as file:
+        return file.readall()
 
 
 def read_all(number: int) -> bytes:
@@ -151,8 +145,7 @@ def read_all(number: int) -> bytes:
 def variables_of(entries: Iterable[bytes]) -> dict[bytes, bytes]:
     """What the interpreter makes of an environment: the first entry of a name counts, and one without `=` does not."""
     variables: dict[bytes, bytes] = {}
-    for entry in entries:
-        name, equals, value = entry.partition(b"=")
+    for name, equals, value in (entry.partition(b"=") for entry in entries):
         if equals:
             variables.setdefault(name, value)
     return variables
@@ -160,12 +153,9 @@ def variables_of(entries: Iterable[bytes]) -> dict[bytes, bytes]:
 
 def initial_environment() -> int | None:
     """Where the kernel has put the array of the environment; `None` where the stack is not as the kernel lays it."""
-    fields = content_of("/proc/self/stat").rpartition(b")")[2].split()
-    stack = int(fields[25])
+    stack = int(content_of("/proc/self/stat").rpartition(b")")[2].split()[25])
     count = content_of("/proc/self/cmdline").count(b"\0")
-    if Address.from_address(stack).value != count:
-        return None
-    return stack + 8 * (count + 2)
+    return stack + 8 * (count + 2) if Address.from_address(stack).value == count else None
 
 
 def changes(before: dict[bytes, bytes], after: dict[bytes, bytes]) -> list[Change]:
@@ -252,11 +242,8 @@ def places(directories: Iterable[str], name: str) -> Iterator[str]:
     """The paths at which a module of this name would be found in these directories."""
     suffixes = ["", ".py", ".pyc", *_imp.extension_suffixes()]
     for directory in directories:
-        if not posix.access(directory, posix.F_OK):
-            yield directory
-            continue
-        for suffix in suffixes:
-            yield f"{directory}/{name}{suffix}"
+        exists = posix.access(directory, posix.F_OK)
+        yield from [f"{directory}/{name}{suffix}" for suffix in suffixes] if exists else [directory]
 
 
 def shadows() -> Iterator[str]:
@@ -265,9 +252,7 @@ def shadows() -> Iterator[str]:
         origin = getattr(getattr(module, "__spec__", None), "origin", None)
         if "." in name or not isinstance(origin, str) or "/" not in origin:
             continue
-        home = origin.rpartition("/")[0]
-        if hasattr(module, "__path__"):
-            home = home.rpartition("/")[0]
+        home = origin.rsplit("/", 2 if hasattr(module, "__path__") else 1)[0]
         if home in sys.path:
             yield from places(sys.path[: sys.path.index(home)], name)
 
@@ -365,26 +350,17 @@ class Stream:
         self.encoding = getattr(original, "encoding", encoding)
         self.errors = getattr(original, "errors", errors)
         # What it was opened ahead for.
-        self.kind: tuple[int, int, int] | None = None
+        self.kind: Kind = None
 
     def open_ahead(self) -> None:
-        """Opens it for what most runs have: nothing to read, a pipe to write to. The descriptor is what it was, after that."""
-        if kind_of(self.number) is None:
-            return
+        """Opens it for what most runs have, nothing to read and a pipe to write to: one that has the same need not."""
         kept = posix.dup(self.number)
-        ours, theirs = posix.pipe() if self.number else (posix.open("/dev/null", posix.O_RDONLY),) * 2
-        posix.dup2(theirs, self.number)
-        self.kind = kind_of(self.number)
-        self.replaced = self.open()
-        for number in {ours, theirs}:
-            posix.close(number)
+        ends = posix.pipe() if self.number else (posix.open("/dev/null", posix.O_RDONLY),)
+        posix.dup2(ends[-1], self.number)
+        self.kind, self.replaced = kind_of(self.number), self.open()
         posix.dup2(kept, self.number)
-        posix.close(kept)
-
-    def begin(self) -> None:
-        """Opens it in a run, unless what was opened ahead is the same."""
-        if self.kind is None or self.kind != kind_of(self.number):
-            self.open()
+        for number in (kept, *ends):
+            posix.close(number)
 
     def open(self) -> object:
         """Makes the stream as the interpreter does at its start, `None` for a closed descriptor; gives its buffer."""
@@ -406,7 +382,7 @@ class Stream:
         return buffer
 
 
-def kind_of(number: int) -> tuple[int, int, int] | None:
+def kind_of(number: int) -> Kind:
     """What the interpreter looks at when it makes a stream of a descriptor; `None` for one that is closed."""
     try:
         state = posix.fstat(number)
@@ -417,9 +393,8 @@ def kind_of(number: int) -> tuple[int, int, int] | None:
 
 def buffer_size(block: int) -> int:
     """How much the interpreter buffers, by the size of a file's blocks."""
-    if VERSION >= (3, 14):
-        return max(min(block, 1 << 23), _io.DEFAULT_BUFFER_SIZE)
-    return block if block > 1 else _io.DEFAULT_BUFFER_SIZE
+    least = _io.DEFAULT_BUFFER_SIZE
+    return max(min(block, 1 << 23), least) if VERSION >= (3, 14) else block if block > 1 else least
 
 
 def standard_streams() -> list[Stream]:
@@ -486,9 +461,7 @@ def load(options: Options) -> None:
         del sys.path[0]
     sys.path[:0] = options.paths
     sys.modules["__main__"] = fresh_main()
-    if options.module:
-        __import__("runpy")
-    for name in options.preload:
+    for name in ["runpy"] * options.module + options.preload:
         __import__(name)
     if options.setup:
         module, function, *data = options.setup.split(":", 2)
@@ -557,7 +530,8 @@ def rehearse(prepared: Prepared) -> None:
             # A run that replaces the buffer need not close it too.
             stream.replaced = stream.open()
     for stream in prepared.streams:
-        stream.open_ahead()
+        if kind_of(stream.number) is not None:
+            stream.open_ahead()
 
 
 def holes() -> Iterator[object]:
@@ -744,15 +718,11 @@ class Program:
     def regular_content(self, path: bytes) -> bytes | None:
         """What is in the file; `None` for a directory. Anything else can be read once, by the interpreter."""
         try:
-            number = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
-            try:
-                kind = posix.fstat(number).st_mode & 0o170000
-                if kind == 0o040000:
-                    return None
-                if kind == 0o100000:
-                    return read_all(number)
-            finally:
-                posix.close(number)
+            with _io.FileIO(path) as file:
+                if posix.fstat(file.fileno()).st_mode & 0o170000 == 0o100000:
+                    return file.readall()
+        except IsADirectoryError:
+            return None
         except OSError:
             pass
         become_plain(self.order)
@@ -980,7 +950,8 @@ def wake(number: int, prepared: Prepared) -> Order:
     take_environment(order, prepared)
     try:
         for stream in prepared.streams:
-            stream.begin()
+            if stream.kind is None or stream.kind != kind_of(stream.number):
+                stream.open()
     except OSError:
         become_plain(order)
     return order
