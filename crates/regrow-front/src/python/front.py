@@ -67,8 +67,8 @@ VERSION = sys.version_info[:2]
 SAFE_PATH = bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 # Whether warnings are shown that are hidden by default: those of an end stand in no line of a program.
 SHOWS_WARNINGS = sys.flags.dev_mode or any(option[:1] != "i" for option in sys.warnoptions)
-# What fills the free blocks, see `holes`.
-HOLES: list[object] = []
+# What no run frees, so that pages stay as they are: what fills the free blocks (see `holes`), what a run has anew.
+HELD: list[object] = []
 # The exit status that stands for an end by SIGINT.
 INTERRUPTED = -1
 # What the interpreter gives a module `__main__` of its own.
@@ -547,10 +547,10 @@ def holes() -> Iterator[object]:
             last = id(thing)
 
 
-def stop(report: int, prepared: Prepared) -> None:
+def stop(report: int, prepared: Prepared, options: Options) -> None:
     """Stops this process; returns in every run that has its order, with all that two runs must not have in common."""
     gc.collect()
-    HOLES.extend(holes())
+    HELD.extend((*holes(), options, *sys.argv, *getattr(sys, "orig_argv", ())))
     gc.freeze()
     if len(posix.listdir("/proc/self/task")) > 1:
         write_report(report, "fork", [""])
@@ -979,7 +979,7 @@ def begin() -> tuple[Program, Kept]:
         raise SystemExit("a front end is started by Regrow: neither REGROW_WARM nor REGROW_ORDER is set")
     prepared = prepare(options, number)
     kept = Kept()
-    stop(number, prepared)
+    stop(number, prepared, options)
     return Program(wake(number, prepared), options.skip), kept
 
 
