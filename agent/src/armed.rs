@@ -7,6 +7,7 @@
 //!
 //! It shares its memory with the keeper, which sleeps meanwhile. It is a process of its own: pid, descriptors, signals,
 //! limits; the engine is its parent. Root, working directory and umask are shared with the engine until the order comes.
+//! Where all runs of a pool have sessions of their own, it has one before it waits: `setsid` can cost a running task its processor.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Relaxed, Release};

@@ -283,6 +283,13 @@ fn a_python_application_is_imported_once_and_fresh_for_every_request() {
             let reply = web.until("warm", |web| web.post("/some/path", "body"));
             assert_eq!(reply, (200, "1 /some/path body".to_owned()), "{interface}");
         }
+        // An order that no pipe has room for.
+        let path = format!("/{}", "long".repeat(2000));
+        assert_eq!(web.post(&path, "body"), (200, format!("1 {path} body")), "{interface}");
+        let option = format!("--{interface}");
+        let by_exec =
+            Web::start(&[("app.py", application)], &["--no-recycle", &option, &format!("app:{interface}")]);
+        assert_eq!(by_exec.post("/some/path", "body"), (200, "1 /some/path body".to_owned()), "{interface}");
     }
 }
 
