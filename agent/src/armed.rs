@@ -67,6 +67,11 @@ fn set_session() -> Res {
     unsafe { sys::raw(nr::SETSID, [0; 6]) }
 }
 
+fn leads_session(pid: i32) -> bool {
+    // SAFETY: numbers.
+    unsafe { sys::raw(nr::GETSID, [0; 6]) == pid as isize }
+}
+
 /// Called by a front end that was woken ahead of its order: comes back when the process has one, and is the run.
 ///
 /// # Safety
@@ -167,7 +172,8 @@ fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
         place_fds(order, room, fds)?;
     }
     checked(Refused::Filesystem, sys::unshare(CLONE_FS))?;
-    match (flags & order_flags::SETSID != 0, has_session(agent)) {
+    // The run before this one can have written to the control area: the kernel is asked.
+    match (flags & order_flags::SETSID != 0, has_session(agent) && leads_session(order.pid)) {
         (true, false) => checked(Refused::Session, set_session())?,
         (false, true) => return Err((Refused::Session, EPERM)),
         _ => (),

@@ -30,6 +30,7 @@ pub mod nr {
     pub const UMASK: usize = 95;
     pub const SETPGID: usize = 109;
     pub const SETSID: usize = 112;
+    pub const GETSID: usize = 124;
     pub const RT_SIGPENDING: usize = 127;
     pub const EXECVE: usize = 59;
     pub const SETPRIORITY: usize = 141;

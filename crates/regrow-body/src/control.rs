@@ -3,8 +3,8 @@
 #![allow(unsafe_code, reason = "shared memory that the other side writes")]
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use regrow_abi::{
@@ -111,26 +111,9 @@ impl Bell {
     }
 }
 
-/// The control areas of all bodies of this process, and of some that are gone.
-static AREAS: Mutex<Vec<Weak<SharedMapping>>> = Mutex::new(Vec::new());
-
-/// The processes of all bodies that have no order yet, as far as the bodies say. They are this process's children, as runs are.
-#[must_use]
-pub fn armed_processes() -> Vec<i32> {
-    let all = AREAS.lock().unwrap_or_else(PoisonError::into_inner);
-    let areas = all.iter().filter_map(Weak::upgrade).map(|shared| ControlArea { shared });
-    let is_armed =
-        |area: &ControlArea| matches!(area.state(), Some(State::Arming | State::Armed | State::Taken));
-    areas.filter(is_armed).map(|area| area.pid()).collect()
-}
-
 impl ControlArea {
     pub(crate) fn new(shared: SharedMapping) -> ControlArea {
-        let shared = Arc::new(shared);
-        let mut all = AREAS.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|area| area.strong_count() > 0);
-        all.push(Arc::downgrade(&shared));
-        ControlArea { shared }
+        ControlArea { shared: Arc::new(shared) }
     }
 
     fn control(&self) -> &Control {

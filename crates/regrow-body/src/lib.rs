@@ -11,6 +11,5 @@ pub mod shell;
 pub mod verify;
 
 pub use body::{Bell, Body, BodyError, ResetWork, StartError, Times};
-pub use control::armed_processes;
 pub use run::Run;
 pub use shell::Shell;

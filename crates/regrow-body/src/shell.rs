@@ -176,6 +176,12 @@ impl Shell {
         self.body.keeper()
     }
 
+    /// As [`Body::is_used_by`].
+    #[must_use]
+    pub fn is_used_by(&self, pid: i32) -> bool {
+        self.body.is_used_by(pid)
+    }
+
     /// Whether it waits for a program.
     #[must_use]
     pub fn is_ready(&self) -> bool {

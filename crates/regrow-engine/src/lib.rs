@@ -19,5 +19,3 @@ pub mod started;
 mod table;
 pub mod watch;
 pub mod work;
-
-pub use regrow_body::armed_processes;

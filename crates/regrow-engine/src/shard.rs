@@ -351,6 +351,17 @@ impl Shard {
         shells.chain(bodies).collect()
     }
 
+    /// Whether this process uses what is kept: it waits for an order, or runs in a body.
+    #[must_use]
+    pub fn is_used_by(&self, pid: i32) -> bool {
+        let mut shells = self.keeping.shells.values().chain(&self.keeping.spare);
+        let uses = |entry: &Entry| match &entry.slot {
+            Slot::Kept(kept) => kept.bodies.iter().any(|body| body.is_used_by(pid)),
+            _ => false,
+        };
+        self.tables.entries.values().any(uses) || shells.any(|slot| slot.shell.is_used_by(pid))
+    }
+
     /// The processes that hold what is kept and in no use: idle bodies with their images, and shells.
     #[must_use]
     pub fn idle_keepers(&self) -> Vec<i32> {

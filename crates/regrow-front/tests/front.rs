@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use regrow_front::python::Preparation;
 use regrow_front::report::{self, Report};
 use regrow_front::{ORDER_VARIABLE, WARM_VARIABLE, order, python};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -476,6 +476,47 @@ fn streams_that_are_made_ahead_are_the_same() {
             assert!(plain.stdout.contains(written) || plain.stderr.contains(written), "{plain:?}");
         }
     }
+}
+
+#[test]
+fn what_is_left_in_a_stream_that_was_made_ahead_is_written() {
+    let garbage = "class G:\n    def __del__(self): print('stray')\ng = G(); g.me = g; del g\n";
+    let folder = Folder::new(&[("garbage.py", garbage)]);
+    folder.python(&["-c", "import os; os.mkfifo('pipe')"]);
+    let mut pipe = File::options();
+    pipe.read(true).write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let mut pipe = pipe.open(folder.path().join("pipe")).expect("the pipe");
+    let mut written = |run: &Run<'_>, way| {
+        let outcome = folder.run(run, way).0;
+        let mut bytes = [0; 4096];
+        let length = pipe.read(&mut bytes).unwrap_or(0);
+        (outcome, String::from_utf8_lossy(&bytes[..length]).into_owned())
+    };
+    for code in [
+        "import sys; out = sys.stdout.buffer; sys.stdout = sys.stderr; out.write(b'hi\\n')",
+        "import sys, io; print('text'); sys.stdout = io.StringIO(); print('lost')",
+        "import sys; print('text'); sys.stdout = sys.stderr",
+        "import sys; out = sys.stdout.detach(); sys.stdout = None; out.write(b'hi\\n')",
+        "print('mine')",
+    ] {
+        let run = Run { words: &["-c", code], redirection: "1<>pipe </dev/null", ..Run::default() };
+        let plain = written(&run, Way::Plain);
+        assert_ne!(plain.1, "", "{code}");
+        for way in [Way::Stopped, Way::Ordered] {
+            assert_eq!(written(&run, way), plain, "{way:?} {code}");
+        }
+    }
+    // What is printed while the image is made is nobody's.
+    let env = [("PYTHONPATH", folder.path().to_str().expect("UTF-8"))];
+    let words = ["-c", "print('mine')"];
+    let run = Run {
+        words: &words,
+        env: &env,
+        redirection: "1<>pipe </dev/null",
+        preload: "garbage",
+        ..Run::default()
+    };
+    assert_eq!(written(&run, Way::Stopped).1, "mine\n");
 }
 
 #[test]

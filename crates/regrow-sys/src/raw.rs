@@ -174,6 +174,16 @@ pub fn pidfd_kill(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     check(unsafe { syscall(libc::SYS_pidfd_send_signal, args) }).map(drop)
 }
 
+/// Whether two processes share their memory; `None` where the kernel does not tell (`kcmp(2)`: it has no such call, or this process may
+/// not look at them).
+#[must_use]
+pub fn share_memory(one: i32, other: i32) -> Option<bool> {
+    const KCMP_VM: usize = 1;
+    // SAFETY: numbers only.
+    let order = unsafe { syscall(libc::SYS_kcmp, [word(one), word(other), KCMP_VM, 0, 0, 0]) };
+    (order >= 0).then_some(order == 0)
+}
+
 /// Waits for a child by its pid, whatever its exit signal, and reaps it. `None` when `no_hang` and it still lives.
 /// Returns the raw wait status.
 ///

@@ -5,7 +5,7 @@ script's: `Status:`, fields, an empty line, and the body, on descriptor 1.
 
     in the image   prepare(kind, "module:attribute")   imports the application, and does its own part a few times
     in a run       serve(b"")                          answers; gives the exit status
-    without image  python3 -c SOURCE KIND module:attribute [DIRECTORY]...    both
+    without image  python3 -c CODE KIND module:attribute [DIRECTORY]...      both; CODE executes this file
 
 Invariants:
 

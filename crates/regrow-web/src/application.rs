@@ -17,7 +17,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use regrow::{Command, Strings, Warm};
 use regrow_front::{DESCRIPTOR, order, python};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::process::{DumpableBehavior, dumpable_behavior};
 
 use crate::error::WebError;
 use crate::settings::Application;
@@ -34,7 +35,7 @@ const CALL: &[u8] = b"regrow_application:serve\n";
 pub(crate) struct Prepared {
     command: Vec<OsString>,
     /// The source, where the command reads it.
-    _source: File,
+    _source: Option<File>,
     front_end: Arc<Warm>,
 }
 
@@ -53,11 +54,11 @@ impl Prepared {
         let mut args = Strings::new();
         preparation.args().map_err(nul)?.iter().for_each(|arg: &CString| args.push_c_str(arg));
         let cannot = |source| WebError::System { what: "the source for applications cannot be kept", source };
-        let (source, path) = source_file().map_err(cannot)?;
+        let (source, code) = source_code().map_err(cannot)?;
         let command: Vec<OsString> = [
             application.python.clone().into_os_string(),
             "-c".into(),
-            format!("exec(open('{path}').read())").into(),
+            code.into(),
             interface.into(),
             name.into(),
         ]
@@ -83,14 +84,20 @@ impl Prepared {
     }
 }
 
-/// The source in a file that only this process has, and its path. An argument of that length would be copied for every run.
-fn source_file() -> io::Result<(File, String)> {
-    let mut file = File::from(memfd_create("regrow-application", MemfdFlags::CLOEXEC)?);
+/// What Python is to execute: it reads the source from a file of this process, which nobody can change. An argument of that length would be
+/// copied for every run. A process whose files others may not look at has it be one.
+fn source_code() -> io::Result<(Option<File>, String)> {
+    if dumpable_behavior()? != DumpableBehavior::Dumpable {
+        return Ok((None, SOURCE.to_owned()));
+    }
+    let mut file =
+        File::from(memfd_create("regrow-application", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     file.write_all(SOURCE.as_bytes())?;
+    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     // The number that this process has where /proc was mounted may be another one than its own.
     let process = std::fs::read_link("/proc/self")?;
-    let path = format!("/proc/{}/fd/{}", process.display(), file.as_raw_fd());
-    Ok((file, path))
+    let code = format!("exec(open('/proc/{}/fd/{}').read())", process.display(), file.as_raw_fd());
+    Ok((Some(file), code))
 }
 
 /// A descriptor that this can be read from. A pipe has room for a little, and costs less than a file.

@@ -42,7 +42,7 @@ pub(crate) struct Gateway {
     pub(crate) log: AccessLog,
     /// The folder of the scripts without links; of other content, one that is there.
     pub(crate) root: PathBuf,
-    pool: Pool,
+    pub(crate) pool: Pool,
     places: Arc<Semaphore>,
     waiting: Cell<usize>,
     pub(crate) reaper: UnboundedSender<Ending>,

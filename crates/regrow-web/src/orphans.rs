@@ -29,32 +29,37 @@ pub(crate) struct Orphans {
     /// Children from before, which are nobody's business here.
     others: HashSet<i32>,
     under_way: UnderWay,
+    pool: Pool,
     /// Those that have been seen, and the runs that have been under way since: one of them may be theirs.
     seen: HashMap<i32, HashSet<i32>>,
 }
 
 impl Orphans {
     /// Has all descendants that lose their parent become this process's children.
-    pub(crate) fn take_over(under_way: UnderWay) -> io::Result<Self> {
+    pub(crate) fn take_over(under_way: UnderWay, pool: Pool) -> io::Result<Self> {
         let others = children()?.into_iter().collect();
         // 0 where the group is of another namespace: so it is for the children.
         let (_, own_group) = state_of(getpid().as_raw_pid()).ok_or(io::ErrorKind::NotFound)?;
         set_child_subreaper(Some(getpid()))?;
-        Ok(Self { own_group, others, under_way, seen: HashMap::new() })
+        Ok(Self { own_group, others, under_way, pool, seen: HashMap::new() })
     }
 
-    /// Kills those that are nobody's, and waits for those that have ended. True when there is one: it may have children, or be somebody's
+    /// Kills those that were nobody's at the sweep before too, and waits for those that have ended. True when there is one: it may have children, or be somebody's
     /// as yet.
     pub(crate) fn sweep(&mut self) -> bool {
         let left = self.all_left();
         let under_way = self.under_way.groups();
         self.seen.retain(|pid, _| left.iter().any(|one| one.pid.as_raw_pid() == *pid));
         for one in &left {
-            let runs = self.seen.entry(one.pid.as_raw_pid()).or_insert_with(|| under_way.clone());
-            runs.retain(|run| under_way.contains(run));
-            if one.has_ended || runs.is_empty() {
+            let pid = one.pid.as_raw_pid();
+            let is_nobodys = self.seen.get_mut(&pid).is_some_and(|runs| {
+                runs.retain(|run| under_way.contains(run));
+                runs.is_empty()
+            });
+            if one.has_ended || is_nobodys {
                 one.end();
             }
+            self.seen.entry(pid).or_insert_with(|| under_way.clone());
         }
         !left.is_empty()
     }
@@ -67,9 +72,7 @@ impl Orphans {
     }
 
     fn all_left(&self) -> Vec<Left> {
-        let children = children().unwrap_or_default();
-        let armed = Pool::armed();
-        children.into_iter().filter(|pid| !armed.contains(pid)).filter_map(|pid| self.left(pid)).collect()
+        children().unwrap_or_default().into_iter().filter_map(|pid| self.left(pid)).collect()
     }
 
     /// A child, if it is one that a script has left, or that it may have left and that has ended.
@@ -79,6 +82,7 @@ impl Orphans {
         }
         let (has_ended, group) = state_of(child)?;
         let is_left = group != self.own_group && (has_ended || !self.under_way.contains(group));
+        let is_left = is_left && !self.pool.is_used_by(child);
         Pid::from_raw(child).filter(|_| is_left).map(|pid| Left { pid, has_ended })
     }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use regrow::{Child, Command, Fallback, Point};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
@@ -233,9 +233,12 @@ impl Run {
     }
 
     /// Waits for the end of the process, whose output has ended, until its time is over: [`Refusal::Timeout`].
-    pub(crate) async fn end(self) -> Result<Option<ExitStatus>, Refusal> {
+    pub(crate) async fn end(mut self) -> Result<Option<ExitStatus>, Refusal> {
         let deadline = self.deadline;
-        let status = self.status(deadline.duration_since(Instant::now()) + TO_DIE).await;
+        let status = self.await_end(deadline.duration_since(Instant::now()) + TO_DIE).await;
+        if let Some(why) = self.close() {
+            return Err(why);
+        }
         let is_late = Instant::now() >= deadline && !status.is_some_and(|status| status.success());
         if is_late { Err(Refusal::Timeout) } else { Ok(status) }
     }
@@ -243,16 +246,25 @@ impl Run {
     /// Waits for the end of the process, whose output has ended, and gives how it has ended, if it does within `patience`. To collect it
     /// is the reaper's, for which a reply need not wait.
     pub(crate) async fn status(mut self, patience: Duration) -> Option<ExitStatus> {
+        let status = self.await_end(patience).await;
+        drop(self.close());
+        status
+    }
+
+    async fn await_end(&mut self, patience: Duration) -> Option<ExitStatus> {
         // It stays in its slot while it is waited for: nobody may wait any more by then.
         let slot = Rc::clone(&self.ending);
         let end =
             poll_fn(|context| slot.borrow_mut().as_mut().map_or(Poll::Ready(()), |e| e.poll_end(context)));
         // How it ends later is told by the reaper.
         let _ = timeout(patience, end).await;
-        let status = slot.borrow().as_ref().and_then(|ending| ending.status);
+        slot.borrow().as_ref().and_then(|ending| ending.status)
+    }
+
+    /// Nobody asks any more how it ends. Gives why, if it was not the process that ended it.
+    fn close(&mut self) -> Option<Refusal> {
         self.is_asked = false;
-        drop(self.finish());
-        status
+        self.finish()
     }
 
     /// The output has ended: the rest is the reaper's. Gives why, if it was not the process that ended it.
@@ -298,8 +310,8 @@ impl Ending {
     /// number is its own.
     pub(crate) fn kill(&self) {
         if let Some(group) = self.group() {
-            // A group whose members have ended is not there.
-            let _ = kill_process_group(group, Signal::KILL);
+            // A group whose members have ended is not there; nor is that of a process that has not come to lead one.
+            let _ = kill_process_group(group, Signal::KILL).or_else(|_| kill_process(group, Signal::KILL));
         }
     }
 

@@ -63,7 +63,7 @@ async fn run(settings: Settings, mut listening: impl FnMut(&str)) -> Result<(), 
     // All handlers are there before anything is prepared: which signals are ignored belongs to an image.
     let signals = Signals::new()?;
     let (gateway, mut endings) = Gateway::new(settings)?;
-    let orphans = Orphans::take_over(gateway.under_way.clone())
+    let orphans = Orphans::take_over(gateway.under_way.clone(), gateway.pool.clone())
         .map_err(|source| WebError::System { what: "what scripts leave cannot be taken over", source })?;
     let orphans = Rc::new(RefCell::new(orphans));
     let may_be_left = Rc::new(Cell::new(false));

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
@@ -70,7 +70,7 @@ impl UnderWay {
         // Those that are left are the reaper's. None has been waited for: the numbers are their own.
         for group in self.groups().into_iter().filter_map(Pid::from_raw) {
             // A group whose members have ended is not there.
-            let _ = kill_process_group(group, Signal::KILL);
+            let _ = kill_process_group(group, Signal::KILL).or_else(|_| kill_process(group, Signal::KILL));
         }
     }
 

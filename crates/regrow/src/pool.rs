@@ -142,11 +142,11 @@ impl Pool {
         self.shard().idle_keepers()
     }
 
-    /// The processes of all pools of this process that wait for an order: children of this process, whose runs nobody has
-    /// asked for yet. Some may have got their order, or have ended, when this returns.
+    /// Whether a child of this process is one of the pool's that waits for an order, or a run in a body. Not of one whose body is worked on
+    /// in this moment.
     #[must_use]
-    pub fn armed() -> Vec<i32> {
-        regrow_engine::armed_processes()
+    pub fn is_used_by(&self, process: i32) -> bool {
+        self.shard().is_used_by(process)
     }
 
     /// Whether every run leads a session of its own.

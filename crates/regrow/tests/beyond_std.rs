@@ -96,17 +96,21 @@ fn places(command: &mut Command) -> [i32; 3] {
     [numbers[0], numbers[2], numbers[3]]
 }
 
-/// Waits until a process waits for its order, and leads a session of its own.
-fn armed_leaders() {
+/// Waits until a process of the pool waits for its order, and leads a session of its own.
+fn await_armed(pool: &Pool) {
     let leads = |pid: &i32| rustix::process::getsid(Pid::from_raw(*pid)).map(Pid::as_raw_pid) == Ok(*pid);
+    let is_armed = || children().iter().any(|pid| leads(pid) && pool.is_used_by(*pid));
     let began = Instant::now();
-    loop {
-        if Pool::armed().iter().any(leads) {
-            return;
-        }
+    while !is_armed() {
         assert!(began.elapsed() < Duration::from_secs(10), "no process waits");
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+fn children() -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("its threads").flatten();
+    let texts = tasks.map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    texts.flat_map(|text| text.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
 }
 
 #[test]
@@ -114,20 +118,22 @@ fn a_pool_of_sessions_has_them_made_before_they_are_asked_for() {
     let pool = Pool::builder().sessions(true).build();
     pool.prepare(&pool.command("cat")).expect("cat can be kept");
     for _ in 0..5 {
-        armed_leaders();
+        await_armed(&pool);
         let [process, group, session] = places(&mut pool.command("cat"));
         assert_eq!((group, session), (process, process));
     }
     let stats = pool.stats();
     assert_eq!((stats.recycled.main + stats.forked_body.main, stats.exec), (5, 0), "{stats:?}");
     // One that is to have none cannot be had from there.
-    armed_leaders();
+    await_armed(&pool);
     let own = rustix::process::getsid(None).expect("a session").as_raw_pid();
     assert_eq!(places(pool.command("cat").setsid(false))[2], own);
     assert_eq!(pool.stats().exec, 1);
-    armed_leaders();
+    await_armed(&pool);
     let [process, _, session] = places(pool.command("cat").setsid(true));
     assert_eq!((process, pool.stats().exec), (session, 1));
+    assert!(!pool.is_used_by(rustix::process::getpid().as_raw_pid()));
+    pool.keepers().into_iter().for_each(|keeper| assert!(!Pool::new().is_used_by(keeper)));
 }
 
 #[test]

@@ -240,10 +240,9 @@ class Missing:
 
 def places(directories: Iterable[str], name: str) -> Iterator[str]:
     """The paths at which a module of this name would be found in these directories."""
-    suffixes = ["", ".py", ".pyc", *_imp.extension_suffixes()]
+    ends = ["", ".py", ".pyc", *_imp.extension_suffixes()]
     for directory in directories:
-        exists = posix.access(directory, posix.F_OK)
-        yield from [f"{directory}/{name}{suffix}" for suffix in suffixes] if exists else [directory]
+        yield from [f"{directory}/{name}{end}" for end in ends] if posix.access(directory, posix.F_OK) else [directory]
 
 
 def shadows() -> Iterator[str]:
@@ -487,6 +486,8 @@ class Prepared:
         self.in_c = in_c
         self.own = own
         self.streams = standard_streams()
+        # What is called behind the stop may write to the streams, unless it is known not to.
+        self.ahead = [stream for stream in self.streams if is_quiet() and kind_of(stream.number) is not None]
         self.renewals = renewals()
 
 
@@ -529,9 +530,6 @@ def rehearse(prepared: Prepared) -> None:
         for stream in prepared.streams:
             # A run that replaces the buffer need not close it too.
             stream.replaced = stream.open()
-    for stream in prepared.streams:
-        if kind_of(stream.number) is not None:
-            stream.open_ahead()
 
 
 def holes() -> Iterator[object]:
@@ -552,6 +550,8 @@ def stop(report: int, prepared: Prepared, options: Options) -> None:
     gc.collect()
     HELD.extend((*holes(), options, *sys.argv, *getattr(sys, "orig_argv", ())))
     gc.freeze()
+    for stream in prepared.ahead:
+        stream.open_ahead()
     if len(posix.listdir("/proc/self/task")) > 1:
         write_report(report, "fork", [""])
         if posix.fork():
@@ -869,7 +869,7 @@ def drop(kept: frozenset[str]) -> None:
         module = reference()
         if module is not None:
             clear(vars(module))
-    for thing in gc.get_objects():
+    for thing in (*gc.get_objects(), sys.__stdout__, sys.__stderr__):
         # What is held by something that was prepared is not closed, but it is written.
         if type(thing) in (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom):
             try:
