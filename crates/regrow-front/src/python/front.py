@@ -120,10 +120,7 @@ C_ENVIRON = Address.from_address(_ctypes.dlsym(ITSELF, "environ"))
 
 def texts_at(address: int | None) -> Iterator[bytes]:
     """The texts that an array of pointers in memory points to."""
-    while address:
-        text = Text.from_address(address).value
-        if text is None:
-            return
+    while address and (text := Text.from_address(address).value) is not None:
         yield text
         address += 8
 
@@ -548,7 +545,7 @@ def holes() -> Iterator[object]:
 def stop(report: int, prepared: Prepared, options: Options) -> None:
     """Stops this process; returns in every run that has its order, with all that two runs must not have in common."""
     gc.collect()
-    HELD.extend((*holes(), options, *sys.argv, *getattr(sys, "orig_argv", ())))
+    HELD.extend((*holes(), prepared, options, *sys.argv, *getattr(sys, "orig_argv", ())))
     gc.freeze()
     for stream in prepared.ahead:
         stream.open_ahead()
@@ -924,7 +921,8 @@ def leave(status: int, kept: Kept) -> None:
 
 
 def finalize(status: int) -> NoReturn:
-    """Has the interpreter end in its own way."""
+    """Has the interpreter end in its own way. What it writes it writes when the last has let go of a stream."""
+    HELD.clear()
     if status == INTERRUPTED:
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt
