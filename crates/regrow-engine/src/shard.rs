@@ -338,15 +338,20 @@ impl Shard {
         self.begin_anew();
     }
 
+    /// What is kept, in the tables.
+    fn kept(&self) -> impl Iterator<Item = &Kept> {
+        self.tables.entries.values().filter_map(|entry| match &entry.slot {
+            Slot::Kept(kept) => Some(&**kept),
+            _ => None,
+        })
+    }
+
     /// The processes that keep bodies and images at present.
     #[must_use]
     pub fn keepers(&self) -> Vec<i32> {
-        let kept = self.tables.entries.values().filter_map(|entry| match &entry.slot {
-            Slot::Kept(kept) => Some(kept),
-            _ => None,
-        });
-        let bodies =
-            kept.flat_map(|kept| kept.bodies.iter().map(Body::keeper).chain([kept.image.seed().pid()]));
+        let bodies = self
+            .kept()
+            .flat_map(|kept| kept.bodies.iter().map(Body::keeper).chain([kept.image.seed().pid()]));
         let shells = self.keeping.shells.values().chain(&self.keeping.spare).map(|slot| slot.shell.keeper());
         shells.chain(bodies).collect()
     }
@@ -355,19 +360,15 @@ impl Shard {
     #[must_use]
     pub fn is_used_by(&self, pid: i32) -> bool {
         let mut shells = self.keeping.shells.values().chain(&self.keeping.spare);
-        let uses = |entry: &Entry| match &entry.slot {
-            Slot::Kept(kept) => kept.bodies.iter().any(|body| body.is_used_by(pid)),
-            _ => false,
-        };
-        self.tables.entries.values().any(uses) || shells.any(|slot| slot.shell.is_used_by(pid))
+        let mut bodies = self.kept().flat_map(|kept| kept.bodies.iter());
+        bodies.any(|body| body.is_used_by(pid)) || shells.any(|slot| slot.shell.is_used_by(pid))
     }
 
     /// The processes that hold what is kept and in no use: idle bodies with their images, and shells.
     #[must_use]
     pub fn idle_keepers(&self) -> Vec<i32> {
         let mut pids: Vec<i32> = self.keeping.shells.values().map(|slot| slot.shell.keeper()).collect();
-        for entry in self.tables.entries.values() {
-            let Slot::Kept(kept) = &entry.slot else { continue };
+        for kept in self.kept() {
             let before = pids.len();
             pids.extend(kept.idle().map(Body::keeper));
             if pids.len() > before {

@@ -3,7 +3,7 @@
 //! It is the one file of the benchmark with unsafe code. Nothing in it is measured together with its own set-up: what
 //! can be made ahead is made ahead.
 
-#![allow(unsafe_code, reason = "calls posix_spawn, clone, fork and kcmp, which have no safe form")]
+#![allow(unsafe_code, reason = "calls posix_spawn, clone and fork, which have no safe form")]
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
@@ -22,8 +22,6 @@ use rustix::process::{Pid, WaitOptions};
 
 /// The stack of the floor's clone, which calls nothing.
 const STACK_BYTES: usize = 16 * 1024;
-/// `KCMP_VM`: compare address spaces.
-const KCMP_VM: c_int = 1;
 /// How many standard descriptors there are.
 const STDIO: usize = 3;
 
@@ -267,13 +265,6 @@ fn usage(whose: c_int) -> io::Result<Duration> {
         Duration::from_secs(seconds.unwrap_or(0)) + Duration::from_micros(micros.unwrap_or(0))
     };
     Ok(time(usage.ru_utime) + time(usage.ru_stime))
-}
-
-/// Whether two processes share their memory; nothing when the kernel does not say.
-pub(super) fn shares_memory(one: i32, other: i32) -> Option<bool> {
-    // SAFETY: numbers only.
-    let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) };
-    (order >= 0).then_some(order == 0)
 }
 
 fn check(error: c_int) -> io::Result<()> {

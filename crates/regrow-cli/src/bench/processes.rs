@@ -11,7 +11,9 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use super::native::{cpu_time, own_cpu_time, shares_memory, waited_cpu_time};
+use regrow_sys::raw::share_memory;
+
+use super::native::{cpu_time, own_cpu_time, waited_cpu_time};
 
 /// CPU time that was used, by whom.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,7 +47,7 @@ pub(super) fn body_kib() -> io::Result<Option<f64>> {
     let mut spaces: Vec<Vec<i32>> = Vec::new();
     for pid in children()? {
         let same = |space: &&mut Vec<i32>| {
-            space.first().is_some_and(|first| shares_memory(*first, pid) == Some(true))
+            space.first().is_some_and(|first| share_memory(*first, pid) == Some(true))
         };
         match spaces.iter_mut().find(same) {
             Some(space) => space.push(pid),
@@ -137,6 +139,6 @@ mod tests {
         assert_eq!(field_kib("Rss: 90 kB\n", "Pss:"), None);
         let own = rustix::process::getpid().as_raw_nonzero().get();
         assert!(held_kib(own).unwrap() > 0);
-        assert_eq!(shares_memory(own, own), Some(true));
+        assert_eq!(share_memory(own, own), Some(true));
     }
 }
