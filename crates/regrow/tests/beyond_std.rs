@@ -12,7 +12,6 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use regrow::{Command, Creation, Fallback, Pool, PrepareError, Resource, Stdio, UNLIMITED};
-use rustix::process::Pid;
 
 fn text(command: &mut Command) -> String {
     let output = command.output().expect("the program starts");
@@ -88,18 +87,24 @@ fn session_mask_limits_and_niceness() {
     assert_eq!(bad.expect_err("soft over hard").kind(), io::ErrorKind::InvalidInput);
 }
 
-/// The process, its group and its session, of a run of `cat /proc/self/stat`.
-fn places(command: &mut Command) -> [i32; 3] {
-    let line = text(command.arg("/proc/self/stat"));
+/// The process, its group and its session, of a line of `/proc/PID/stat`. One from outside of this PID namespace is 0
+/// there, which is no `Pid`: where this is run by another namespace's session, it is that of every process here.
+fn places(line: &str) -> [i32; 3] {
     let numbers: Vec<i32> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
     // The second word is the name, the third the state, the fourth the parent.
     [numbers[0], numbers[2], numbers[3]]
 }
 
+fn places_of_run(command: &mut Command) -> [i32; 3] {
+    places(&text(command.arg("/proc/self/stat")))
+}
+
 /// Waits until a process of the pool waits for its order, and leads a session of its own.
 fn await_armed(pool: &Pool) {
-    let leads = |pid: &i32| rustix::process::getsid(Pid::from_raw(*pid)).map(Pid::as_raw_pid) == Ok(*pid);
-    let is_armed = || children().iter().any(|pid| leads(pid) && pool.is_used_by(*pid));
+    let session =
+        |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/stat")).map(|line| places(&line)[2]);
+    let leads = |pid: i32| session(pid).is_ok_and(|session| session == pid);
+    let is_armed = || children().iter().any(|pid| leads(*pid) && pool.is_used_by(*pid));
     let began = Instant::now();
     while !is_armed() {
         assert!(began.elapsed() < Duration::from_secs(10), "no process waits");
@@ -119,18 +124,18 @@ fn a_pool_of_sessions_has_them_made_before_they_are_asked_for() {
     pool.prepare(&pool.command("cat")).expect("cat can be kept");
     for _ in 0..5 {
         await_armed(&pool);
-        let [process, group, session] = places(&mut pool.command("cat"));
+        let [process, group, session] = places_of_run(&mut pool.command("cat"));
         assert_eq!((group, session), (process, process));
     }
     let stats = pool.stats();
     assert_eq!((stats.recycled.main + stats.forked_body.main, stats.exec), (5, 0), "{stats:?}");
     // One that is to have none cannot be had from there.
     await_armed(&pool);
-    let own = rustix::process::getsid(None).expect("a session").as_raw_pid();
-    assert_eq!(places(pool.command("cat").setsid(false))[2], own);
+    let own = std::fs::read_to_string("/proc/self/stat").map(|line| places(&line)[2]).expect("a session");
+    assert_eq!(places_of_run(pool.command("cat").setsid(false))[2], own);
     assert_eq!(pool.stats().exec, 1);
     await_armed(&pool);
-    let [process, _, session] = places(pool.command("cat").setsid(true));
+    let [process, _, session] = places_of_run(pool.command("cat").setsid(true));
     assert_eq!((process, pool.stats().exec), (session, 1));
     assert!(!pool.is_used_by(rustix::process::getpid().as_raw_pid()));
     pool.keepers().into_iter().for_each(|keeper| assert!(!Pool::new().is_used_by(keeper)));
