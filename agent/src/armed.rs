@@ -44,8 +44,8 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
         sys::exit(137);
     }
     let pid = if shell::is_one(agent) { sys::getpid() } else { register_task(agent) };
-    if has_session(agent) {
-        set_session();
+    if agent.has_sessions() {
+        sys::setsid();
     }
     agent.set_state(State::Armed);
     if agent.is_woken_ahead() && !shell::is_one(agent) {
@@ -55,16 +55,6 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     }
     take_order(agent, pid);
     leave(agent, &control.order)
-}
-
-/// Whether processes of this body have a session before they have an order.
-fn has_session(agent: &Agent) -> bool {
-    agent.control().sessions.load(Relaxed) != 0
-}
-
-fn set_session() -> Res {
-    // SAFETY: it has no arguments.
-    unsafe { sys::raw(nr::SETSID, [0; 6]) }
 }
 
 fn leads_session(pid: i32) -> bool {
@@ -173,8 +163,8 @@ fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
     }
     checked(Refused::Filesystem, sys::unshare(CLONE_FS))?;
     // The run before this one can have written to the control area: the kernel is asked.
-    match (flags & order_flags::SETSID != 0, has_session(agent) && leads_session(order.pid)) {
-        (true, false) => checked(Refused::Session, set_session())?,
+    match (flags & order_flags::SETSID != 0, agent.has_sessions() && leads_session(order.pid)) {
+        (true, false) => checked(Refused::Session, sys::setsid())?,
         (false, true) => return Err((Refused::Session, EPERM)),
         _ => (),
     }

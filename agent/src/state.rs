@@ -1,5 +1,7 @@
 //! What the agent knows: the sealed image, the body's control area, and its own private memory.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use regrow_abi::{
     Broken, Control, ImageHeader, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry, features, vma_flags,
 };
@@ -179,6 +181,11 @@ impl Agent {
     /// Whether the image is a front end's, which has stopped itself.
     pub fn is_warm(&self) -> bool {
         self.image().point == regrow_abi::point::WARM
+    }
+
+    /// Whether the processes of this body have a session of their own before they have an order.
+    pub fn has_sessions(&self) -> bool {
+        self.control().sessions.load(Relaxed) != 0
     }
 
     /// Whether the image's runs are woken before they have their order.

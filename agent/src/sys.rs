@@ -57,6 +57,12 @@ pub fn futex_wait(word: &AtomicU32, value: u32, ms: u64) {
     unsafe { call!(nr::FUTEX, word.as_ptr(), WAIT, value, time.as_ptr(), 0, 0) };
 }
 
+/// Makes this task the leader of a session of its own.
+pub fn setsid() -> Res {
+    // SAFETY: no arguments.
+    unsafe { call!(nr::SETSID) }
+}
+
 /// Gives the processor away once.
 pub fn sched_yield() {
     // SAFETY: no arguments.

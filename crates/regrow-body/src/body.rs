@@ -313,7 +313,7 @@ impl Body {
         }));
         self.send(run.fds).map_err(StartError::Broken)?;
         if run.await_start {
-            self.await_start(pid)?;
+            self.await_start(pid, run.busy_poll)?;
         }
         self.bounds = self.laid.block.bounds;
         self.last_run = pid;
@@ -365,8 +365,12 @@ impl Body {
     }
 
     /// Waits until the order is carried out or refused.
-    fn await_start(&self, pid: i32) -> Result<(), StartError> {
-        let state = self.control.wait_until(ORDER_TIMEOUT, |state| state != Some(State::Taken));
+    fn await_start(&self, pid: i32, busy_poll: bool) -> Result<(), StartError> {
+        let has_begun = |state| state != Some(State::Taken);
+        if busy_poll {
+            self.control.busy_poll(has_begun);
+        }
+        let state = self.control.wait_until(ORDER_TIMEOUT, has_begun);
         // A refusal is written before the process ends; the keeper then resets and arms another one.
         if let Some((step, errno)) = self.control.refused(pid) {
             let _ = raw::wait_pid(pid, false);

@@ -15,6 +15,9 @@ use regrow_sys::raw::{self, SharedMapping};
 
 use crate::run::Run;
 
+/// For this time a state may be busy-polled. To be woken takes as long, and the one who wakes a good part of it.
+const BUSY_POLL: Duration = Duration::from_micros(40);
+
 /// Times of the last run on the monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
@@ -149,6 +152,15 @@ impl ControlArea {
             raw::futex_wake(word);
         }
         done
+    }
+
+    /// Looks at the state for a moment, until `done` says so of it.
+    pub(crate) fn busy_poll(&self, done: impl Fn(Option<State>) -> bool) {
+        let started = Instant::now();
+        while !done(self.state()) && started.elapsed() < BUSY_POLL {
+            // Who is waited for may need this processor.
+            std::thread::yield_now();
+        }
     }
 
     /// Waits until `done` says so of the state, at most `timeout`; returns the last state seen.

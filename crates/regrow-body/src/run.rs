@@ -46,6 +46,8 @@ pub struct Run<'a> {
     pub random: [u64; 3],
     /// Wait until the run has what it takes over from its caller.
     pub await_start: bool,
+    /// That is busy-polled for a moment before it is slept for.
+    pub busy_poll: bool,
     /// The calling thread traces the process from before its first instruction, so that it stops when it is about to end.
     pub traced: bool,
     /// Note when the program is entered and when the body is ready again.

@@ -311,6 +311,8 @@ pub struct Request {
     /// The caller does nothing but wait for the end, so that the start need not be waited for: a run takes over its
     /// caller's directory, root and umask when it starts.
     pub waits_for_end: bool,
+    /// The start is busy-polled for a moment before it is slept for.
+    pub busy_poll: bool,
     /// The calling thread traces the process from its start on, and it stops when it is about to end
     /// (`regrow_sys::ptrace::await_exit`).
     pub traced: bool,
@@ -341,6 +343,7 @@ impl Request {
             limits: Vec::new(),
             nice: None,
             waits_for_end: false,
+            busy_poll: false,
             traced: false,
             warm: None,
             preload: Vec::new(),

@@ -688,6 +688,7 @@ impl Shard {
             exec_path: resolved.own_exec_path(),
             timed: self.settings.timed,
             await_start: !request.waits_for_end && !request.traced,
+            busy_poll: request.busy_poll,
             random: self.random.take().map_err(|_| Fallback::UnsupportedKernel)?,
             ..run_of(request, settable, kept.then(), &arguments, (&fds, &limits))
         };

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use crate::access::AccessLog;
 use crate::application::Prepared;
+use crate::busy_poll::BusyPoll;
 use crate::content;
 use crate::error::{Refusal, WebError};
 use crate::input::Input;
@@ -49,6 +50,7 @@ pub(crate) struct Gateway {
     /// The processes that answer.
     pub(crate) under_way: UnderWay,
     pub(crate) spare: Spare,
+    busy_poll: BusyPoll,
     application: Option<Prepared>,
     /// The modules that interpreters are to have loaded, with their languages.
     modules: Vec<String>,
@@ -101,6 +103,7 @@ impl Gateway {
             reaper,
             under_way: UnderWay::default(),
             spare: Spare::default(),
+            busy_poll: BusyPoll::default(),
             application,
             modules: modules(&settings),
             settings,
@@ -125,8 +128,14 @@ impl Gateway {
         command.stdin(stdin);
         let timeout = self.settings.limits.run_timeout;
         let under_way = self.under_way.clone();
-        let start = Start { name: job.name, timeout, place, under_way, output, errors, joined: job.joined };
-        let run = Run::start(&mut command, start, self.reaper.clone()).map_err(Refusal::Start)?;
+        // Nobody else waits for this thread then.
+        let polls = feed.is_none() && under_way.is_empty() && self.busy_poll.is_due();
+        let start =
+            Start { name: job.name, timeout, place, under_way, output, errors, joined: job.joined, polls };
+        let run = Run::start(command, start, self.reaper.clone()).map_err(Refusal::Start)?;
+        if polls {
+            self.busy_poll.note(run.is_at_end());
+        }
         self.metrics.run(run.how());
         let feed = feed.map(|feed| {
             let feed = feed.run(self.settings.limits.idle_timeout, run.group(), run.fault());

@@ -15,6 +15,7 @@
 
 mod access;
 mod application;
+mod busy_poll;
 mod content;
 pub mod error;
 mod fastcgi;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The gateway takes over all its descendants that lose their parent (`PR_SET_CHILD_SUBREAPER`). A script may go on to use what it has put into a
-//! session of its own, so nothing is killed before it can be nobody's. Seeds and keepers are the gateway's children too, in its own group;
-//! processes that wait for an order are so in sessions of their own, and the pool knows them.
+//! session of its own, so nothing is killed before it can be nobody's. Seeds are the gateway's children too, in its own group, as are keepers
+//! that have not had a run; other keepers, and processes that wait for an order, are so in sessions of their own, and the pool knows them.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

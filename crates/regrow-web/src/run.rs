@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use regrow::{Child, Command, Fallback, Point};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -28,6 +29,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use crate::busy_poll;
 use crate::error::Refusal;
 use crate::orphans::WALL;
 use crate::stderr::Errors;
@@ -57,6 +59,8 @@ pub(crate) struct Run {
     is_asked: bool,
     /// Whether all that was wanted has been read, though the process goes on.
     is_whole: bool,
+    /// Whether the end of its output has been read, before it was asked for.
+    is_at_end: bool,
 }
 
 /// Why there is no more output.
@@ -100,12 +104,14 @@ pub(crate) struct Start {
     pub(crate) errors: (OwnedFd, OwnedFd),
     /// Whether its standard error is part of its output.
     pub(crate) joined: bool,
+    /// Whether its output is busy-polled in its first moment.
+    pub(crate) polls: bool,
 }
 
 impl Run {
     /// Starts a process. Its standard input is set already.
     pub(crate) fn start(
-        command: &mut Command,
+        mut command: Command,
         start: Start,
         reaper: UnboundedSender<Ending>,
     ) -> io::Result<Run> {
@@ -119,7 +125,9 @@ impl Run {
             Some(errors)
         };
         command.stdout(theirs);
-        let child = command.spawn()?;
+        let child = command.busy_poll(start.polls).spawn()?;
+        // Its output ends when nobody else can write to it.
+        drop(command);
         let deadline = Instant::now() + start.timeout;
         let (slot, fault) = (Rc::<Slot>::default(), Fault::default());
         let entered = start.under_way.enter(child.id().cast_signed(), deadline, &slot, &fault);
@@ -136,7 +144,7 @@ impl Run {
             place: Some(start.place),
         };
         *slot.borrow_mut() = Some(ending);
-        Ok(Run {
+        let mut run = Run {
             output: Some(output),
             buffer: BytesMut::new(),
             deadline,
@@ -146,7 +154,32 @@ impl Run {
             reaper,
             is_asked: true,
             is_whole: false,
-        })
+            is_at_end: false,
+        };
+        if start.polls {
+            run.busy_poll();
+        }
+        Ok(run)
+    }
+
+    /// Whether the end of its output is known.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
+
+    /// Reads what the process writes in its first moment. Others have the processor in between: the process may need this one.
+    fn busy_poll(&mut self) {
+        let Some(output) = &self.output else { return };
+        let (began, mut piece) = (Instant::now(), [0; 4096]);
+        while began.elapsed() < busy_poll::LONGEST && self.buffer.len() < READ_BYTES {
+            match rustix::io::read(output, &mut piece) {
+                Ok(0) => return self.is_at_end = true,
+                Ok(read) => self.buffer.extend_from_slice(piece.get(..read).unwrap_or_default()),
+                Err(Errno::AGAIN) => std::thread::yield_now(),
+                // It is told when it is read again.
+                Err(_) => return,
+            }
+        }
     }
 
     /// How its process was made: in the image of a point, or by exec and why.
@@ -178,6 +211,13 @@ impl Run {
             return Poll::Ready(self.fault.borrow_mut().take().map(Err));
         };
         ending.errors.poll(context);
+        if !self.buffer.is_empty() {
+            return Poll::Ready(Some(Ok(self.buffer.split().freeze())));
+        }
+        if self.is_at_end {
+            drop(slot);
+            return Poll::Ready(self.finish().map(Err));
+        }
         while output.poll_read_ready(context).is_ready() {
             self.buffer.reserve(READ_BYTES);
             match output.try_read_buf(&mut self.buffer) {

@@ -72,6 +72,7 @@ pub struct Command {
     warm: Option<Arc<Warm>>,
     preload: Vec<String>,
     compile: bool,
+    busy_poll: bool,
 }
 
 impl Command {
@@ -105,6 +106,7 @@ impl Command {
             warm: None,
             preload: Vec::new(),
             compile: false,
+            busy_poll: false,
         }
     }
 
@@ -294,6 +296,13 @@ impl Command {
         self
     }
 
+    /// Whether [`Command::spawn`] busy-polls for the run's beginning, for at most 40 microseconds, before it sleeps until then. This takes
+    /// time of the processor from others, and saves the run the wake of its caller: both are 5 to 30 microseconds where that sleeps.
+    pub fn busy_poll(&mut self, polls: bool) -> &mut Self {
+        self.busy_poll = polls;
+        self
+    }
+
     /// Sets the niceness of the run, as a value from -20 to 19 and not as a difference to the caller's.
     pub fn nice(&mut self, niceness: i32) -> &mut Self {
         self.nice = Some(niceness);
@@ -377,6 +386,7 @@ impl Command {
         let mut request = self.request_without_stdio()?;
         request.waits_for_end = start == Start::Unawaited;
         request.traced = self.traced;
+        request.busy_poll = self.busy_poll;
         let (stdin, our_stdin) = self.stdin.as_ref().unwrap_or(default_stdin).open(Direction::In)?;
         let (stdout, our_stdout) = self.stdout.as_ref().unwrap_or(default_output).open(Direction::Out)?;
         let (stderr, our_stderr) = self.stderr.as_ref().unwrap_or(default_output).open(Direction::Out)?;

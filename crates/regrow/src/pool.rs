@@ -238,7 +238,8 @@ impl PoolBuilder {
     }
 
     /// Whether every run leads a session of its own, as by [`Command::setsid`]. It is made before the run is asked for, and
-    /// costs it nothing. A run that is told to have none is started by exec.
+    /// costs it nothing. A run that is told to have none is started by exec. What puts memory back has a session too, which gives way to all
+    /// others where sessions share the processors (`sched_autogroup_enabled`).
     #[must_use]
     pub fn sessions(mut self, sessions: bool) -> Self {
         self.settings.sessions = sessions;

@@ -141,6 +141,54 @@ fn a_pool_of_sessions_has_them_made_before_they_are_asked_for() {
     pool.keepers().into_iter().for_each(|keeper| assert!(!Pool::new().is_used_by(keeper)));
 }
 
+/// The niceness of a process's session among others, where the kernel groups by sessions.
+fn session_niceness(pid: i32) -> Option<i32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/autogroup")).ok()?;
+    text.rsplit_once("nice ")?.1.trim().parse().ok()
+}
+
+#[test]
+fn in_a_pool_of_sessions_runs_come_before_what_puts_back() {
+    let pool = Pool::builder().sessions(true).build();
+    pool.prepare(&pool.command("cat")).expect("cat can be kept");
+    let groups = session_niceness(rustix::process::getpid().as_raw_pid()).is_some();
+    let gives_way = |keeper: &i32| {
+        let line = std::fs::read_to_string(format!("/proc/{keeper}/stat")).unwrap_or_default();
+        let niceness = session_niceness(*keeper);
+        line.contains(' ') && places(&line)[2] == *keeper && niceness == groups.then_some(5)
+    };
+    let file = if groups { "/proc/self/autogroup" } else { "/dev/null" };
+    let began = Instant::now();
+    while !pool.keepers().iter().any(gives_way) {
+        assert!(began.elapsed() < Duration::from_secs(10), "no keeper gives way");
+        let text = text(pool.command("cat").arg(file));
+        assert!(!groups || text.ends_with(" nice 0\n"), "{text}");
+    }
+    let stats = pool.stats();
+    assert!(stats.recycled.main > 0 && stats.exec == 0, "{stats:?}");
+}
+
+#[test]
+fn a_start_may_be_busy_polled() {
+    let pool = Pool::new();
+    pool.prepare(&pool.command("cat")).expect("cat can be kept");
+    for polls in [true, false, true] {
+        let mut command = pool.command("cat");
+        let mut child = command
+            .arg("/proc/self/stat")
+            .stdout(Stdio::piped())
+            .busy_poll(polls)
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        child.stdout.take().expect("a pipe").read_to_string(&mut line).expect("a line");
+        assert_eq!(places(&line)[0], child.id().cast_signed());
+        assert!(child.wait().expect("its status is there").success());
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.recycled.main + stats.forked_body.main, stats.exec), (3, 0), "{stats:?}");
+}
+
 #[test]
 fn a_pool_counts_what_it_creates() {
     let pool = Pool::builder().recycle(false).build();
