@@ -220,6 +220,16 @@ impl Body {
         self.control.state()
     }
 
+    /// Whether it is put back, or will be as soon as its keeper has a processor: its run is over.
+    #[must_use]
+    pub fn is_put_back(&self) -> bool {
+        match self.state() {
+            Some(State::Resetting | State::Arming | State::Clean) => true,
+            Some(State::Running) => !child::is_living_child(self.last_run),
+            _ => false,
+        }
+    }
+
     /// Whether its keeper is gone or has given it up.
     #[must_use]
     pub fn is_broken(&self) -> bool {

@@ -210,11 +210,9 @@ impl Kept {
             .iter()
             .filter(|body| body.state() == Some(State::Running))
             .for_each(|body| body.bell().ring());
-        let resets =
-            |body: &Body| matches!(body.state(), Some(State::Resetting | State::Arming | State::Clean));
         let started = Instant::now();
-        while self.bodies.iter().any(resets) && started.elapsed() < self.patience(settings) {
-            if let Some(body) = self.bodies.iter().find(|body| resets(body)) {
+        while self.bodies.iter().any(Body::is_put_back) && started.elapsed() < self.patience(settings) {
+            if let Some(body) = self.bodies.iter().find(|body| body.is_put_back()) {
                 body.wait_ready(RESET_WAIT / 4);
             }
             if let Some(body) = self.armed(reports) {

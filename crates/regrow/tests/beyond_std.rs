@@ -169,6 +169,19 @@ fn in_a_pool_of_sessions_runs_come_before_what_puts_back() {
 }
 
 #[test]
+fn a_body_whose_run_is_over_is_waited_for() {
+    const RUNS: u64 = 200;
+    let pool = Pool::builder().max_bodies_per_program(1).sessions(true).build();
+    pool.prepare(&pool.command("true")).expect("true can be kept");
+    for _ in 0..RUNS {
+        assert!(pool.command("true").status().expect("it starts").success());
+    }
+    let stats = pool.stats();
+    // On a busy machine its keeper may have no processor for longer than is waited.
+    assert!(stats.recycled.main >= RUNS / 2, "{stats:?}");
+}
+
+#[test]
 fn a_start_may_be_busy_polled() {
     let pool = Pool::new();
     pool.prepare(&pool.command("cat")).expect("cat can be kept");
