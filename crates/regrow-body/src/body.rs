@@ -184,10 +184,11 @@ impl Body {
         self.keeper
     }
 
-    /// Whether this process uses its memory: the one that waits for an order, or the run. Where the kernel does not tell, the body says it.
+    /// Whether this process uses its memory: the keeper, the one that waits for an order, or the run. Where the kernel does not tell, the body
+    /// says which that is.
     #[must_use]
     pub fn is_used_by(&self, pid: i32) -> bool {
-        raw::share_memory(pid, self.keeper).unwrap_or_else(|| self.control.pid() == pid)
+        pid == self.keeper || raw::share_memory(pid, self.keeper).unwrap_or_else(|| self.control.pid() == pid)
     }
 
     /// What is to be rung when the run has been waited for: the body is put back then. A run that nobody rings for is

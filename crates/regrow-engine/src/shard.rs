@@ -356,12 +356,14 @@ impl Shard {
         shells.chain(bodies).collect()
     }
 
-    /// Whether this process uses what is kept: it waits for an order, or runs in a body.
+    /// Whether this process uses what is kept: it keeps a body, waits for an order, or runs in a body.
     #[must_use]
     pub fn is_used_by(&self, pid: i32) -> bool {
         let mut shells = self.keeping.shells.values().chain(&self.keeping.spare);
         let mut bodies = self.kept().flat_map(|kept| kept.bodies.iter());
-        bodies.any(|body| body.is_used_by(pid)) || shells.any(|slot| slot.shell.is_used_by(pid))
+        bodies.any(|body| body.is_used_by(pid))
+            || shells.any(|slot| slot.shell.is_used_by(pid))
+            || self.is_lent(pid)
     }
 
     /// The processes that hold what is kept and in no use: idle bodies with their images, and shells.

@@ -142,8 +142,8 @@ impl Pool {
         self.shard().idle_keepers()
     }
 
-    /// Whether a child of this process is one of the pool's that waits for an order, or a run in a body. Not of one whose body is worked on
-    /// in this moment.
+    /// Whether a child of this process is one of the pool's: it keeps a body, waits for an order, or runs in a body. Not one that a body is
+    /// just made of.
     #[must_use]
     pub fn is_used_by(&self, process: i32) -> bool {
         self.shard().is_used_by(process)

@@ -164,6 +164,8 @@ fn in_a_pool_of_sessions_runs_come_before_what_puts_back() {
         let text = text(pool.command("cat").arg(file));
         assert!(!groups || text.ends_with(" nice 0\n"), "{text}");
     }
+    // Whoever looks for what runs have left in other sessions can ask.
+    assert!(pool.keepers().iter().filter(|keeper| gives_way(keeper)).all(|keeper| pool.is_used_by(*keeper)));
     let stats = pool.stats();
     assert!(stats.recycled.main > 0 && stats.exec == 0, "{stats:?}");
 }
