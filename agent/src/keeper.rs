@@ -97,17 +97,19 @@ pub fn run(agent: &Agent) -> ! {
     }
 }
 
-/// Has whoever makes a reply come before this task, which puts back what the last one has left: gives it a session of its own, and that a third of
-/// the usual share where sessions share the processors (`sched_autogroup_enabled`). The engine takes a child in a session that it does not
-/// know for one that a run has left; it knows this body, which has had a run. False where that is to be tried again.
+/// Has whoever makes a reply come before this task, which puts back what the last one has left. It gets a session of its own, and where
+/// sessions share the processors (`sched_autogroup_enabled`, for tasks in no cpu cgroup) the session gets a third of the usual share. Whoever looks
+/// for what runs have left in other sessions is told of this task by the engine. False where it is to be tried again.
 fn step_back() -> bool {
     const WRONLY_CLOEXEC: u32 = 0o2_000_001;
     const NICENESS: &[u8] = b"5";
     const EAGAIN: isize = -11;
+    const EACCES: isize = -13;
     sys::setsid();
     let file = sys::open(b"/proc/self/autogroup\0", WRONLY_CLOEXEC);
     if file < 0 {
-        return true;
+        // The run has made this process one whose files are root's: the reset takes that back.
+        return file != EACCES;
     }
     // The kernel does this ten times a second, for all.
     let written = sys::write(file as i32, NICENESS);

@@ -1,8 +1,10 @@
 //! One body: a keeper, the process that it has armed, and the engine's ends of their control area and socket.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use regrow_abi::{ARMED_GO, Broken, CONTROL_BYTES, MAX_FDS, Refused, State};
@@ -110,6 +112,21 @@ pub struct Body {
     id: u64,
 }
 
+/// The keepers of all bodies that this process has, wherever they are: in a table, worked on, made, or dropped.
+static KEEPERS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+fn keepers() -> MutexGuard<'static, BTreeSet<i32>> {
+    // A set of numbers is whole wherever somebody has panicked.
+    KEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a process is the keeper of a body, or uses its memory, as far as the kernel tells.
+#[must_use]
+pub fn is_of_a_body(pid: i32) -> bool {
+    let keepers = keepers();
+    keepers.contains(&pid) || keepers.iter().any(|&keeper| raw::share_memory(keeper, pid) == Some(true))
+}
+
 impl Body {
     /// Makes a body of an image and waits until it is armed (in verify mode: until it can be compared). With `sessions` its
     /// processes have sessions of their own before they have an order; an order without [`Run::setsid`] is refused.
@@ -142,6 +159,7 @@ impl Body {
             reap_unseen(&control, keeper);
             BodyError::Setup { step: "opening a keeper's pidfd", source }
         })?;
+        keepers().insert(keeper);
         let body = Body {
             keeper,
             keeper_pidfd,
@@ -188,7 +206,7 @@ impl Body {
     /// says which that is.
     #[must_use]
     pub fn is_used_by(&self, pid: i32) -> bool {
-        pid == self.keeper || raw::share_memory(pid, self.keeper).unwrap_or_else(|| self.control.pid() == pid)
+        raw::share_memory(pid, self.keeper).unwrap_or_else(|| self.control.pid() == pid)
     }
 
     /// What is to be rung when the run has been waited for: the body is put back then. A run that nobody rings for is
@@ -223,7 +241,7 @@ impl Body {
 
     /// Whether it is put back, or will be as soon as its keeper has a processor: its run is over.
     #[must_use]
-    pub fn is_put_back(&self) -> bool {
+    pub fn is_being_put_back(&self) -> bool {
         match self.state() {
             Some(State::Resetting | State::Arming | State::Clean) => true,
             Some(State::Running) => !child::is_living_child(self.last_run),
@@ -444,6 +462,7 @@ impl Drop for Body {
         if armed != self.last_run && !ran {
             child::reap(armed, END_TIMEOUT);
         }
+        keepers().remove(&self.keeper);
     }
 }
 

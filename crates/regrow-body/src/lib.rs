@@ -10,6 +10,6 @@ pub mod run;
 pub mod shell;
 pub mod verify;
 
-pub use body::{Bell, Body, BodyError, ResetWork, StartError, Times};
+pub use body::{Bell, Body, BodyError, ResetWork, StartError, Times, is_of_a_body};
 pub use run::Run;
 pub use shell::Shell;

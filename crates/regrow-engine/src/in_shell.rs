@@ -14,15 +14,18 @@ use crate::work::{Discarded, ShellSlot, Todo};
 impl Shard {
     /// Executes a run in a shell that is ready; gives the reason back where there is none, or it is not to be used.
     pub(crate) fn start_in_shell(&mut self, request: &Request, why: Fallback) -> Result<Started, Fallback> {
-        let may = matches!(
-            why,
-            Fallback::FirstRun
-                | Fallback::ImageInProgress
-                | Fallback::NotKept
-                | Fallback::AllBusy
-                | Fallback::RefusedState { .. }
-                | Fallback::ImageFailed { .. }
-        );
+        // A process of a pool of sessions leads one before it has its order.
+        let may = request.setsid || !self.settings.sessions;
+        let may = may
+            && matches!(
+                why,
+                Fallback::FirstRun
+                    | Fallback::ImageInProgress
+                    | Fallback::NotKept
+                    | Fallback::AllBusy
+                    | Fallback::RefusedState { .. }
+                    | Fallback::ImageFailed { .. }
+            );
         let ready = |(id, _): &(&ShellId, &ShellSlot)| {
             self.keeping.pool().state().shells().any(|(shell, kept)| shell == **id && kept.ready)
         };

@@ -27,7 +27,6 @@ use regrow_pool::{
     Action, BodyId, Done, Event, Facts, Kept as KeptId, Place, Pool, ProcessId, ProgramId, ShellId, Source,
 };
 use regrow_sys::caller::Settable;
-use regrow_sys::raw;
 
 use crate::creation::{Fallback, Point};
 use crate::program::Key;
@@ -79,8 +78,8 @@ struct Tracked {
     body: Option<BodyId>,
     /// The process that runs in it, and whether it has been waited for.
     process: Option<(ProcessId, Arc<AtomicBool>)>,
-    /// Its keeper, while somebody works on it: it is not in the table of images meanwhile.
-    away: Option<i32>,
+    /// Somebody works on it: it is not in the table of images meanwhile.
+    away: bool,
 }
 
 /// A run that was started in a body.
@@ -366,7 +365,7 @@ impl Shard {
         let list = self.keeping.tracked.entry(owner).or_default();
         match list.iter_mut().find(|tracked| tracked.id == id) {
             Some(tracked) => tracked.process = Some((process, over)),
-            None => list.push(Tracked { id, body: None, process: Some((process, over)), away: None }),
+            None => list.push(Tracked { id, body: None, process: Some((process, over)), away: false }),
         }
         self.tell_created(process, program, waited, from);
     }
@@ -382,7 +381,7 @@ impl Shard {
     /// Looks which runs of a program have ended, which bodies are ready again, and which are gone.
     pub(crate) fn settle(&mut self, owner: Owner) {
         let Some(list) = self.keeping.tracked.get(&owner) else { return };
-        let news = |tracked: &&Tracked| tracked.away.is_none() && self.news_of(owner, tracked);
+        let news = |tracked: &&Tracked| !tracked.away && self.news_of(owner, tracked);
         let changed: Vec<Tracked> = list.iter().filter(news).cloned().collect();
         for tracked in changed {
             self.settle_one(owner, &tracked);
@@ -483,7 +482,7 @@ impl Shard {
         let Some(facts) = self.facts(owner, None) else { return false };
         self.tell(&Event::Known { program, facts });
         let Some(body) = awaited.filter(|&body| self.keeping.is_kept(body)) else { return false };
-        let tracked = Tracked { id, body: Some(body), process: None, away: None };
+        let tracked = Tracked { id, body: Some(body), process: None, away: false };
         self.keeping.tracked.entry(owner).or_default().push(tracked);
         self.is_ready(body);
         self.tables.entries.contains_key(&owner)
@@ -645,7 +644,7 @@ impl Shard {
                 let id = self.tables.ids.next();
                 made.set_id(id);
                 kept.bodies.push(made);
-                let tracked = Tracked { id, body: Some(body), process: None, away: None };
+                let tracked = Tracked { id, body: Some(body), process: None, away: false };
                 self.keeping.tracked.entry(owner).or_default().push(tracked);
                 self.is_ready(body);
             }
@@ -663,20 +662,14 @@ impl Shard {
         let lent = kept.bodies.swap_remove(index);
         let sibling = kept.bodies.iter().max_by_key(|body| body.runs()).map(regrow_body::Body::keeper);
         let image = Arc::clone(&kept.image);
-        self.keeping.tracked_mut(owner, id)?.away = Some(lent.keeper());
+        self.keeping.tracked_mut(owner, id)?.away = true;
         Some(crate::work::Lent { owner, id, body: Box::new(lent), image, sibling })
-    }
-
-    /// Whether this process is one of a body that is lent.
-    pub(crate) fn is_lent(&self, pid: i32) -> bool {
-        let mut keepers = self.keeping.tracked.values().flatten().filter_map(|tracked| tracked.away);
-        keepers.any(|keeper| keeper == pid || raw::share_memory(keeper, pid) == Some(true))
     }
 
     /// Takes back a body that was lent.
     pub(crate) fn give_back_lent(&mut self, owner: Owner, id: u64, body: Option<Box<regrow_body::Body>>) {
         let Some(tracked) = self.keeping.tracked_mut(owner, id) else { return };
-        tracked.away = None;
+        tracked.away = false;
         if let (Some(body), Some(Slot::Kept(kept))) =
             (body, self.tables.entries.get_mut(&owner).map(|entry| &mut entry.slot))
         {

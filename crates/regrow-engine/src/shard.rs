@@ -356,14 +356,14 @@ impl Shard {
         shells.chain(bodies).collect()
     }
 
-    /// Whether this process uses what is kept: it keeps a body, waits for an order, or runs in a body.
+    /// Whether this process keeps a body, waits for an order, or runs in a body, of whichever shard.
     #[must_use]
     pub fn is_used_by(&self, pid: i32) -> bool {
         let mut shells = self.keeping.shells.values().chain(&self.keeping.spare);
         let mut bodies = self.kept().flat_map(|kept| kept.bodies.iter());
-        bodies.any(|body| body.is_used_by(pid))
+        regrow_body::is_of_a_body(pid)
+            || bodies.any(|body| body.is_used_by(pid))
             || shells.any(|slot| slot.shell.is_used_by(pid))
-            || self.is_lent(pid)
     }
 
     /// The processes that hold what is kept and in no use: idle bodies with their images, and shells.
@@ -674,6 +674,10 @@ impl Shard {
         bequest: &Bequest,
     ) -> Result<Started, Fallback> {
         let settable = &bequest.settable;
+        if self.settings.sessions && !request.setsid {
+            // The process that would be it leads a session already.
+            return Err(Fallback::UnsupportedRequest);
+        }
         let choice = self.choose(owner)?;
         let Some(Entry { slot: Slot::Kept(kept), .. }) = self.tables.entries.get_mut(&owner) else {
             return Err(Fallback::BodyBroken);

@@ -211,8 +211,12 @@ impl Kept {
             .filter(|body| body.state() == Some(State::Running))
             .for_each(|body| body.bell().ring());
         let started = Instant::now();
-        while self.bodies.iter().any(Body::is_put_back) && started.elapsed() < self.patience(settings) {
-            if let Some(body) = self.bodies.iter().find(|body| body.is_put_back()) {
+        while self.bodies.iter().any(Body::is_being_put_back) && started.elapsed() < self.patience(settings) {
+            if let Some(body) = self.bodies.iter().find(|body| body.is_being_put_back()) {
+                if body.state() == Some(State::Running) {
+                    // It has ended since.
+                    body.bell().ring();
+                }
                 body.wait_ready(RESET_WAIT / 4);
             }
             if let Some(body) = self.armed(reports) {

@@ -128,7 +128,7 @@ impl Gateway {
         command.stdin(stdin);
         let timeout = self.settings.limits.run_timeout;
         let under_way = self.under_way.clone();
-        // Nobody else waits for this thread then.
+        // No other run waits for this thread then.
         let polls = feed.is_none() && under_way.is_empty() && self.busy_poll.is_due();
         let start =
             Start { name: job.name, timeout, place, under_way, output, errors, joined: job.joined, polls };

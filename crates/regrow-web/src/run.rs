@@ -167,16 +167,16 @@ impl Run {
         self.is_at_end
     }
 
-    /// Reads what the process writes in its first moment. Others have the processor in between: the process may need this one.
+    /// Reads what the process writes in its first moment. In between the processor is given to whom it may be given to.
     fn busy_poll(&mut self) {
         let Some(output) = &self.output else { return };
         let (began, mut piece) = (Instant::now(), [0; 4096]);
-        while began.elapsed() < busy_poll::LONGEST && self.buffer.len() < READ_BYTES {
+        while self.buffer.len() < READ_BYTES {
             match rustix::io::read(output, &mut piece) {
                 Ok(0) => return self.is_at_end = true,
                 Ok(read) => self.buffer.extend_from_slice(piece.get(..read).unwrap_or_default()),
-                Err(Errno::AGAIN) => std::thread::yield_now(),
-                // It is told when it is read again.
+                Err(Errno::AGAIN) if began.elapsed() < busy_poll::LONGEST => std::thread::yield_now(),
+                // It is waited for, or told of, when it is read again.
                 Err(_) => return,
             }
         }

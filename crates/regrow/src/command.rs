@@ -296,8 +296,8 @@ impl Command {
         self
     }
 
-    /// Whether [`Command::spawn`] busy-polls for the run's beginning, for at most 40 microseconds, before it sleeps until then. This takes
-    /// time of the processor from others, and saves the run the wake of its caller: both are 5 to 30 microseconds where that sleeps.
+    /// Whether [`Command::spawn`] busy-polls for the beginning of a run in a body, for at most 40 microseconds, before it sleeps until then. The
+    /// caller takes the processor from others for that time; in return nobody has to wake it, which takes the run 5 to 30 microseconds.
     pub fn busy_poll(&mut self, polls: bool) -> &mut Self {
         self.busy_poll = polls;
         self

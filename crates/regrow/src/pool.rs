@@ -142,8 +142,7 @@ impl Pool {
         self.shard().idle_keepers()
     }
 
-    /// Whether a child of this process is one of the pool's: it keeps a body, waits for an order, or runs in a body. Not one that a body is
-    /// just made of.
+    /// Whether a child of this process is one of a pool's: it keeps a body, waits for an order, or runs in a body.
     #[must_use]
     pub fn is_used_by(&self, process: i32) -> bool {
         self.shard().is_used_by(process)
@@ -239,7 +238,7 @@ impl PoolBuilder {
 
     /// Whether every run leads a session of its own, as by [`Command::setsid`]. It is made before the run is asked for, and
     /// costs it nothing. A run that is told to have none is started by exec. What puts memory back has a session too, which gives way to all
-    /// others where sessions share the processors (`sched_autogroup_enabled`).
+    /// others where sessions share the processors (`sched_autogroup_enabled`, for tasks in no cpu cgroup).
     #[must_use]
     pub fn sessions(mut self, sessions: bool) -> Self {
         self.settings.sessions = sessions;
