@@ -9,6 +9,9 @@ use std::time::Duration;
 
 /// For how long.
 pub(crate) const LONGEST: Duration = Duration::from_micros(100);
+/// How long after the last time the processor is given to whom it may be given to. Each time that a task yields its deadline is a slice
+/// later; before Linux 6.18 also where it goes on at once.
+pub(crate) const YIELD_AFTER: Duration = Duration::from_micros(15);
 /// At most 31 runs are left out.
 const MOST_DOUBLED: u32 = 5;
 

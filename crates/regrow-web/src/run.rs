@@ -171,11 +171,17 @@ impl Run {
     fn busy_poll(&mut self) {
         let Some(output) = &self.output else { return };
         let (began, mut piece) = (Instant::now(), [0; 4096]);
+        let mut yielded = began;
         while self.buffer.len() < READ_BYTES {
             match rustix::io::read(output, &mut piece) {
                 Ok(0) => return self.is_at_end = true,
                 Ok(read) => self.buffer.extend_from_slice(piece.get(..read).unwrap_or_default()),
-                Err(Errno::AGAIN) if began.elapsed() < busy_poll::LONGEST => std::thread::yield_now(),
+                Err(Errno::AGAIN) if began.elapsed() < busy_poll::LONGEST => {
+                    if yielded.elapsed() >= busy_poll::YIELD_AFTER {
+                        std::thread::yield_now();
+                        yielded = Instant::now();
+                    }
+                }
                 // It is waited for, or told of, when it is read again.
                 Err(_) => return,
             }
