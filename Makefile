@@ -3,8 +3,11 @@
 CARGO ?= cargo
 # Where cargo builds to.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-# The test build: near release speed, debug assertions and overflow checks on (Cargo.toml).
-TEST_OPTIONS := --locked --profile checked
+# How everything but the released command is built: near release speed, debug assertions and overflow checks on (Cargo.toml). One
+# profile for all of it, so that nothing is built twice.
+CHECKED := --locked --profile checked
+# Which parts `make test` and `make soak` run, by texts in their names; all of them without one.
+PARTS ?=
 # Arguments of `regrow bench`, as in: make bench ARGS="--runs 500 -- git --version"
 ARGS ?=
 # Seconds that each fuzz target runs in `make test`.
@@ -14,8 +17,6 @@ BUILD_COMMAND = $(CARGO) rustc --quiet --release --locked --package regrow-cli -
 	-C target-feature=+crt-static -C relocation-model=static
 # Where tests/victims/build.sh puts the victims.
 VICTIMS := $(abspath tests/victims/build)
-# Where the tests write how much of them was recycled.
-SUMMARY := $(TARGET)/test-summary
 
 # The workspaces apart from the main one: the agent, and the fuzz targets as soon as there is one.
 APART := $(patsubst %/Cargo.toml,%,$(wildcard agent/Cargo.toml)) $(if $(wildcard fuzz/fuzz_targets/*.rs),fuzz)
@@ -28,8 +29,9 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench bench-daemon bench-pool bench-python bench-web build test lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims \
-	test-workspace test-unprivileged test-python test-web clean
+.PHONY: help demo bench bench-daemon bench-resources bench-trace bench-pool bench-python bench-web keep-results results build \
+	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims test-workspace test-unprivileged test-python \
+	test-web clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -41,7 +43,9 @@ demo: ## build, then compare Regrow with posix_spawn on real programs
 	$(call say,regrow bench)
 	@$(TARGET)/release/regrow bench $(ARGS)
 
-bench: demo ## the same; ARGS="--runs 500 -- git --version" are arguments of regrow bench
+bench: build ## the same, the figures to target/bench/programs.json; ARGS="--runs 500 -- git --version" are arguments of regrow bench
+	@mkdir -p $(TARGET)/bench
+	@$(TARGET)/release/regrow bench --json $(TARGET)/bench/programs.json $(ARGS)
 
 build: ## build the regrow command: target/release/regrow
 	@$(BUILD_COMMAND)
@@ -50,23 +54,45 @@ bench-daemon: build ## what the daemon costs its clients; the figures go to targ
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --daemon --json $(TARGET)/bench/daemon.json $(ARGS)
 
+bench-resources: build ## what each resource costs; the figures go to target/bench/resources.json
+	@mkdir -p $(TARGET)/bench
+	@$(TARGET)/release/regrow bench --resources --json $(TARGET)/bench/resources.json $(ARGS)
+
+bench-trace: build ## the web trace with real processes by each policy; the figures go to target/bench/trace.json
+	@mkdir -p $(TARGET)/bench
+	@$(TARGET)/release/regrow replay traces/web-1000.csv --real --json $(TARGET)/bench/trace.json $(ARGS)
+
 bench-pool: build ## the pool's policies on the recorded traces; the figures go to target/bench/pool.json
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --pool traces --json $(TARGET)/bench/pool.json $(ARGS)
 
 bench-python: build ## fresh Python processes beside what people use for them; the figures go to target/bench/python.json
 	@mkdir -p $(TARGET)/bench
-	@CARGO_TARGET_DIR=$(TARGET) python/bench.sh $(TARGET)/bench/python.json
+	@CARGO_TARGET_DIR=$(TARGET) bench/python/bench.sh $(TARGET)/bench/python.json
 
-bench-web: build ## pages by fresh processes beside what people use for them; the figures go to target/bench/web.json
+bench-web: build ## pages by fresh processes beside what people use for them; the figures go to target/bench/web.json and pages.json
 	@mkdir -p $(TARGET)/bench
-	@CARGO_TARGET_DIR=$(TARGET) tests/web/bench/bench.sh $(TARGET)/bench
+	@CARGO_TARGET_DIR=$(TARGET) bench/web/bench.sh $(TARGET)/bench
 
-test: deps lint fuzz-smoke victims test-workspace test-unprivileged test-python test-web ## everything that CI runs
-	$(call say,all passed)
-	@cat $(SUMMARY)
+keep-results: ## put the figures in target/bench into bench/results, and write the tables and plots of them into the documents
+	@$(CARGO) run --quiet --profile checked --locked --package regrow-bench --bin keep-results -- \
+		$(TARGET)/bench bench/results docs/evaluation
+	@CARGO_TARGET_DIR=$(TARGET) bench/web/bench.sh --draw bench/results/pages.json docs/evaluation
+	@$(CARGO) xtask gen
 
-lint: deps fmt-check clippy doc deny scripts tidy ## all checks that run no code of the project
+results: ## run all benchmarks, and keep what they measured: about an hour on a machine that does nothing else
+	@$(MAKE) --no-print-directory bench ARGS="--runs 500"
+	@$(MAKE) --no-print-directory bench-daemon bench-resources bench-trace bench-pool bench-python bench-web
+	@$(MAKE) --no-print-directory keep-results
+
+test: deps ## everything that CI runs; PARTS="engine nobody/" runs the parts with these texts in their names
+	@scripts/suite.py test $(PARTS)
+
+soak: deps ## what takes long: load, kills, fuzzing, everything as nobody
+	@scripts/suite.py soak $(PARTS)
+
+lint: deps ## all checks that run no code of the project
+	@scripts/suite.py lint
 
 fmt: ## format all Rust code
 	@$(CARGO) fmt --all
@@ -82,13 +108,13 @@ fmt-check: ## is all Rust code formatted
 
 clippy: ## lint all Rust code, warnings are errors
 	$(call say,clippy)
-	@$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
+	@$(CARGO) clippy --quiet --workspace --all-targets $(CHECKED) -- -D warnings
 	$(call apart,$(CARGO) clippy --quiet --manifest-path $$each/Cargo.toml --target-dir $(TARGET)/$$each \
-		--locked -- -D warnings)
+		--locked --release -- -D warnings)
 
 doc: ## build the API documentation, broken links are errors
 	$(call say,rustdoc)
-	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items --locked
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items $(CHECKED)
 
 deny: ## check licences and origin of all dependencies
 	$(call say,cargo-deny)
@@ -100,7 +126,7 @@ scripts: ## lint the shell scripts, and Python if there is any
 
 tidy: ## check the rules of the house that no other tool knows
 	$(call say,tidy)
-	@$(CARGO) xtask tidy
+	@$(CARGO) run --quiet $(CHECKED) --package xtask -- tidy
 
 fuzz-smoke: ## run each fuzz target for FUZZ_SECONDS
 	$(call say,fuzz targets)
@@ -108,24 +134,19 @@ fuzz-smoke: ## run each fuzz target for FUZZ_SECONDS
 
 victims: ## build the programs that check from inside that they were given a fresh world
 	$(call say,victims)
-	@[ ! -e tests/victims/build.sh ] || tests/victims/build.sh $(VICTIMS)
+	@tests/victims/build.sh $(VICTIMS)
 
-test-workspace: victims ## run the tests of the workspace
-	$(call say,tests)
-	@rm -f $(SUMMARY)
-	@REGROW_SUMMARY=$(SUMMARY) $(CARGO) test --workspace $(TEST_OPTIONS)
+test-workspace: deps ## run the tests of the workspace
+	@scripts/suite.py test tests/
 
-test-unprivileged: victims ## run the same tests as user nobody (needs root)
-	$(call say,tests as an unprivileged user)
-	@REGROW_SUMMARY=$(SUMMARY) scripts/test-unprivileged $(TEST_OPTIONS)
+test-unprivileged: deps ## run those tests as nobody for which rights matter (needs root)
+	@scripts/suite.py test nobody/
 
-test-python: ## check, build and test the Python package, in an environment of its own
-	$(call say,the Python package)
-	@CARGO_TARGET_DIR=$(TARGET) python/check.sh
+test-python: deps ## check, build and test the Python package, in an environment of its own
+	@scripts/suite.py test python/package
 
-test-web: build ## compare the web gateway with Apache and nginx, misuse it, and put load on it
-	$(call say,the web gateway)
-	@CARGO_TARGET_DIR=$(TARGET) tests/web/check.sh
+test-web: deps ## compare the web gateway with Apache and nginx, misuse it, and put load on it
+	@scripts/suite.py test web/
 
 clean: ## remove what was built
 	@$(CARGO) clean

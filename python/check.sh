@@ -2,20 +2,23 @@
 # Builds the Python package with maturin, installs it into an environment of its own, and runs what checks it: rustfmt,
 # clippy, ruff, mypy, pytest. Everything goes to TARGET (by default cargo's target folder). Arguments go to pytest.
 #
-# The same wheel is then tried with other interpreters: those that PYTHONS names, by default the oldest that the package is for
-# and the newest of pyenv's, where there are such.
+# PROFILE names the profile of the extension module: by default `checked`, which has all assertions on.
+#
+# PYTHONS names further interpreters to try the same wheel with; `all` are the oldest that the package is for and the newest, of
+# pyenv's, where there are such.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 requirements=(maturin==1.16.0 ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 numpy)
 tools=venv
+PROFILE=${PROFILE:-checked}
 # shellcheck source=python/environment.sh
 source environment.sh
 
 prepare
 say 'rustfmt, clippy'
 cargo fmt --check
-CARGO_TARGET_DIR=$target PYO3_PYTHON=$tools/bin/python cargo clippy --quiet --release --locked --all-targets -- -D warnings
+CARGO_TARGET_DIR=$cargo_target PYO3_PYTHON=$tools/bin/python cargo clippy --quiet --profile checked --locked --all-targets -- -D warnings
 say 'ruff, mypy'
 "$tools/bin/ruff" check --quiet .
 "$tools/bin/ruff" format --quiet --check .
@@ -46,7 +49,8 @@ others() {
 
 # Part of the tests alone was asked for.
 [ $# -eq 0 ] || exit 0
-read -r -d '' -a pythons < <(printf '%s\0' "${PYTHONS-$(others)}")
+[ "${PYTHONS:-}" != all ] || PYTHONS=$(others)
+read -r -d '' -a pythons < <(printf '%s\0' "${PYTHONS:-}")
 for one in "${pythons[@]}"; do
     try_with "$one"
 done

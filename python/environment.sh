@@ -2,8 +2,12 @@
 # To be sourced in this folder, with `requirements` set and `tools` the name of the environment.
 # shellcheck shell=bash
 
-target=${TARGET:-${CARGO_TARGET_DIR:-$PWD/../target}}
-target=$(mkdir -p "$target/python" && cd "$target/python" && pwd)
+# Where cargo builds to, with what the main workspace has built already, and the rest in a folder there.
+cargo_target=${TARGET:-${CARGO_TARGET_DIR:-$PWD/../target}}
+target=$(mkdir -p "$cargo_target/python" && cd "$cargo_target/python" && pwd)
+cargo_target=$(dirname "$target")
+# The profile of the extension module.
+profile=${PROFILE:-release}
 # The first python3 of PATH may be no more than a launcher of another one.
 python=${PYTHON:-/usr/bin/python3}
 tools=$target/${tools:?}
@@ -29,7 +33,7 @@ prepare() {
 install_package() {
     say 'build'
     rm -rf "$target/wheels"
-    CARGO_TARGET_DIR=$target "$tools/bin/maturin" build --quiet --release --locked \
+    CARGO_TARGET_DIR=$cargo_target "$tools/bin/maturin" build --quiet --profile "$profile" --locked \
         --interpreter "$tools/bin/python" --out "$target/wheels"
     "$tools/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/*.whl
 }

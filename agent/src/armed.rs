@@ -12,27 +12,25 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use regrow_abi::task::Task;
 use regrow_abi::{
-    Control, ImageHeader, KEEPER_SOCKET_FD, LIMITS, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, State,
-    order_flags, point, register,
+    Control, ImageHeader, KEEPER_SOCKET_FD, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, State, fault,
+    order_flags, point,
 };
 
 use crate::arch::{self, nr};
 use crate::reset::bounds;
 use crate::shell;
+use crate::signals::{drop_signals, unblock_signals};
 use crate::state::Agent;
 use crate::sys::{self, FdRoom, Res};
 
 const CLONE_FS: u32 = 0x200;
 const PR_SET_NAME: u32 = 15;
-/// The flags that a program has from its own computations: carry, parity, adjust, zero, sign, overflow.
-const STATUS_FLAGS: u64 = 0x8d5;
 const EPERM: Res = -1;
+const EINVAL: Res = -22;
 /// The longest path that the kernel takes.
 const PATH_MAX: usize = 4096;
-/// Numbers of the fault points of this file (tests): the process dies before it waits; it refuses its order.
-const FAULT_DIES: u32 = 4;
-const FAULT_REFUSES: u32 = 5;
 
 /// Start of the armed process, on its own stack.
 ///
@@ -40,15 +38,15 @@ const FAULT_REFUSES: u32 = 5;
 /// Called by the clone only.
 pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     let control = agent.control();
-    if control.fault.load(Relaxed) == FAULT_DIES {
+    if control.fault.load(Relaxed) == fault::ARMED_DIES.number() {
         sys::exit(137);
     }
-    let pid = if shell::is_one(agent) { sys::getpid() } else { register_task(agent) };
+    let pid = if agent.is_shell() { sys::getpid() } else { register_task(agent) };
     if agent.has_sessions() {
         sys::setsid();
     }
     agent.set_state(State::Armed);
-    if agent.is_woken_ahead() && !shell::is_one(agent) {
+    if agent.is_woken_ahead() && !agent.is_shell() {
         set_gate(agent, [gate as *const () as u64, agent.image_address()]);
         let mut room = MaybeUninit::uninit();
         enter(agent, copied(&mut room, &agent.image().registers));
@@ -99,18 +97,17 @@ fn take_order(agent: &Agent, pid: i32) {
     if let Err((step, error)) = carry_out(agent, order, &room, message.fds) {
         refuse(control, step, error);
     }
-    if shell::is_one(agent) {
+    if agent.is_shell() {
         refuse(control, Refused::Exec, shell::execute(agent, order));
     }
     place_memory(agent, order);
     if order.flags & order_flags::TIMES != 0 {
         control.main_ns.store(sys::now_ns(), Relaxed);
     }
-    drop_signals(agent, order);
+    drop_signals(agent, &order.task);
     agent.set_state(State::Running);
     // Whoever has been told that it runs may send it a signal: from here on none is dropped.
-    // SAFETY: a signal set is 8 bytes.
-    unsafe { sys::raw(nr::RT_SIGPROCMASK, [2, &raw const order.signal_mask as usize, 0, 8, 0, 0]) };
+    unblock_signals(&order.task);
 }
 
 /// Gives the kernel what it must know of this task's place in the memory: its thread descriptor, rseq, robust list.
@@ -153,7 +150,7 @@ fn checked(step: Refused, result: Res) -> Step {
     if result < 0 { Err((step, result)) } else { Ok(()) }
 }
 
-/// Everything of an order that belongs to the task.
+/// Makes this process what an order says, but for its memory.
 fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
     let flags = order.flags;
     if flags & order_flags::PLACE_FDS == 0 {
@@ -163,7 +160,7 @@ fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
     }
     checked(Refused::Filesystem, sys::unshare(CLONE_FS))?;
     // The run before this one can have written to the control area: the kernel is asked.
-    match (flags & order_flags::SETSID != 0, agent.has_sessions() && leads_session(order.pid)) {
+    match (order.task.session(), agent.has_sessions() && leads_session(order.pid)) {
         (true, false) => checked(Refused::Session, sys::setsid())?,
         (false, true) => return Err((Refused::Session, EPERM)),
         _ => (),
@@ -172,56 +169,57 @@ fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
         let [a, b, c, d] = order.bounds;
         checked(Refused::Bounds, bounds::set(agent, [order.start_stack, a, b, c, d]))?;
     }
-    if agent.control().fault.load(Relaxed) == FAULT_REFUSES {
+    if agent.control().fault.load(Relaxed) == fault::ORDER_REFUSED.number() {
         return Err((Refused::Filesystem, -12));
     }
-    let rare = !(order_flags::PLACE_FDS | order_flags::BOUNDS | order_flags::TIMES | order_flags::SETSID);
-    if flags & rare != 0 { carry_out_rest(agent, order) } else { Ok(()) }
-}
-
-/// The parts of an order that most orders do not have.
-fn carry_out_rest(agent: &Agent, order: &Order) -> Step {
-    let flags = order.flags;
-    // SAFETY: numbers, and pointers into the order and the arg area, which are mapped.
-    unsafe {
-        if flags & order_flags::PGROUP != 0 {
-            let group = order.pgroup as usize;
-            checked(Refused::ProcessGroup, sys::raw(nr::SETPGID, [0, group, 0, 0, 0, 0]))?;
-        }
-        if flags & order_flags::UMASK != 0 {
-            sys::raw(nr::UMASK, [order.umask as usize, 0, 0, 0, 0, 0]);
-        }
-        if flags & order_flags::NICE != 0 {
-            let nice = order.nice as isize as usize;
-            checked(Refused::Nice, sys::raw(nr::SETPRIORITY, [0, 0, nice, 0, 0, 0]))?;
-        }
-        if flags & order_flags::AFFINITY != 0 {
-            checked(Refused::Scheduling, sys::set_affinity(&order.affinity))?;
-        }
-        if flags & order_flags::COMM != 0 {
-            sys::prctl(PR_SET_NAME, &raw const order.comm as u64, 0, 0);
-        }
-        if flags & order_flags::LIMITS != 0 {
-            set_limits(order)?;
-        }
-        if flags & order_flags::CWD != 0 {
-            let path = agent.args() as usize + order.cwd_offset as usize;
-            checked(Refused::Directory, sys::raw(nr::CHDIR, [path, 0, 0, 0, 0, 0]))?;
-        }
+    if flags & order_flags::COMM != 0 {
+        sys::prctl(PR_SET_NAME, &raw const order.comm as u64, 0, 0);
+    }
+    apply(&order.task)?;
+    if flags & order_flags::CWD != 0 {
+        let path = agent.args() as usize + order.cwd_offset as usize;
+        // SAFETY: the engine has written a path with its NUL to the arg area, which is mapped.
+        checked(Refused::Directory, unsafe { sys::raw(nr::CHDIR, [path, 0, 0, 0, 0, 0]) })?;
     }
     Ok(())
 }
 
-fn set_limits(order: &Order) -> Step {
-    for (index, pair) in order.limits.iter().enumerate().take(LIMITS) {
-        if order.limit_mask & (1 << index) == 0 {
-            continue;
-        }
-        // SAFETY: a pair of limits has the layout of `struct rlimit64`.
-        let result = unsafe { sys::raw(nr::PRLIMIT64, [0, index, pair.as_ptr() as usize, 0, 0, 0]) };
-        checked(Refused::Limit, result)?;
+/// Gives this process the attributes of a task that are set, but for session and signals.
+fn apply(task: &Task) -> Step {
+    if let Some(group) = task.process_group() {
+        // SAFETY: numbers.
+        checked(Refused::ProcessGroup, unsafe { sys::raw(nr::SETPGID, [0, group as usize, 0, 0, 0, 0]) })?;
+    }
+    if let Some(mask) = task.umask() {
+        // SAFETY: a number.
+        unsafe { sys::raw(nr::UMASK, [mask as usize, 0, 0, 0, 0, 0]) };
+    }
+    if let Some(niceness) = task.nice() {
+        // SAFETY: numbers.
+        let result = unsafe { sys::raw(nr::SETPRIORITY, [0, 0, niceness as isize as usize, 0, 0, 0]) };
+        checked(Refused::Nice, result)?;
+    }
+    if let Some(processors) = task.affinity() {
+        checked(Refused::Scheduling, sys::set_affinity(processors))?;
+    }
+    if let Some(slice_ns) = task.slice_ns() {
+        let result = sys::Scheduling::read().map_or_else(|error| error, |own| set_slice(own, slice_ns));
+        checked(Refused::Scheduling, result)?;
+    }
+    for (number, limit) in task.limits() {
+        let limit = core::ptr::from_ref(limit) as usize;
+        // SAFETY: a limit has the layout of `struct rlimit64`, and is only read.
+        checked(Refused::Limit, unsafe { sys::raw(nr::PRLIMIT64, [0, number as usize, limit, 0, 0, 0]) })?;
     }
     Ok(())
+}
+
+/// Gives this process a slice. Only the ordinary policies have one.
+fn set_slice(mut own: sys::Scheduling, slice_ns: u64) -> Res {
+    const NORMAL: u32 = 0;
+    const BATCH: u32 = 3;
+    own.runtime = slice_ns;
+    if own.policy == NORMAL || own.policy == BATCH { own.set() } else { EINVAL }
 }
 
 /// Moves the descriptors of the message to their numbers: first all of them up, out of the way, then down.
@@ -280,57 +278,17 @@ fn forget(agent: &Agent, order: &Order) {
     }
 }
 
-/// Drops what was sent to this process before it became the run, and takes the caller's ignored signals.
-pub fn drop_signals(agent: &Agent, order: &Order) {
-    let mut pending = 0u64;
-    // SAFETY: a signal set is 8 bytes.
-    unsafe { sys::raw(nr::RT_SIGPENDING, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };
-    if agent.is_warm() && !shell::is_one(agent) {
-        // Its dispositions are the front end's.
-        while pending != 0 && take_signal() {}
-    } else if pending != 0 || order.flags & order_flags::IGNORES != 0 {
-        set_dispositions(agent, order, pending);
-    }
-}
-
-/// Takes one of the signals that are pending, all of which are blocked. False when there is none.
-fn take_signal() -> bool {
-    let (all, at_once) = (u64::MAX, [0u64; 2]);
-    // SAFETY: a signal set is 8 bytes; the times and the set are live.
-    unsafe {
-        let args = [&raw const all as usize, 0, at_once.as_ptr() as usize, 8, 0, 0];
-        sys::raw(nr::RT_SIGTIMEDWAIT, args) > 0
-    }
-}
-
-fn set_dispositions(agent: &Agent, order: &Order, pending: u64) {
-    // SAFETY: the private area is this body's, and the keeper sleeps.
-    let have = unsafe { (*agent.private()).ignored };
-    let want = if order.flags & order_flags::IGNORES != 0 { order.ignore_mask } else { have };
-    let mut left = pending | (have ^ want);
-    while left != 0 {
-        let bit = left & left.wrapping_neg();
-        left ^= bit;
-        let signal = bit.trailing_zeros() as usize + 1;
-        if pending & bit != 0 {
-            // Ignoring a signal drops it.
-            sys::set_ignored(signal, true);
-        }
-        sys::set_ignored(signal, want & bit != 0);
-    }
-}
-
 /// To the snapshot point, with this run's arguments.
 fn leave(agent: &Agent, order: &Order) -> ! {
     let image = agent.image();
     let mut room = MaybeUninit::<Registers>::uninit();
     let registers = copied(&mut room, &image.registers);
     if image.point == point::ENTRY {
-        registers.general[register::RSP] = order.stack_pointer;
+        registers.set_stack_pointer(order.stack_pointer);
     } else if image.point == point::MAIN {
-        registers.general[register::RDI] = order.argc;
-        registers.general[register::RSI] = order.argv;
-        registers.general[register::RDX] = order.envp;
+        registers.set_argument::<0>(order.argc);
+        registers.set_argument::<1>(order.argv);
+        registers.set_argument::<2>(order.envp);
     }
     enter(agent, registers)
 }
@@ -342,12 +300,12 @@ fn copied<'a>(room: &'a mut MaybeUninit<Registers>, from: &Registers) -> &'a mut
         arch::copy(room.as_mut_ptr().cast(), core::ptr::from_ref(from).cast(), size_of::<Registers>());
         room.assume_init_mut()
     };
-    registers.flags &= STATUS_FLAGS;
+    registers.keep_status_flags();
     registers
 }
 
 /// Goes on in the program with these registers.
 fn enter(agent: &Agent, registers: &Registers) -> ! {
     // SAFETY: the memory of the snapshot is in place; the image's floating-point area is sealed and aligned.
-    unsafe { arch::jump(registers, agent.fp(), agent.xsave(), agent.is_warm()) }
+    unsafe { arch::jump(registers, agent.float_state(), agent.has_extended_state(), agent.is_warm()) }
 }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use regrow_abi::{Broken, State, command, order_flags};
+use regrow_abi::{Broken, State, command, fault, order_flags};
 
 use crate::arch::{self, nr};
 use crate::state::Agent;
@@ -17,9 +17,6 @@ const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const ARMING: u32 = State::Arming as u32;
 const ARMED: u32 = State::Armed as u32;
 const TAKEN: u32 = State::Taken as u32;
-
-/// Number of the fault point that keeps the next process from being made (tests).
-const FAULT_ARMING: u32 = 3;
 
 /// Takes from this task what would make the kernel write into the kept memory, and blocks every signal.
 pub fn park(agent: &Agent) {
@@ -51,7 +48,7 @@ pub fn run(agent: &Agent) -> ! {
     let mut steps_back = agent.has_sessions();
     loop {
         agent.set_state(State::Arming);
-        if control.fault.load(Relaxed) == FAULT_ARMING {
+        if control.fault.load(Relaxed) == fault::ARMING_FAILS.number() {
             agent.give_up(Broken::Fault, 0);
         }
         let bell = control.bell.load(SeqCst);
@@ -80,7 +77,7 @@ pub fn run(agent: &Agent) -> ! {
             shell::become_one(agent);
             control.command.store(command::NONE, SeqCst);
         }
-        if shell::is_one(agent) {
+        if agent.is_shell() {
             continue;
         }
         let timed = control.order.flags & order_flags::TIMES != 0;
@@ -123,7 +120,7 @@ fn clone_armed(agent: &Agent) -> isize {
     let (stack, bytes) = agent.armed_stack();
     // A front end's handlers are its runs' as well, but not those of a program that is executed in what is left of its body. The
     // signals that it ignores are ignored either way.
-    let handlers = if agent.is_warm() && !shell::is_one(agent) { 0 } else { CLONE_CLEAR_SIGHAND };
+    let handlers = if agent.is_warm() && !agent.is_shell() { 0 } else { CLONE_CLEAR_SIGHAND };
     let flags = CLONE_VM | CLONE_PARENT | CLONE_FS | CLONE_PARENT_SETTID | handlers;
     let number = agent.control().pid.as_ptr() as u64;
     let args: [u64; 11] = [flags, 0, 0, number, 0, stack, bytes, 0, 0, 0, 0];
@@ -154,7 +151,7 @@ fn wait_until_alone(agent: &Agent, pid: i32, mut bell: u32) -> bool {
         }
         obey(agent);
         if !is_idle() && wait_gone(pid, 0) {
-            return settle();
+            return is_soon_alone();
         }
     }
 }
@@ -176,7 +173,7 @@ fn obey(agent: &Agent) {
 
 /// After the process is gone with all its threads, whoever shares the memory is a stranger; its last moments are
 /// waited for.
-fn settle() -> bool {
+fn is_soon_alone() -> bool {
     let mut tries = 0;
     while tries < 1000 {
         if sys::unshare(CLONE_VM as u32) == 0 {

@@ -25,6 +25,7 @@ mod memory;
 mod reset;
 mod seed;
 mod shell;
+mod signals;
 mod state;
 mod sys;
 

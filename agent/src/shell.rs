@@ -4,19 +4,13 @@
 use regrow_abi::{ImageHeader, Order, PAGE_BYTES, State, order_flags};
 
 use crate::arch::{self, nr};
-use crate::armed;
+use crate::signals::{drop_signals, unblock_signals};
 use crate::state::Agent;
 use crate::sys::{self, Res};
 
 const EINVAL: Res = -22;
 const FD_CLOEXEC: usize = 1;
 const F_SETFD: usize = 2;
-
-/// Whether this body is a shell.
-pub fn is_one(agent: &Agent) -> bool {
-    // SAFETY: the private area is this body's own; it is written while there is one task only.
-    unsafe { (*agent.private()).is_shell != 0 }
-}
 
 /// Unmaps the program and everything of the image but its header, so that neither holds memory any more. No other task
 /// shares this memory.
@@ -46,13 +40,12 @@ pub fn execute(agent: &Agent, order: &Order) -> Res {
     if order.flags & order_flags::EXEC == 0 {
         return EINVAL;
     }
-    armed::drop_signals(agent, order);
+    drop_signals(agent, &order.task);
     agent.set_state(State::Running);
     let [path, argv, envp] = [order.block_address, order.argv, order.envp].map(|address| address as usize);
-    // SAFETY: a signal set is 8 bytes; the engine has written the strings and arrays to the arg area.
-    unsafe {
-        sys::raw(nr::FCNTL, [order.exec_fd as usize, F_SETFD, FD_CLOEXEC, 0, 0, 0]);
-        sys::raw(nr::RT_SIGPROCMASK, [2, &raw const order.signal_mask as usize, 0, 8, 0, 0]);
-        sys::raw(nr::EXECVE, [path, argv, envp, 0, 0, 0])
-    }
+    // SAFETY: numbers.
+    unsafe { sys::raw(nr::FCNTL, [order.exec_fd as usize, F_SETFD, FD_CLOEXEC, 0, 0, 0]) };
+    unblock_signals(&order.task);
+    // SAFETY: the engine has written the strings and arrays to the arg area.
+    unsafe { sys::raw(nr::EXECVE, [path, argv, envp, 0, 0, 0]) }
 }

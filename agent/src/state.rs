@@ -169,8 +169,8 @@ impl Agent {
     }
 
     /// The floating-point state.
-    pub fn fp(&self) -> *const u8 {
-        (self.image as u64 + self.image().fp_offset) as *const u8
+    pub fn float_state(&self) -> *const u8 {
+        (self.image as u64 + self.image().float_state_offset) as *const u8
     }
 
     /// Whether the agent may use a kernel feature ([`features`]).
@@ -193,9 +193,15 @@ impl Agent {
         self.image().gate_address != 0
     }
 
-    /// Whether floating-point state is kept by XSAVE.
-    pub fn xsave(&self) -> bool {
-        self.has(features::XSAVE)
+    /// Whether this body is a shell: its program is unmapped.
+    pub fn is_shell(&self) -> bool {
+        // SAFETY: the private area is this body's own; it is written while there is one task only.
+        unsafe { (*self.private()).is_shell != 0 }
+    }
+
+    /// Whether the floating-point state holds more than the oldest registers.
+    pub fn has_extended_state(&self) -> bool {
+        self.has(features::EXTENDED_STATE)
     }
 
     /// Sets the state word and wakes whoever sleeps on it.

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU32;
 
-use crate::arch::{nr, syscall6};
+use crate::arch::{STAT_WORDS, nr, syscall6};
 
 /// Result of a system call: negative values are errors.
 pub type Res = isize;
@@ -121,8 +121,8 @@ pub fn open_at(path: *const u8, flags: u32) -> Res {
 
 /// Device and inode of an open file, as the kernel numbers them.
 pub fn identity(fd: i32) -> (u64, u64) {
-    let mut stat = [0u64; 18];
-    // SAFETY: the kernel's `struct stat` has 144 bytes.
+    let mut stat = [0u64; STAT_WORDS];
+    // SAFETY: the kernel's `struct stat` has as many words.
     unsafe { call!(nr::FSTAT, fd, stat.as_mut_ptr()) };
     (stat[0], stat[1])
 }
@@ -238,17 +238,47 @@ pub fn set_affinity(mask: &[u64; 16]) -> Res {
     unsafe { call!(nr::SCHED_SETAFFINITY, 0, size_of::<[u64; 16]>(), mask.as_ptr()) }
 }
 
-/// The kernel's `struct sched_attr`, as far as it is used.
+/// How a task is scheduled: the kernel's `struct sched_attr`, its first version.
 #[repr(C)]
-struct SchedAttr {
+pub struct Scheduling {
     size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
+    /// The policy; 0 is the ordinary one.
+    pub policy: u32,
+    /// Flags; 1 has children begin with the default.
+    pub flags: u64,
+    /// Niceness.
+    pub nice: i32,
     priority: u32,
-    runtime: u64,
+    /// Under an ordinary policy the slice in nanoseconds, from Linux 6.12 on.
+    pub runtime: u64,
     deadline: u64,
     period: u64,
+}
+
+impl Scheduling {
+    /// That of this task.
+    pub fn read() -> Result<Scheduling, Res> {
+        let size = size_of::<Scheduling>();
+        let mut read = Scheduling {
+            size: 0,
+            policy: 1,
+            flags: 0,
+            nice: 0,
+            priority: 0,
+            runtime: 0,
+            deadline: 0,
+            period: 0,
+        };
+        // SAFETY: the kernel writes at most `size` bytes of a live structure.
+        let got = unsafe { call!(nr::SCHED_GETATTR, 0, &raw mut read, size, 0) };
+        if got < 0 { Err(got) } else { Ok(read) }
+    }
+
+    /// Has this task be scheduled so.
+    pub fn set(&self) -> Res {
+        // SAFETY: the structure is live and says its own size.
+        unsafe { call!(nr::SCHED_SETATTR, 0, core::ptr::from_ref(self), 0) }
+    }
 }
 
 /// Has every ordinary task that wakes take the processor from this one at once (Linux 6.12: a task with a shorter slice does), at no loss
@@ -257,17 +287,10 @@ pub fn give_way() {
     const NORMAL: u32 = 0;
     const RESET_ON_FORK: u64 = 1;
     const LONGEST_NS: u64 = 100_000_000;
-    let size = size_of::<SchedAttr>();
-    let mut attr =
-        SchedAttr { size: 0, policy: 1, flags: 0, nice: 0, priority: 0, runtime: 0, deadline: 0, period: 0 };
-    // SAFETY: the kernel writes and reads at most `size` bytes of a live structure.
-    unsafe {
-        let got = call!(nr::SCHED_GETATTR, 0, &raw mut attr, size, 0);
-        if got < 0 || attr.policy != NORMAL || attr.flags != 0 || attr.nice < 0 {
-            return;
-        }
-        (attr.flags, attr.runtime) = (RESET_ON_FORK, LONGEST_NS);
-        call!(nr::SCHED_SETATTR, 0, &raw const attr, 0);
+    let Ok(mut own) = Scheduling::read() else { return };
+    if own.policy == NORMAL && own.flags == 0 && own.nice >= 0 {
+        (own.flags, own.runtime) = (RESET_ON_FORK, LONGEST_NS);
+        own.set();
     }
 }
 
@@ -288,7 +311,7 @@ pub fn send(fd: i32, bytes: &[u8]) -> Res {
 }
 
 /// What came with a message.
-pub struct Received {
+pub struct ReceivedMessage {
     /// First byte, or zero.
     pub kind: u8,
     /// Result of the call: bytes, zero at end of file, or an error.
@@ -313,7 +336,7 @@ impl FdRoom {
 }
 
 /// Waits for one message and its descriptors.
-pub fn receive(fd: i32, room: &mut FdRoom) -> Received {
+pub fn receive(fd: i32, room: &mut FdRoom) -> ReceivedMessage {
     #[repr(C)]
     struct Message {
         name: usize,
@@ -338,5 +361,5 @@ pub fn receive(fd: i32, room: &mut FdRoom) -> Received {
     // SAFETY: the message header and all that it points to live on this stack.
     let result = unsafe { call!(nr::RECVMSG, fd, &raw mut message, 0) };
     let header_bytes = if message.control_bytes >= 16 { room.header[0] as usize } else { 16 };
-    Received { kind: byte, result, fds: header_bytes.saturating_sub(16) / 4 }
+    ReceivedMessage { kind: byte, result, fds: header_bytes.saturating_sub(16) / 4 }
 }

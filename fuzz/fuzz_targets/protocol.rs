@@ -9,12 +9,12 @@ use regrow_daemon::wire::{MAGIC, MAX_TARGETS, ToClient, ToDaemon, VERSION};
 fn check(bytes: &[u8]) {
     if let Ok(message) = ToDaemon::from_bytes(bytes) {
         assert_eq!(message.to_bytes(), bytes);
-        if let ToDaemon::Run(order) = &message {
-            assert!(order.targets.len() <= MAX_TARGETS);
-            let names = [Some(&order.program), order.arg0.as_ref(), Some(&order.directory)];
+        if let ToDaemon::Run(run) = &message {
+            assert!(run.targets.len() <= MAX_TARGETS);
+            let names = [Some(&run.program), run.arg0.as_ref(), Some(&run.directory)];
             assert!(names.into_iter().flatten().all(|name| !name.contains(&0)));
-            for strings in [&order.args.0, &order.env.0] {
-                assert!(strings.last().is_none_or(|&last| last == 0));
+            for strings in [&run.args, &run.env] {
+                assert!(strings.as_bytes().last().is_none_or(|&last| last == 0));
             }
         }
         // No message means something in both directions.

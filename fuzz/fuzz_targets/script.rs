@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use regrow_image::script::{HEAD_BYTES, Head, parse_head};
+use regrow_image::script::{HEAD_BYTES, ScriptHead, parse_head};
 
 fn is_blank(byte: Option<&u8>) -> bool {
     matches!(byte, Some(b' ' | b'\t'))
@@ -19,8 +19,8 @@ fuzz_target!(|bytes: &[u8]| {
     let mut padded = bytes.to_vec();
     padded.resize(HEAD_BYTES, 0);
     assert_eq!(head, parse_head(&padded));
-    assert_eq!(head == Head::NoScript, !bytes.starts_with(b"#!"));
-    let Head::Script(line) = head else { return };
+    assert_eq!(head == ScriptHead::NoScript, !bytes.starts_with(b"#!"));
+    let ScriptHead::Script(line) = head else { return };
     assert!(!line.interpreter.iter().any(|byte| b" \t\n\0".contains(byte)));
     let rest = &padded[2..];
     let start = rest.iter().position(|byte| !is_blank(Some(byte)));

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use regrow_abi::{Broken, Refused, State};
-use regrow_image::initial_stack::{Block, StackPlan, at};
+use regrow_image::stack_plan::{ArgumentBlock, StackPlan, at};
 
 /// Takes what it is asked for from the front of an input; zeros when that is used up.
 struct Input<'a>(&'a [u8]);
@@ -37,7 +37,7 @@ fn check_word(raw: u32) {
 /// A laid-out block beside what it was made of.
 struct Laid<'a> {
     plan: &'a StackPlan,
-    block: &'a Block,
+    block: &'a ArgumentBlock,
     bytes: &'a [u8],
 }
 

@@ -20,125 +20,24 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import operator
 import os
-import pickle
 import select
-import sys
 import threading
 import time
 import weakref
 from collections import deque
-from multiprocessing import process as mp_process
-from typing import Any, Optional, TypeVar
+from typing import Any, Optional
 
 from regrow import _core
-from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback, how_it_ended
+from regrow._answer import read_answer
+from regrow._errors import BrokenProcess
+from regrow._future import LOOK, Future, Running
+from regrow._order import prepare, start_process
 from regrow._starter import Starter
-from regrow._worker import ANSWER_FD, ORDER_FD, UNPREPARED, VALUE
-
-T = TypeVar("T")
-
-#: How often a call is looked at of which nothing is heard, in seconds.
-_LOOK = 1.0
-#: The longest order of which the bytes are part of the start; a longer one is in a file.
-_LONGEST_ORDER = 32 * 1024
-_HEAD = 9
-_FUNCTION = b"regrow._worker:call\n"
 
 #: Those whose thread runs: they are waited for at the end of the interpreter.
 _active: set[Calls] = set()
 _all: weakref.WeakSet[Calls] = weakref.WeakSet()
-
-
-class _Condition(threading.Condition):
-    """A condition of which `with` takes and gives back the lock itself, without a step in Python.
-
-    In one of `threading` a signal handler can raise between the lock and the block that gives it back: it is locked for good.
-    """
-
-    __enter__ = property(operator.attrgetter("_lock.__enter__"))
-    __exit__ = property(operator.attrgetter("_lock.__exit__"))
-
-
-class Future(concurrent.futures.Future[T]):
-    """The result of a call that runs in a process of its own.
-
-    Unlike other futures it can be cancelled while the call runs: its process is killed.
-    """
-
-    def __init__(self, calls: Calls, order: bytes) -> None:
-        super().__init__()
-        self._condition = _Condition()
-        self._calls = calls
-        self.family = calls.family
-        #: What the process is told, until it is.
-        self.order = order
-        #: Whether the call may have begun, or never will: it is not to be begun again.
-        self.is_given = False
-        #: The call, once it has a process.
-        self.call: Optional[Running] = None
-        #: Whether the call was cancelled while it was being started.
-        self.is_doomed = False
-
-    def result(self, timeout: Optional[float] = None) -> T:
-        """The value of the call, or the exception that it raised; see `concurrent.futures.Future.result`."""
-        return super().result(self._served(timeout))
-
-    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
-        """The exception that the call raised; see `concurrent.futures.Future.exception`."""
-        return super().exception(self._served(timeout))
-
-    def cancel(self) -> bool:
-        """Cancels the call, and kills its process if it runs. False when the call is over."""
-        return self._calls.cancel(self)
-
-    def _served(self, timeout: Optional[float]) -> Optional[float]:
-        """Serves the call, if nobody does; what of the timeout is left then."""
-        if self.done():
-            return timeout
-        if timeout is None:
-            self._calls.serve(self, None)
-            return None
-        until = time.monotonic() + timeout
-        self._calls.serve(self, until)
-        return max(0.0, until - time.monotonic())
-
-    def begins(self) -> bool:
-        """Notes that the call is no longer to wait. False when it was cancelled."""
-        return self._state != "CANCELLED_AND_NOTIFIED" and self.set_running_or_notify_cancel()
-
-    def _cancel_waiting(self) -> bool:
-        return super().cancel()
-
-    def _cancel_running(self) -> bool:
-        """Cancels a call that runs, as far as the future is concerned."""
-        with self._condition:
-            if self._state != "RUNNING":
-                return self.cancelled()
-            self._state = "CANCELLED_AND_NOTIFIED"
-            for waiter in self._waiters:
-                waiter.add_cancelled(self)
-            self._condition.notify_all()
-        self._invoke_callbacks()  # type: ignore[attr-defined]
-        return True
-
-
-class Running:
-    """A call whose process has been started and not been seen to end."""
-
-    __slots__ = ("claimed", "deadline", "due", "future", "is_late", "process", "watched")
-
-    def __init__(self, future: Future[Any], process: _core.Process, deadline: Optional[float]) -> None:
-        self.future = future
-        self.process = process
-        self.deadline = deadline
-        #: The descriptor that the poller knows it by.
-        self.watched = process.readable()[0]
-        #: When it is looked at although nothing is heard of it.
-        self.due = 0.0
-        self.claimed = False
-        self.is_late = False
 
 
 class Calls:
@@ -177,7 +76,7 @@ class Calls:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
         if not self._starter.is_prepared():
-            self._starter.prepare(_words(), _FUNCTION)
+            prepare(self._starter)
         future: Future[Any] = Future(self, order)
         with self._lock:
             if self._closed:
@@ -215,13 +114,13 @@ class Calls:
         process = None
         try:
             future.is_given = True
-            process = self._start_process(future.order)
+            process = start_process(self._starter, future.order, self._memory_limit)
             self._enter(future, process)
         except BaseException as error:
             if future.call is None:
                 if process is not None:
                     process.kill()
-                    process.wait(_LOOK)
+                    process.wait(LOOK)
                 if not future.done():
                     future.set_exception(error)
             if not isinstance(error, Exception):
@@ -241,22 +140,6 @@ class Calls:
             is_doomed = future.is_doomed
         if is_doomed:
             process.kill()
-
-    def _start_process(self, order: bytes) -> _core.Process:
-        if len(order) <= _LONGEST_ORDER:
-            return self._start_with(_FUNCTION + order, [])
-        file = os.memfd_create("regrow-call", os.MFD_CLOEXEC)
-        try:
-            rest = memoryview(order)
-            while rest:
-                rest = rest[os.write(file, rest) :]
-            os.lseek(file, 0, os.SEEK_SET)
-            return self._start_with(_FUNCTION, [(file, ORDER_FD)])
-        finally:
-            os.close(file)
-
-    def _start_with(self, call: bytes, fds: list[tuple[int, int]]) -> _core.Process:
-        return self._starter.start(_words(), call=call, outputs=[ANSWER_FD], fds=fds, memory_limit=self._memory_limit)
 
     # Serving.
 
@@ -293,7 +176,7 @@ class Calls:
         if time.monotonic() < deadline:
             return False
         self._kill_late(running)
-        return running.process.wait(None if until is None else max(_LOOK, until - time.monotonic()))
+        return running.process.wait(None if until is None else max(LOOK, until - time.monotonic()))
 
     def _kill_late(self, running: Running) -> None:
         running.is_late = True
@@ -310,7 +193,7 @@ class Calls:
         """Sets the future of a claimed call that has ended, and starts the next one. Each step may have been done before."""
         future = running.future
         if not future.done():
-            self._settle(future, running)
+            self._set_outcome(future, running)
         with self._lock:
             if self._running.get(running.watched) is running:
                 del self._running[running.watched]
@@ -319,7 +202,7 @@ class Calls:
         if has_waiting:
             self._start_waiting()
 
-    def _settle(self, future: Future[Any], running: Running) -> None:
+    def _set_outcome(self, future: Future[Any], running: Running) -> None:
         """Sets the future of a call that has ended."""
         value, error = self._outcome(running)
         # It may be cancelled in this moment.
@@ -334,22 +217,7 @@ class Calls:
         process = running.process
         if running.is_late:
             return None, TimeoutError(f"the call took longer than {self._timeout} s and was killed")
-        answer = process.output(0)
-        if len(answer) < _HEAD or len(answer) != _HEAD + int.from_bytes(answer[1:_HEAD], "little"):
-            code = process.returncode
-            return None, BrokenProcess(f"the process {how_it_ended(code)} before the call returned", code)
-        kind, data = answer[:1], memoryview(answer)[_HEAD:]
-        if kind == VALUE:
-            try:
-                return pickle.loads(data), None
-            except Exception as error:
-                return None, error
-        raised = _exception(data)
-        if kind == UNPREPARED:
-            broken = BrokenProcess("the process of the call could not be prepared")
-            broken.__cause__ = raised
-            return None, broken
-        return None, raised
+        return read_answer(process)
 
     # Ending.
 
@@ -380,7 +248,7 @@ class Calls:
             with self._lock:
                 while self._thread is not None and self._is_busy():
                     # Whoever was to notify it may have been interrupted.
-                    self._idle.wait(_LOOK)
+                    self._idle.wait(LOOK)
 
     # Polling. What follows down to the loop is called with the lock held.
 
@@ -396,7 +264,7 @@ class Calls:
 
     def _watch(self, running: Running, now: float) -> None:
         assert self._poller is not None
-        running.due = _due(running, now)
+        running.due = running.next_look(now)
         # It is there already if a signal handler raised before it was taken out.
         with contextlib.suppress(FileExistsError):
             self._poller.register(running.watched, select.EPOLLIN)
@@ -421,7 +289,7 @@ class Calls:
         """When the poll is to end, if nothing happens. It goes on for a while without a call, so that the next one need not
         wake the thread."""
         is_used = self._was_used or self._waiting or self._starting
-        nothing = time.monotonic() + _LOOK if is_used else float("inf")
+        nothing = time.monotonic() + LOOK if is_used else float("inf")
         self._was_used = False
         return min((running.due for running in self._running.values()), default=nothing)
 
@@ -462,7 +330,7 @@ class Calls:
             due = [fd for fd, running in self._running.items() if running.due <= now and not running.claimed]
             for running in self._running.values():
                 if running.claimed and running.due <= now:
-                    running.due = now + _LOOK
+                    running.due = now + LOOK
         for fd in due:
             self._look_at(fd)
 
@@ -495,7 +363,7 @@ class Calls:
             except OSError:
                 # No descriptor is free for it: it is looked at from time to time.
                 self._unwatch(running)
-                running.due = _due(running, now)
+                running.due = running.next_look(now)
                 return
             if pidfd != running.watched:
                 self._unwatch(running)
@@ -503,38 +371,6 @@ class Calls:
                 running.watched = pidfd
                 self._running[pidfd] = running
         self._watch(running, now)
-
-
-def _due(running: Running, now: float) -> float:
-    """When a call is looked at although nothing is heard of it."""
-    return now + _LOOK if running.deadline is None else min(now + _LOOK, running.deadline)
-
-
-def _words() -> list[str]:
-    """What the process of a call has as `sys.argv`."""
-    return list(getattr(sys, "argv", []))
-
-
-def _exception(data: memoryview) -> BaseException:
-    """The exception that an answer describes."""
-    pickled, text, trace = pickle.loads(data)
-    error: BaseException = RemoteError(text)
-    if pickled is not None:
-        try:
-            loaded = pickle.loads(pickled)
-        except Exception:
-            pass
-        else:
-            if isinstance(loaded, BaseException):
-                error = loaded
-    error.__cause__ = RemoteTraceback(trace)
-    return error
-
-
-def order_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The order of a call; see `regrow._worker`."""
-    key = bytes(mp_process.current_process().authkey)
-    return len(key).to_bytes(2, "little") + key + pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL)
 
 
 def _end_all() -> None:

@@ -9,7 +9,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Optional, TypeVar
 
-from regrow._calls import Calls, Future, order_of
+from regrow._calls import Calls
+from regrow._future import Future
+from regrow._order import order_of
 from regrow._starter import worker_starter
 
 T = TypeVar("T")

@@ -16,15 +16,13 @@ import select
 import signal
 import sys
 import time
-import warnings
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Optional
 
 import pytest
-from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative, TerminalRepr
-from _pytest._io import TerminalWriter
 
 from regrow._pytest_processes import RESULTS, Executing, Process, Recycling, Starter, setup_for
+from regrow._pytest_reports import Words, failure, recorded_warning
 from regrow._pytest_worker import FRAME_HEAD, READY, Event
 
 if TYPE_CHECKING:
@@ -45,8 +43,9 @@ NOT_FOUND = "a pytest that is started for this test alone does not collect it: i
 class Controller:
     """The plugin of the pytest that was started, for one session."""
 
-    def __init__(self, config: pytest.Config, timeout_s: Optional[float]) -> None:
+    def __init__(self, config: pytest.Config, search_path: list[str], timeout_s: Optional[float]) -> None:
         self.config = config
+        self.search_path = search_path
         self.timeout_s = timeout_s
         self.processes: int = config.option.regrow_processes
         self.not_recycled: Counter[str] = Counter()
@@ -58,7 +57,7 @@ class Controller:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
         """Begins with the image: it collects while this session does."""
-        setup = setup_for(self.config)
+        setup = setup_for(self.config, self.search_path)
         self.executing = Executing(setup)
         self.recycling = Recycling(setup, self.processes)
 
@@ -346,17 +345,6 @@ class Schedule:
                     setattr(self.session, name, why)
 
 
-class Words(TerminalRepr):
-    """What is left of a failure that has a form of its own, as that of a doctest has: its words."""
-
-    def __init__(self, text: str, as_shown: str) -> None:
-        self.text = text
-        self.as_shown = as_shown
-
-    def toterminal(self, tw: TerminalWriter) -> None:
-        tw.line(self.as_shown if tw.hasmarkup else self.text)
-
-
 def is_calm(event: Event) -> bool:
     """Whether the session goes on behind this event, whatever its options are."""
     return event[0] in ("warning", "text") or (event[0] == "report" and event[1].get("outcome") != "failed")
@@ -371,37 +359,3 @@ def grouped(items: list[pytest.Item], unit: str) -> list[list[int]]:
         of = item.getparent(pytest.File) if unit == "module" else item.nodeid.split("::")[0]  # type: ignore[type-abstract]
         groups.setdefault(of, []).append(test)
     return list(groups.values())
-
-
-def failure(item: pytest.Item, what: str, when: str, seconds: float) -> pytest.TestReport:
-    """The report of a test that could not make its own."""
-    path, line, _ = item.location
-    where = ReprFileLocation(path, (line or 0) + 1, what)
-    words = ReprTracebackNative([f"{path}:{(line or 0) + 1}: {what}\n"])
-    return pytest.TestReport(
-        nodeid=item.nodeid,
-        location=item.location,
-        keywords=dict.fromkeys(item.keywords, 1),
-        outcome="failed",
-        longrepr=ReprExceptionInfo(reprtraceback=words, reprcrash=where),
-        when=when,  # type: ignore[arg-type]
-        duration=seconds,
-        user_properties=item.user_properties,
-    )
-
-
-def recorded_warning(
-    what: tuple[str, str, str],
-    where: tuple[str, int, Optional[str]],
-    when: str,
-    nodeid: str,
-    location: Optional[tuple[str, int, str]],
-) -> dict[str, Any]:
-    """The arguments of pytest's hook for a warning that was recorded in another process."""
-    module, name, text = what
-    category = getattr(sys.modules.get(module), name, None)
-    if not (isinstance(category, type) and issubclass(category, Warning)):
-        category = type(name, (Warning,), {"__module__": module})
-    filename, lineno, line = where
-    message = warnings.WarningMessage(text, category, filename, lineno, line=line)
-    return {"warning_message": message, "when": when, "nodeid": nodeid, "location": location}

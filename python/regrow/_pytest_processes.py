@@ -16,8 +16,6 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Optional, Protocol
 
-from regrow import pytest_plugin
-
 if TYPE_CHECKING:
     import pytest
 
@@ -172,8 +170,8 @@ class Recycling:
         return Recycled(self._pool.start(self._image, self._argv, call=call, fds=[(results, RESULTS)]))
 
 
-def setup_for(config: pytest.Config) -> dict[str, Any]:
-    """What a worker needs to start the same pytest: plain data, which JSON can carry."""
+def setup_for(config: pytest.Config, search_path: list[str]) -> dict[str, Any]:
+    """What a worker needs to start the same pytest, with a search path: plain data, which JSON can carry."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     options = {name: value for name, value in vars(config.option).items() if is_plain(value)}
     # A worker has no terminal: whether there are colours, and how wide lines are, is what it would see in one.
@@ -184,7 +182,7 @@ def setup_for(config: pytest.Config) -> dict[str, Any]:
         "args": [str(word) for word in parameters.args],
         "plugins": [name for name in parameters.plugins or () if isinstance(name, str)],
         "argv": sys.argv,
-        "search_path": pytest_plugin.SEARCH_PATH,
+        "search_path": search_path,
         "options": options,
         "width": reporter._tw.fullwidth if reporter is not None else 80,
         "basetemp": str(factory.getbasetemp()) if factory is not None else None,

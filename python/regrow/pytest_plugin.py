@@ -128,4 +128,4 @@ def pytest_configure(config: pytest.Config) -> None:
             timeout_s = positive_seconds(str(text))
         except argparse.ArgumentTypeError as why:
             raise pytest.UsageError(f"regrow_timeout: {why}") from None
-    config.pluginmanager.register(Controller(config, timeout_s), "regrow-controller")
+    config.pluginmanager.register(Controller(config, SEARCH_PATH, timeout_s), "regrow-controller")

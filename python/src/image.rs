@@ -27,8 +27,8 @@ use crate::errors::os_error;
 /// An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command lines
 /// the modules that are imported. `variables` are names of variables that it reads beside those that it is seen to read
 /// (`*`: all), `directory` where it may read relative paths: the caller's.
-#[pyclass(frozen, module = "regrow._core")]
-pub(crate) struct Image {
+#[pyclass(frozen, name = "Image", module = "regrow._core")]
+pub(crate) struct PyImage {
     program: OsString,
     options: Vec<OsString>,
     preload: Vec<String>,
@@ -38,7 +38,7 @@ pub(crate) struct Image {
 }
 
 #[pymethods]
-impl Image {
+impl PyImage {
     #[new]
     #[pyo3(signature = (program, options, preparation, *, preload = vec![], variables = vec![], directory = None))]
     fn new(
@@ -54,7 +54,7 @@ impl Image {
     }
 }
 
-impl Image {
+impl PyImage {
     fn described(
         program: OsString,
         options: Vec<OsString>,
@@ -72,7 +72,7 @@ impl Image {
             start.extend_from_slice(word.as_bytes());
             start.push(0);
         }
-        let front_end = Arc::new(Warm { args, variables: variables(), directory: None });
+        let front_end = Arc::new(Warm { args, variables: NAMES.patterns(), directory: None });
         Ok(Self { program, options, preload, front_end, start: memory_file("regrow-front", &start)? })
     }
 
@@ -127,12 +127,6 @@ impl Image {
         );
         memory_file("regrow-order", &bytes)
     }
-}
-
-/// The variables that an interpreter reads in any case.
-fn variables() -> Vec<Vec<u8>> {
-    let prefixes = NAMES.prefixes.iter().map(|prefix| format!("{prefix}*").into_bytes());
-    NAMES.exact.iter().map(|name| name.as_bytes().to_vec()).chain(prefixes).collect()
 }
 
 /// `NAME=VALUE`.

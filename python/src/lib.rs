@@ -1,11 +1,11 @@
 //! The module `regrow._core`: what of the Python package is not Python.
 //!
 //! ```text
-//!   Image    what an interpreter is started with, and what it prepares
-//!   Pool     starts processes of images ──> Process: its pipes, its end
+//!   PyImage    what an interpreter is started with, and what it prepares
+//!   PyPool     starts processes of images ──> PyProcess: its pipes, its end
 //! ```
 //!
-//! Whatever may take time releases the interpreter's lock first. A wait that a signal interrupts has Python run its
+//! In Python they have these names without `Py`. Whatever may take time releases the interpreter's lock first. A wait that a signal interrupts has Python run its
 //! handlers, and goes on unless one of them raises.
 
 mod errors;
@@ -18,9 +18,9 @@ mod process;
 #[pyo3::pymodule]
 mod _core {
     #[pymodule_export]
-    use crate::image::Image;
+    use crate::image::PyImage;
     #[pymodule_export]
-    use crate::pool::Pool;
+    use crate::pool::PyPool;
     #[pymodule_export]
-    use crate::process::Process;
+    use crate::process::PyProcess;
 }

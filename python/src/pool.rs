@@ -11,23 +11,23 @@ use pyo3::prelude::*;
 use regrow::{Command, Point, PointChoice, PrepareError, Resource, Stdio};
 
 use crate::errors::os_error;
-use crate::image::Image;
+use crate::image::PyImage;
 use crate::pipes::Pipes;
-use crate::process::Process;
+use crate::process::PyProcess;
 
 /// How long a body is waited for.
 const RESET_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is kept between runs. A forked copy of the process makes one of its own.
-#[pyclass(frozen, module = "regrow._core")]
-pub(crate) struct Pool {
+#[pyclass(frozen, name = "Pool", module = "regrow._core")]
+pub(crate) struct PyPool {
     pool: regrow::Pool,
     /// `/dev/null`, for standard inputs.
     null: OnceLock<OwnedFd>,
 }
 
 /// What one run is asked to be, in the caller's descriptors.
-struct Order<'a> {
+struct StartArguments<'a> {
     words: &'a [OsString],
     call: Option<&'a [u8]>,
     environment: Option<Vec<(OsString, OsString)>>,
@@ -39,7 +39,7 @@ struct Order<'a> {
 }
 
 #[pymethods]
-impl Pool {
+impl PyPool {
     #[new]
     #[pyo3(signature = (max_bodies, *, recycle = true, warm_only = false, timed = false))]
     fn new(max_bodies: usize, recycle: bool, warm_only: bool, timed: bool) -> Self {
@@ -59,7 +59,7 @@ impl Pool {
     fn prepare(
         &self,
         py: Python<'_>,
-        image: &Image,
+        image: &PyImage,
         words: Vec<OsString>,
         call: Option<&[u8]>,
     ) -> PyResult<(Option<String>, String)> {
@@ -84,7 +84,7 @@ impl Pool {
     fn start(
         &self,
         py: Python<'_>,
-        image: &Image,
+        image: &PyImage,
         words: Vec<OsString>,
         call: Option<&[u8]>,
         environment: Option<Vec<(OsString, OsString)>>,
@@ -93,9 +93,10 @@ impl Pool {
         outputs: Vec<RawFd>,
         fds: Vec<(RawFd, RawFd)>,
         memory_limit: Option<u64>,
-    ) -> PyResult<Process> {
-        let order = Order { words: &words, call, environment, directory, input, outputs, fds, memory_limit };
-        py.detach(|| self.start_process(image, order)).map_err(|error| os_error(&error))
+    ) -> PyResult<PyProcess> {
+        let asked =
+            StartArguments { words: &words, call, environment, directory, input, outputs, fds, memory_limit };
+        py.detach(|| self.start_process(image, asked)).map_err(|error| os_error(&error))
     }
 
     /// How long it took to put the body of the last process back, where the pool is timed and that was recycled.
@@ -115,11 +116,11 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl PyPool {
     /// The command of an image with the arguments of a run, and an environment other than the caller's if one is given.
     fn command(
         &self,
-        image: &Image,
+        image: &PyImage,
         words: &[OsString],
         call: Option<&[u8]>,
         environment: Option<Vec<(OsString, OsString)>>,
@@ -135,25 +136,25 @@ impl Pool {
         Ok(command)
     }
 
-    fn start_process(&self, image: &Image, order: Order<'_>) -> io::Result<Process> {
-        let mut command = self.command(image, order.words, order.call, order.environment)?;
-        if let Some(directory) = order.directory {
+    fn start_process(&self, image: &PyImage, asked: StartArguments<'_>) -> io::Result<PyProcess> {
+        let mut command = self.command(image, asked.words, asked.call, asked.environment)?;
+        if let Some(directory) = asked.directory {
             command.current_dir(directory);
         }
-        for (source, target) in order.fds {
+        for (source, target) in asked.fds {
             command.fd(duplicate(source)?, target);
         }
-        if let Some(bytes) = order.memory_limit {
+        if let Some(bytes) = asked.memory_limit {
             limit_memory(&mut command, bytes);
         }
-        let pipes = Pipes::give(&mut command, order.input, &order.outputs)?;
+        let pipes = Pipes::give(&mut command, asked.input, &asked.outputs)?;
         if !pipes.has_input() {
             command.stdin(self.null()?);
         }
         let child = command.spawn()?;
         // The run's ends of the pipes are the command's, and would keep them open here.
         drop(command);
-        Ok(Process::new(child, pipes))
+        Ok(PyProcess::new(child, pipes))
     }
 
     fn null(&self) -> io::Result<Stdio> {

@@ -38,11 +38,11 @@ const KILLED_WITHIN: Duration = Duration::from_secs(1);
 const WALL: WaitIdOptions = WaitIdOptions::from_bits_retain(0x4000_0000);
 
 /// A process that was started.
-#[pyclass(frozen, module = "regrow._core")]
-pub(crate) struct Process {
+#[pyclass(frozen, name = "Process", module = "regrow._core")]
+pub(crate) struct PyProcess {
     #[pyo3(get)]
     pid: i32,
-    child: Mutex<Kept>,
+    child: Mutex<ChildState>,
     pipes: Mutex<Pipes>,
     pidfd: OnceLock<OwnedFd>,
     /// The process that it is a child of: a forked copy of the caller has the value, but not the child.
@@ -50,7 +50,7 @@ pub(crate) struct Process {
 }
 
 /// The process as its parent has it.
-struct Kept {
+struct ChildState {
     child: Child,
     end: Option<End>,
 }
@@ -72,7 +72,7 @@ enum Until {
 }
 
 #[pymethods]
-impl Process {
+impl PyProcess {
     /// How the process was made, in words.
     #[getter]
     fn creation(&self) -> String {
@@ -153,11 +153,11 @@ impl Process {
     }
 }
 
-impl Process {
+impl PyProcess {
     pub(crate) fn new(child: Child, pipes: Pipes) -> Self {
         Self {
             pid: child.id().cast_signed(),
-            child: Mutex::new(Kept { child, end: None }),
+            child: Mutex::new(ChildState { child, end: None }),
             pipes: Mutex::new(pipes),
             pidfd: OnceLock::new(),
             parent: std::process::id(),
@@ -257,20 +257,20 @@ impl Process {
 
     /// Whether the process has ended. Its status is taken.
     fn has_ended(&self) -> io::Result<bool> {
-        let mut kept = lock(&self.child);
-        if kept.end.is_none() {
-            kept.end = match kept.child.try_wait() {
+        let mut state = lock(&self.child);
+        if state.end.is_none() {
+            state.end = match state.child.try_wait() {
                 Ok(status) => status.map(End::Known),
                 Err(error) if error.raw_os_error() == Some(Errno::CHILD.raw_os_error()) => Some(End::Unknown),
                 Err(error) => return Err(error),
             };
         }
-        Ok(kept.end.is_some())
+        Ok(state.end.is_some())
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        let kept = lock(&self.child);
-        if kept.end.is_some() {
+        let state = lock(&self.child);
+        if state.end.is_some() {
             return Ok(());
         }
         match rustix::process::kill_process(self.number()?, signal) {
@@ -283,8 +283,8 @@ impl Process {
         if let Some(pidfd) = self.pidfd.get() {
             return Ok(pidfd);
         }
-        let kept = lock(&self.child);
-        if kept.end.is_some() {
+        let state = lock(&self.child);
+        if state.end.is_some() {
             return Err(Errno::SRCH.into());
         }
         let opened = rustix::process::pidfd_open(self.number()?, PidfdFlags::empty())?;
@@ -296,7 +296,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for PyProcess {
     /// A process that nobody has any more, and that nobody has seen the end of, is killed: its end gives back what it runs in.
     fn drop(&mut self) {
         if std::process::id() == self.parent && self.signal(Signal::KILL).is_ok() {

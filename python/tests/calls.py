@@ -101,6 +101,14 @@ def touch_and_sleep(path: str, seconds: float) -> None:
     time.sleep(seconds)
 
 
+def wait_for(path: str) -> str:
+    """Goes on until there is a file, or a minute has passed."""
+    end = time.monotonic() + 60
+    while not os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.01)
+    return "waited"
+
+
 def unpicklable() -> Any:
     return lambda: None
 
@@ -109,11 +117,14 @@ def allocate(count: int) -> int:
     return len(bytearray(count))
 
 
-def fork_and_crash() -> NoReturn:
-    """Ends without a result while a process that it has forked goes on."""
-    if os.fork() == 0:
-        time.sleep(5)
+def fork_and_crash(path: str) -> NoReturn:
+    """Ends without a result while a process that it has forked, whose number goes to a file, goes on."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
         os._exit(0)
+    with open(path, "w") as file:
+        file.write(str(child))
     os._exit(9)
 
 

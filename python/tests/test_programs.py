@@ -114,9 +114,8 @@ if __name__ == "__main__":
     with regrow.Executor(1) as executor:
         print(executor.submit(abs, -1).result(), flush=True)
         future = executor.submit(time.sleep, 60)
-        time.sleep(0.2)
-        print("waiting", flush=True)
         try:
+            print("waiting", flush=True)
             future.result()
         except KeyboardInterrupt:
             print("interrupted", future.cancel(), flush=True)

@@ -1,4 +1,4 @@
-/* The auxiliary vector: the kernel's, the libc's and the one on the stack are one. */
+/* The auxiliary vector: the kernel's, the libc's and the one on the stack agree. */
 #include "maps.h"
 #include <link.h>
 #include <sys/auxv.h>

@@ -3,8 +3,8 @@
 #
 #     build.sh OUTDIR
 #
-# What is up to date is left alone. A missing compiler is an error, but for musl-gcc: without it the
-# musl flavours are left out, and a line says so.
+# Leaves alone what is up to date. A missing compiler is an error, except musl-gcc: without it the
+# script leaves out the musl flavours, and says so.
 # The command line of a victim is expanded by the shell that builds it.
 # shellcheck disable=SC2016
 set -euo pipefail

@@ -1,5 +1,5 @@
-/* A daemon that outlives its parent: it leaves the session, waits, and writes daemon-<pid> of the
- * first process into the directory that it was started in. */
+/* A daemon that outlives its parent: it leaves the session, waits, and writes the file daemon-<pid>,
+ * with the pid of the first process, into the directory of its start. */
 #define VICTIM_END
 #include "maps.h"
 

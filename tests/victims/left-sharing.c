@@ -1,5 +1,5 @@
-/* A child that shares the memory outlives the run, and writes into it. The argument says how it is
- * made: clone, with a stack of its own, or vfork, after which the child kills the run itself. */
+/* A child that shares the memory outlives the run, and writes into it. The argument says how the run
+ * makes it: clone, with a stack of its own, or vfork, after which the child kills the run itself. */
 #define VICTIM_END
 #include "maps.h"
 #include <sched.h>

@@ -12,7 +12,7 @@ import pytest
 
 import processes
 import servers
-from watched import noted, plain, settles, sockets, started, watched
+from watched import few_descriptors, noted, plain, sockets, started, watched
 
 BEGIN, ABORT, END, PARAMS, STDIN, STDOUT, STDERR, DATA, GET_VALUES, GET_VALUES_RESULT, UNKNOWN = range(1, 12)
 KEEP = 1
@@ -309,16 +309,18 @@ def test_a_request_that_is_aborted(place: servers.Place, gateway: servers.Gatewa
 
 def test_a_connection_that_breaks_off(place: servers.Place, gateway: servers.Gateway) -> None:
     whole = request(place, "/sleeps.sh")
+    counts = [sockets(gateway.pid)]
     for _ in range(10):
         with watched(gateway) as seen:
             with Connection(gateway) as connection:
                 connection.send(whole)
                 processes.wait_for("the script is under way", lambda: started(gateway) > 0)
             seen.logged = [None]
-        if settles(gateway, before := sockets(gateway.pid)):
+        if few_descriptors(gateway, counts[-1]):
             break
+        counts.append(sockets(gateway.pid))
     else:
-        pytest.fail(f"descriptors are lost: {before}")
+        pytest.fail(f"descriptors, time after time: {counts}")
     for at in (1, 8, 9, 16, 20, len(whole) // 2, len(whole) - 9):
         with Connection(gateway) as connection:
             connection.send(whole[:at])

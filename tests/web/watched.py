@@ -97,8 +97,8 @@ def check_log(gateway: Gateway, before: int, logged: list[int | None]) -> None:
         statuses.remove(status)
 
 
-def settles(gateway: Gateway, count: int) -> bool:
-    """Whether a gateway comes to have no more descriptors than this within a while."""
+def few_descriptors(gateway: Gateway, count: int) -> bool:
+    """Waits a while until a gateway has no more descriptors than this. Returns whether it has."""
     end = time.monotonic() + 5
     while sockets(gateway.pid) > count:
         if time.monotonic() > end:

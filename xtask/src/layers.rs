@@ -1,40 +1,63 @@
 //! The layers of the project, from the ground up, and which crate stands in which.
 //!
 //! ```text
-//!  8  testkit         the tests' own; only a dev-dependency of others
-//!  7  cli             front ends
-//!  6  daemon          service
-//!  5  regrow          the library people add
-//!  4  engine          a shard
-//!  3  pool, front     decisions
-//!  2  body            mechanism
-//!  1  image           mechanism            agent (inside a body)
-//!  0  abi, sys        wire types; ground
+//! 10  testkit, fuzz  beside the others: tests
+//!  9  cli, python    interfaces
+//!  8  bench          what the command measures
+//!  7  daemon, web    service
+//!  6  regrow         the library people add
+//!  5  engine         a shard
+//!  4  pool           decisions
+//!  3  body           mechanism
+//!  2  image          mechanism
+//!  1  front          mechanism            agent (inside a body)            sys (ground)
+//!  0  abi            wire types
 //! ```
 //!
 //! A crate depends only on crates of a lower layer: never up, never sideways.
 
+use crate::repo::Package;
+use std::cmp::Reverse;
+
 /// The crate that every other may use in its tests.
 pub(crate) const TESTKIT: &str = "regrow-testkit";
+
+/// The layer of what only tests: no other crate depends on it, but for its own tests.
+const BESIDE: u8 = 10;
 
 /// Each crate with its layer.
 const LAYERS: &[(&str, u8)] = &[
     ("regrow-abi", 0),
-    ("regrow-sys", 0),
     ("regrow-agent", 1),
-    ("regrow-image", 1),
-    ("regrow-body", 2),
-    ("regrow-front", 3),
-    ("regrow-pool", 3),
-    ("regrow-engine", 4),
-    ("regrow", 5),
-    ("regrow-daemon", 6),
-    ("regrow-web", 6),
-    ("regrow-cli", 7),
-    (TESTKIT, 8),
+    ("regrow-front", 1),
+    ("regrow-sys", 1),
+    ("regrow-image", 2),
+    ("regrow-body", 3),
+    ("regrow-pool", 4),
+    ("regrow-engine", 5),
+    ("regrow", 6),
+    ("regrow-daemon", 7),
+    ("regrow-web", 7),
+    ("regrow-bench", 8),
+    ("regrow-cli", 9),
+    ("regrow-python", 9),
+    ("regrow-fuzz", BESIDE),
+    (TESTKIT, BESIDE),
 ];
 
 /// The layer of a crate, or `None` for a crate that has none.
 pub(crate) fn layer(name: &str) -> Option<u8> {
     LAYERS.iter().find(|(known, _)| *known == name).map(|&(_, layer)| layer)
+}
+
+/// Whether a crate is for tests and chores, beside the layers of what is shipped.
+pub(crate) fn is_beside(name: &str) -> bool {
+    layer(name).is_none_or(|layer| layer == BESIDE)
+}
+
+/// The crates, highest layer first; what has no layer comes last.
+pub(crate) fn highest_first(packages: &[Package]) -> Vec<&Package> {
+    let mut sorted: Vec<&Package> = packages.iter().collect();
+    sorted.sort_by_key(|package| (Reverse(layer(&package.name)), package.name.clone()));
+    sorted
 }

@@ -2,14 +2,20 @@
 //!
 //! ```text
 //! cargo xtask tidy    check the rules of the house that rustfmt and clippy do not know; fails on any finding
-//! cargo xtask gen     write what is generated: crates/README.md
+//! cargo xtask gen     write what is generated: crates/README.md, the map in ARCHITECTURE.md, the tables of figures
 //! ```
 //!
 //! What tidy checks stands at the top of `tidy.rs`, each rule at the top of its own module.
 
+mod gen_figures;
 mod gen_index;
+mod gen_map;
+mod graph;
 mod layers;
+mod marks;
 mod repo;
+mod results;
+mod source;
 mod tidy;
 
 use repo::{Repo, RepoError};
@@ -49,10 +55,21 @@ fn tidy() -> Result<ExitCode, RepoError> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Writes the crate index.
+/// Writes all that is generated.
 fn generate() -> Result<ExitCode, RepoError> {
     let repo = Repo::open()?;
-    repo.write(gen_index::PATH, &gen_index::index(&repo.workspace_packages()?))?;
-    println!("gen: wrote {}", gen_index::PATH);
+    let (files, packages) = (repo.text_files()?, repo.packages()?);
+    let generated = |what| RepoError::Generated { what };
+    let mut pages = vec![
+        (gen_index::PATH, gen_index::index(&packages)),
+        (gen_map::PATH, gen_map::page(&files, &packages).map_err(generated)?),
+    ];
+    for path in gen_figures::PAGES {
+        pages.push((path, gen_figures::page(&files, path).map_err(generated)?));
+    }
+    for (path, text) in pages {
+        repo.write(path, &text)?;
+        println!("gen: wrote {path}");
+    }
     Ok(ExitCode::SUCCESS)
 }

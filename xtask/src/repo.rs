@@ -35,6 +35,12 @@ pub(crate) enum RepoError {
         /// What it wrote to its standard error.
         stderr: String,
     },
+    /// What is generated cannot be written.
+    #[error("{what}")]
+    Generated {
+        /// What is missing.
+        what: String,
+    },
     /// The output of `cargo metadata` is not what it is documented to be.
     #[error("cargo metadata of {manifest}: {source}")]
     Metadata {
@@ -54,15 +60,15 @@ pub(crate) struct TextFile {
     pub(crate) text: String,
 }
 
-/// A crate, as `cargo metadata` tells it.
-#[derive(Debug, Deserialize)]
+/// A crate.
+#[derive(Debug)]
 pub(crate) struct Package {
     /// The crate's name.
     pub(crate) name: String,
-    /// The one line that says what it is for.
-    pub(crate) description: Option<String>,
-    /// Absolute path of its Cargo.toml.
-    pub(crate) manifest_path: PathBuf,
+    /// The one line that says what it is for; may be empty.
+    pub(crate) description: String,
+    /// The folder of its Cargo.toml, from the root of the repository.
+    pub(crate) folder: String,
     /// What it depends on.
     pub(crate) dependencies: Vec<Dependency>,
 }
@@ -76,10 +82,23 @@ pub(crate) struct Dependency {
     pub(crate) kind: Option<String>,
 }
 
+/// What `cargo metadata` tells.
 #[derive(Debug, Deserialize)]
 struct Metadata {
-    packages: Vec<Package>,
+    packages: Vec<PackageMetadata>,
 }
+
+/// What it tells of a crate.
+#[derive(Debug, Deserialize)]
+struct PackageMetadata {
+    name: String,
+    description: Option<String>,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+/// The manifests of the workspaces of the repository.
+const WORKSPACES: &[&str] = &["Cargo.toml", "agent/Cargo.toml", "fuzz/Cargo.toml", "python/Cargo.toml"];
 
 /// The repository that this crate stands in.
 #[derive(Debug)]
@@ -117,18 +136,24 @@ impl Repo {
         Ok(files)
     }
 
-    /// The crates of the workspace.
-    pub(crate) fn workspace_packages(&self) -> Result<Vec<Package>, RepoError> {
-        self.packages("Cargo.toml")
+    /// The crates of all workspaces.
+    pub(crate) fn packages(&self) -> Result<Vec<Package>, RepoError> {
+        let mut packages = Vec::new();
+        for manifest in WORKSPACES {
+            let arguments = ["metadata", "--no-deps", "--format-version=1", "--manifest-path", manifest];
+            let text = self.output("cargo", &arguments)?;
+            let metadata: Metadata = serde_json::from_str(&text)
+                .map_err(|source| RepoError::Metadata { manifest: (*manifest).to_owned(), source })?;
+            packages.extend(metadata.packages.into_iter().map(|package| self.package(package)));
+        }
+        Ok(packages)
     }
 
-    /// The crates of the workspace that `manifest` (from the root of the repository) belongs to.
-    pub(crate) fn packages(&self, manifest: &str) -> Result<Vec<Package>, RepoError> {
-        let arguments = ["metadata", "--no-deps", "--format-version=1", "--manifest-path", manifest];
-        let text = self.output("cargo", &arguments)?;
-        let metadata: Metadata = serde_json::from_str(&text)
-            .map_err(|source| RepoError::Metadata { manifest: manifest.to_owned(), source })?;
-        Ok(metadata.packages)
+    fn package(&self, metadata: PackageMetadata) -> Package {
+        let folder = metadata.manifest_path.parent().unwrap_or(&self.root);
+        let folder = folder.strip_prefix(&self.root).unwrap_or(folder).to_string_lossy().into_owned();
+        let description = metadata.description.unwrap_or_default();
+        Package { name: metadata.name, description, folder, dependencies: metadata.dependencies }
     }
 
     /// Whether a path, from the root of the repository, exists.
@@ -152,5 +177,27 @@ impl Repo {
             return Err(RepoError::Failed { program, arguments: arguments.join(" "), stderr });
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// The text of a file, or nothing if it is not among `files`.
+pub(crate) fn text_of<'a>(files: &'a [TextFile], path: &str) -> &'a str {
+    files.iter().find(|file| file.path == path).map_or("", |file| file.text.as_str())
+}
+
+/// A file for the unit tests of the rules.
+#[cfg(test)]
+pub(crate) fn file(path: &str, text: &str) -> TextFile {
+    TextFile { path: path.to_owned(), text: text.to_owned() }
+}
+
+/// A crate for the unit tests of the rules.
+#[cfg(test)]
+pub(crate) fn package(name: &str, folder: &str) -> Package {
+    Package {
+        name: name.to_owned(),
+        description: format!("What {name} is for."),
+        folder: folder.to_owned(),
+        dependencies: Vec::new(),
     }
 }

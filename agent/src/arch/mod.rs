@@ -1,6 +1,18 @@
-//! What knows registers and calling conventions. One file per architecture, each with the same items.
+//! What the agent must know of the machine. One file per architecture; all others use its items by the neutral names.
+//!
+//! A file for an architecture provides:
+//!
+//! | item | what it is |
+//! |---|---|
+//! | `nr` | the numbers of the system calls that the agent makes |
+//! | `syscall6` | one system call |
+//! | `clone_onto` | a `clone3` whose child calls a function on another stack |
+//! | `jump` | loads the registers of the snapshot point, and goes on there |
+//! | `copy`, `fill` | bytes, without a call of the compiler's `memcpy` or `memset` |
+//! | `has_descriptor_table` | whether the program has given the address space processor state that nobody can undo |
+//! | `STAT_WORDS` | words of the kernel's `struct stat`, of which device and inode are the first two |
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::*;
+pub use x86_64::{STAT_WORDS, clone_onto, copy, fill, has_descriptor_table, jump, nr, syscall6};

@@ -2,8 +2,7 @@
 
 use core::arch::asm;
 
-use crate::state::Agent;
-use regrow_abi::{Registers, register};
+use regrow_abi::Registers;
 
 /// Numbers of the system calls that the agent makes.
 pub mod nr {
@@ -63,6 +62,16 @@ pub mod nr {
     pub const PROCESS_MADVISE: usize = 440;
 }
 
+/// Words of the kernel's `struct stat`.
+pub const STAT_WORDS: usize = 18;
+
+/// Whether the address space has a local descriptor table: `modify_ldt` makes one, and no call takes it away.
+pub fn has_descriptor_table() -> bool {
+    let mut entry = [0u64; 2];
+    // SAFETY: the call reads at most 16 bytes of the table into `entry`.
+    unsafe { syscall6(nr::MODIFY_LDT, [0, entry.as_mut_ptr() as usize, 16, 0, 0, 0]) > 0 }
+}
+
 /// One system call. Returns what the kernel returns: negative values down to -4095 are errors.
 ///
 /// # Safety
@@ -80,19 +89,19 @@ pub unsafe fn syscall6(number: usize, args: [usize; 6]) -> isize {
     result
 }
 
-/// `clone3` whose child starts `child(agent)` on the stack that the arguments name. Returns in the parent only.
+/// `clone3` whose child starts `child(argument)` on the stack that the arguments name. Returns in the parent only.
 ///
 /// # Safety
 /// `args` points to a valid `struct clone_args` of `bytes` bytes whose stack is unused memory, and `child` never returns.
-pub unsafe fn clone_onto(
+pub unsafe fn clone_onto<T>(
     args: *const u64,
     bytes: usize,
-    agent: &Agent,
-    child: unsafe extern "C" fn(&Agent) -> !,
+    argument: &T,
+    child: unsafe extern "C" fn(&T) -> !,
 ) -> isize {
     let result: isize;
     // SAFETY: the child runs on its own stack and never comes back through this frame; it inherits the register
-    // values, so that `child` and `agent` are still in the two registers that are named.
+    // values, so that `child` and `argument` are still in the two registers that are named.
     unsafe {
         asm!("syscall",
             "test rax, rax",
@@ -103,7 +112,7 @@ pub unsafe fn clone_onto(
             "ud2",
             "2:",
             inlateout("rax") nr::CLONE3 as isize => result,
-            in("rdi") args, in("rsi") bytes, in("r12") agent, in("r13") child,
+            in("rdi") args, in("rsi") bytes, in("r12") argument, in("r13") child,
             lateout("rcx") _, lateout("r11") _);
     }
     result
@@ -132,7 +141,7 @@ macro_rules! load_registers {
             "mov r14, [rax + 112]",
             "mov r15, [rax + 120]",
             $($last),+,
-            rip = const 16 * 8, flags = const 17 * 8, rsp = const register::RSP * 8,
+            rip = const 16 * 8, flags = const 17 * 8, rsp = const 7 * 8,
             in("rax") $registers, options(noreturn))
     };
 }

@@ -7,7 +7,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use regrow_abi::{Broken, VmaEntry, vma_flags};
 
-use super::{Step, query, track};
+use super::result::ResetResult;
+use super::{query, track};
 use crate::state::Agent;
 use crate::sys::{self, map};
 
@@ -17,7 +18,7 @@ const BACKING: u32 = vma_flags::SHARED | vma_flags::FILE;
 const SEEN: u32 = vma_flags::PROTECTION | vma_flags::FILE;
 
 /// Makes the mappings those of the image.
-pub fn put_back(agent: &Agent) -> Step {
+pub fn put_back(agent: &Agent) -> ResetResult {
     let brk = agent.image().brk;
     // A mapping that the run put in the heap's way goes first: then the break is set again.
     let moved = sys::brk(0) != brk;
@@ -77,7 +78,7 @@ fn same_protection(want: &VmaEntry, have: &VmaEntry) -> bool {
 }
 
 /// Walks both lists over all addresses and treats each piece that only one of them has, or that differs.
-fn undo(agent: &Agent) -> Step {
+fn undo(agent: &Agent) -> ResetResult {
     // SAFETY: see `read_and_compare`.
     let count = unsafe { (*agent.private()).vma_count } as usize;
     let want = agent.vmas();
@@ -108,7 +109,13 @@ fn undo(agent: &Agent) -> Step {
 }
 
 /// Treats one piece of address space, in which neither list changes.
-fn piece(agent: &Agent, start: u64, end: u64, wanted: Option<&VmaEntry>, had: Option<&VmaEntry>) -> Step {
+fn piece(
+    agent: &Agent,
+    start: u64,
+    end: u64,
+    wanted: Option<&VmaEntry>,
+    had: Option<&VmaEntry>,
+) -> ResetResult {
     match (wanted, had) {
         (None, None) => Ok(()),
         (None, Some(_)) => unmap(agent, start, end),
@@ -128,7 +135,7 @@ fn piece(agent: &Agent, start: u64, end: u64, wanted: Option<&VmaEntry>, had: Op
 
 /// Unmaps what lies between the break and where it is to be, or right above: the kernel keeps a page free there. The
 /// image has nothing in that place.
-fn unmap_above(agent: &Agent, brk: u64) -> Step {
+fn unmap_above(agent: &Agent, brk: u64) -> ResetResult {
     let at = sys::brk(0);
     // SAFETY: see `read_and_compare`.
     let count = unsafe { (*agent.private()).vma_count } as usize;
@@ -144,18 +151,18 @@ fn count(agent: &Agent) {
     agent.control().reset.mappings.fetch_add(1, Relaxed);
 }
 
-fn done(why: Broken, result: isize) -> Step {
+fn done(why: Broken, result: isize) -> ResetResult {
     if result < 0 { Err((why, -result as i32)) } else { Ok(()) }
 }
 
-fn unmap(agent: &Agent, start: u64, end: u64) -> Step {
+fn unmap(agent: &Agent, start: u64, end: u64) -> ResetResult {
     query::end_aio(start);
     count(agent);
     // SAFETY: the image has nothing here, and the run that had is gone.
     done(Broken::Mappings, unsafe { sys::munmap(start, end - start) })
 }
 
-fn map_again(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> Step {
+fn map_again(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> ResetResult {
     if wanted.flags & (vma_flags::SHARED | vma_flags::HANDS_OFF) != 0 {
         return Err((Broken::MappingLost, 0));
     }
@@ -178,7 +185,7 @@ fn map_again(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> Step {
 }
 
 /// What was mapped again is not registered for the tracking of writes.
-fn track_again(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> Step {
+fn track_again(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> ResetResult {
     if track::resume(agent, wanted.flags, start, end - start) { Ok(()) } else { Err((Broken::Mappings, 1)) }
 }
 
@@ -202,7 +209,7 @@ fn open_file(agent: &Agent, wanted: &VmaEntry) -> Result<i32, (Broken, i32)> {
     Err((Broken::MappingLost, 0))
 }
 
-fn protect(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> Step {
+fn protect(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> ResetResult {
     count(agent);
     // SAFETY: a mapping of the program, not the agent's (those are `HANDS_OFF`).
     done(Broken::Mappings, unsafe { sys::mprotect(start, end - start, wanted.flags & 7) })

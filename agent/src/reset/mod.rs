@@ -8,20 +8,20 @@ pub mod bounds;
 mod mappings;
 mod pages;
 mod query;
+mod result;
 mod sticky;
 pub mod track;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use regrow_abi::{Broken, KEEPER_SOCKET_FD, PREFAULT_READ};
+use regrow_abi::{Broken, KEEPER_SOCKET_FD, PREFAULT_READ, fault};
 
 use crate::state::{Agent, Private};
 use crate::sys;
+use result::ResetResult;
 
-/// Number of the fault point that makes a reset fail (tests; see the engine's list of fault points).
-const FAULT_RESET: u32 = 1;
-/// Number of the fault point that kills the keeper in the middle of a reset.
-const FAULT_KILL: u32 = 2;
+const FAULT_RESET: u32 = fault::RESET_FAILS.number();
+const FAULT_KILL: u32 = fault::KEEPER_DIES_IN_RESET.number();
 
 /// Opens a file at a number that leaves the standard ones free for the descriptors of a run.
 fn open_high(path: &[u8], flags: u32) -> i32 {
@@ -144,10 +144,7 @@ pub fn prefault(agent: &Agent) {
     }
 }
 
-/// Result of a step.
-pub type Step = Result<(), (Broken, i32)>;
-
-fn everything(agent: &Agent, is_first: bool) -> Step {
+fn everything(agent: &Agent, is_first: bool) -> ResetResult {
     sticky::check(agent)?;
     mappings::put_back(agent)?;
     // SAFETY: the private area is this process's own, and no reference to it is alive.
@@ -158,7 +155,7 @@ fn everything(agent: &Agent, is_first: bool) -> Step {
         let zeroed = counters.zeroed.load(Relaxed);
         let (looked_at, changed) =
             (counters.compared.load(Relaxed) + zeroed, counters.copied.load(Relaxed) + zeroed);
-        if !track::settle(agent, looked_at, changed) {
+        if !track::review_hot_pages(agent, looked_at, changed) {
             return Err((Broken::Pages, 2));
         }
     }

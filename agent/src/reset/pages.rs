@@ -15,7 +15,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use regrow_abi::{Broken, PAGE_BYTES, PageEntry, VmaEntry, features, vma_flags};
 
-use super::{Step, track};
+use super::result::ResetResult;
+use super::track;
 use crate::memory;
 use crate::state::{Agent, MAX_SCAN, PageRegion, TEXT_BYTES};
 use crate::sys;
@@ -23,7 +24,7 @@ use crate::sys;
 const MADV_DONTNEED: u32 = 4;
 
 /// Where a reset is in its two sorted tables.
-struct Cursor<'a> {
+struct PageCursor<'a> {
     agent: &'a Agent,
     vmas: &'a [VmaEntry],
     pages: &'a [PageEntry],
@@ -46,9 +47,9 @@ struct Cursor<'a> {
 
 /// Gives every page the image's content. At most `hot` pages that the image does not have stay mapped, after the first run
 /// of a body only those that are not zero.
-pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> Step {
+pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> ResetResult {
     let vmas = agent.vmas();
-    let mut cursor = Cursor {
+    let mut cursor = PageCursor {
         agent,
         vmas,
         pages: agent.pages(),
@@ -69,15 +70,15 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> Step {
     cursor.finish()
 }
 
-impl Cursor<'_> {
+impl PageCursor<'_> {
     /// A range that a scan has found.
-    fn take(&mut self, from: u64, to: u64, found: Found) -> Step {
+    fn take(&mut self, from: u64, to: u64, found: PageFound) -> ResetResult {
         if self.tracked {
             self.pass_over(from);
         }
         match found {
-            Found::Anonymous => self.anonymous(from, to),
-            Found::Absent => self.absent_below(to),
+            PageFound::Anonymous => self.anonymous(from, to),
+            PageFound::Absent => self.absent_below(to),
         }
     }
 
@@ -89,7 +90,7 @@ impl Cursor<'_> {
     }
 
     /// A range of anonymous pages of the body.
-    fn anonymous(&mut self, from: u64, to: u64) -> Step {
+    fn anonymous(&mut self, from: u64, to: u64) -> ResetResult {
         let mut at = from;
         while at < to {
             self.absent_below(at)?;
@@ -106,7 +107,7 @@ impl Cursor<'_> {
     }
 
     /// Saved pages below `limit` that the scan did not find.
-    fn absent_below(&mut self, limit: u64) -> Step {
+    fn absent_below(&mut self, limit: u64) -> ResetResult {
         while let Some(saved) = self.pages.get(self.page).filter(|saved| saved.address() < limit) {
             if saved.was_anonymous() {
                 self.copied += 1;
@@ -117,7 +118,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    fn compare(&mut self, address: u64, index: usize) -> Step {
+    fn compare(&mut self, address: u64, index: usize) -> ResetResult {
         self.compared += 1;
         let from = self.agent.saved(index);
         if self.vma_at(address).is_some_and(|vma| vma.flags & vma_flags::WRITE != 0) {
@@ -143,7 +144,7 @@ impl Cursor<'_> {
     }
 
     /// Writes a saved page, lifting the write protection of its mapping for the moment where it has one.
-    fn write(&mut self, address: u64, index: usize) -> Step {
+    fn write(&mut self, address: u64, index: usize) -> ResetResult {
         let Some(vma) = self.vma_at(address) else { return Err((Broken::Pages, 0)) };
         let from = self.agent.saved(index);
         if vma.flags & vma_flags::WRITE != 0 {
@@ -164,7 +165,7 @@ impl Cursor<'_> {
     }
 
     /// An anonymous page that the image does not have.
-    fn unsaved(&mut self, address: u64) -> Step {
+    fn unsaved(&mut self, address: u64) -> ResetResult {
         let Some(vma) = self.vma_at(address) else { return Err((Broken::Pages, 1)) };
         let zero_in_place = vma.flags & (vma_flags::FILE | vma_flags::WRITE) == vma_flags::WRITE;
         // SAFETY: a page that is there, of a writable mapping, and nobody else runs in this memory.
@@ -186,7 +187,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Step {
+    fn flush(&mut self) -> ResetResult {
         let (start, end) = self.drop;
         if start == end {
             return Ok(());
@@ -197,7 +198,7 @@ impl Cursor<'_> {
         if result < 0 { Err((Broken::Pages, -result as i32)) } else { Ok(()) }
     }
 
-    fn finish(mut self) -> Step {
+    fn finish(mut self) -> ResetResult {
         if !self.tracked {
             self.absent_below(u64::MAX)?;
         }
@@ -213,27 +214,27 @@ impl Cursor<'_> {
 
 /// What a scan finds.
 #[derive(Clone, Copy)]
-enum Found {
+enum PageFound {
     /// Anonymous pages; where writes are tracked, those that were written.
     Anonymous,
     /// Where writes are tracked: no page, one that was not written and is swapped, or the kernel's zero page.
     Absent,
 }
 
-type Each<'a> = dyn FnMut(u64, u64, Found) -> Step + 'a;
+type EachPage<'a> = dyn FnMut(u64, u64, PageFound) -> ResetResult + 'a;
 
 /// Finds the anonymous pages of a span, in order.
-fn scan_span(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> Step {
+fn scan_span(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>) -> ResetResult {
     if track::is_on(agent) {
         let each = &mut |from, to, categories: u64| {
             // A page of a file that was read, not written, is no harm: dropped, it is the file's again.
             let is_written = categories & (IS_WRITTEN | IS_ZERO) == IS_WRITTEN;
             let is_there = categories & (IS_PRESENT | IS_SWAPPED) != 0;
-            each(from, to, if is_written && is_there { Found::Anonymous } else { Found::Absent })
+            each(from, to, if is_written && is_there { PageFound::Anonymous } else { PageFound::Absent })
         };
         scan_by_ioctl(agent, start, end, &WRITTEN, each)
     } else if agent.has(features::PAGEMAP_SCAN) {
-        scan_by_ioctl(agent, start, end, &ANONYMOUS, &mut |from, to, _| each(from, to, Found::Anonymous))
+        scan_by_ioctl(agent, start, end, &ANONYMOUS, &mut |from, to, _| each(from, to, PageFound::Anonymous))
     } else {
         scan_by_reading(agent, start, end, each)
     }
@@ -293,8 +294,8 @@ fn scan_by_ioctl(
     start: u64,
     end: u64,
     wanted: &Wanted,
-    each: &mut dyn FnMut(u64, u64, u64) -> Step,
-) -> Step {
+    each: &mut dyn FnMut(u64, u64, u64) -> ResetResult,
+) -> ResetResult {
     // SAFETY: the private area is this body's; only this function uses the scan buffer meanwhile.
     let (fd, buffer) =
         unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).scan).cast::<PageRegion>()) };
@@ -336,7 +337,7 @@ fn scan_by_ioctl(
 
 /// Without the ioctl: 8 bytes per page of `/proc/self/pagemap`, mapping by mapping. The kernel's zero page cannot be
 /// told apart there; it is zeroed like any other.
-fn scan_by_reading(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> Step {
+fn scan_by_reading(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>) -> ResetResult {
     const PRESENT_OR_SWAPPED: u64 = 3 << 62;
     const FILE_OR_SHARED: u64 = 1 << 61;
     // SAFETY: as above, with the text buffer.
@@ -356,7 +357,7 @@ fn scan_by_reading(agent: &Agent, start: u64, end: u64, each: &mut Each<'_>) -> 
                 // SAFETY: the kernel wrote this word.
                 let word = unsafe { *buffer.add(index) };
                 if word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0 {
-                    each(at, at + PAGE_BYTES, Found::Anonymous)?;
+                    each(at, at + PAGE_BYTES, PageFound::Anonymous)?;
                 }
                 at += PAGE_BYTES;
                 index += 1;

@@ -42,9 +42,9 @@ pub fn each_vma(
     if agent.has(features::PROCMAP_QUERY) { by_ioctl(agent, each) } else { by_text(agent, each) }
 }
 
-type Each<'a> = dyn FnMut(VmaEntry) -> Result<(), (Broken, i32)> + 'a;
+type EachMapping<'a> = dyn FnMut(VmaEntry) -> Result<(), (Broken, i32)> + 'a;
 
-fn by_ioctl(agent: &Agent, each: &mut Each<'_>) -> Result<(), (Broken, i32)> {
+fn by_ioctl(agent: &Agent, each: &mut EachMapping<'_>) -> Result<(), (Broken, i32)> {
     // SAFETY: the private area is this body's.
     let fd = unsafe { (*agent.private()).maps };
     let mut at = 0;
@@ -165,7 +165,7 @@ impl Text {
     }
 }
 
-fn by_text(agent: &Agent, each: &mut Each<'_>) -> Result<(), (Broken, i32)> {
+fn by_text(agent: &Agent, each: &mut EachMapping<'_>) -> Result<(), (Broken, i32)> {
     // SAFETY: the private area is this body's; only this function uses the text buffer meanwhile.
     let (fd, buffer) = unsafe { ((*agent.private()).maps, &raw mut (*agent.private()).text) };
     let mut text = Text { buffer: buffer.cast(), length: 0, at: 0, offset: 0, fd };

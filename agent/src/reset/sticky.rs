@@ -3,8 +3,9 @@
 
 use regrow_abi::{Broken, features, vma_flags};
 
-use super::{Step, bounds};
-use crate::arch::nr;
+use super::bounds;
+use super::result::ResetResult;
+use crate::arch::{self, nr};
 use crate::state::{Agent, MAX_RANGES};
 use crate::sys;
 
@@ -17,22 +18,18 @@ const PR_SET_MEMORY_MERGE: u32 = 67;
 const PR_GET_MEMORY_MERGE: u32 = 68;
 const MEMBARRIER_GET_REGISTRATIONS: usize = 1 << 9;
 
-/// What cannot be undone: an LDT, memory-deny-write-execute, `membarrier` registrations.
-pub fn check(agent: &Agent) -> Step {
+/// What cannot be undone: a descriptor table of the run's own, memory-deny-write-execute, `membarrier` registrations.
+pub fn check(agent: &Agent) -> ResetResult {
     let image = agent.image();
-    let mut entry = [0u64; 2];
-    // SAFETY: reads at most 16 bytes of the LDT; asks for registrations.
-    unsafe {
-        let ldt = sys::raw(nr::MODIFY_LDT, [0, entry.as_mut_ptr() as usize, 16, 0, 0, 0]);
-        if ldt > 0 {
-            return Err((Broken::Sticky, 0));
-        }
-        if agent.has(features::MEMBARRIER) {
-            let have = sys::raw(nr::MEMBARRIER, [MEMBARRIER_GET_REGISTRATIONS, 0, 0, 0, 0, 0]);
-            let kept = !image.membarrier_tolerated;
-            if have >= 0 && have as u32 & kept != image.membarrier & kept {
-                return Err((Broken::Sticky, 1));
-            }
+    if arch::has_descriptor_table() {
+        return Err((Broken::Sticky, 0));
+    }
+    if agent.has(features::MEMBARRIER) {
+        // SAFETY: numbers; the call only asks.
+        let have = unsafe { sys::raw(nr::MEMBARRIER, [MEMBARRIER_GET_REGISTRATIONS, 0, 0, 0, 0, 0]) };
+        let kept = !image.membarrier_tolerated;
+        if have >= 0 && have as u32 & kept != image.membarrier & kept {
+            return Err((Broken::Sticky, 1));
         }
     }
     if sys::prctl(PR_GET_MDWE, 0, 0, 0) > 0 {
@@ -42,7 +39,7 @@ pub fn check(agent: &Agent) -> Step {
 }
 
 /// What can be undone: dumpable, huge pages, memory merge, protection keys, advice, core filter, bounds, peak memory.
-pub fn put_back(agent: &Agent) -> Step {
+pub fn put_back(agent: &Agent) -> ResetResult {
     let image = agent.image();
     put_back_prctl(PR_GET_DUMPABLE, PR_SET_DUMPABLE, image.dumpable)?;
     put_back_prctl(PR_GET_THP_DISABLE, PR_SET_THP_DISABLE, image.thp_disable)?;
@@ -65,7 +62,7 @@ pub fn put_back(agent: &Agent) -> Step {
     Ok(())
 }
 
-fn put_back_prctl(get: u32, set: u32, wanted: u32) -> Step {
+fn put_back_prctl(get: u32, set: u32, wanted: u32) -> ResetResult {
     let have = sys::prctl(get, 0, 0, 0);
     // A kernel without the option has nothing to undo.
     if have < 0 || have as u32 == wanted {
@@ -140,7 +137,7 @@ fn advise_by_span(agent: &Agent) {
     }
 }
 
-fn put_back_core_filter(agent: &Agent) -> Step {
+fn put_back_core_filter(agent: &Agent) -> ResetResult {
     // SAFETY: the private area is this body's.
     let fd = unsafe { (*agent.private()).coredump_filter };
     let mut text = [0u8; 16];
@@ -179,7 +176,7 @@ pub fn read_short(fd: i32) -> [u8; 8] {
 }
 
 /// The kernel copies a new score to every process that shares the memory: to the keeper too.
-fn put_back_oom_score(agent: &Agent) -> Step {
+fn put_back_oom_score(agent: &Agent) -> ResetResult {
     // SAFETY: the private area is this body's.
     let (fd, wanted) = unsafe { ((*agent.private()).oom_score, (*agent.private()).oom_score_text) };
     if read_short(fd) == wanted {

@@ -72,7 +72,7 @@ pub fn resume(agent: &Agent, flags: u32, start: u64, bytes: u64) -> bool {
 
 /// After a reset that has looked at so many pages, of which so many had changed: has them be hot, or begins anew. False when the kernel
 /// refuses, for which there is no reason.
-pub fn settle(agent: &Agent, looked_at: u32, changed: u32) -> bool {
+pub fn review_hot_pages(agent: &Agent, looked_at: u32, changed: u32) -> bool {
     // SAFETY: as above.
     let fd = unsafe { (*agent.private()).uffd };
     looked_at <= FEW_PAGES || changed >= looked_at / CHANGED_PART || protect(agent, fd)

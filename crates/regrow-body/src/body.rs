@@ -1,12 +1,11 @@
 //! One body: a keeper, the process that it has armed, and the engine's ends of their control area and socket.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use regrow_abi::fault::FaultPoint;
 use regrow_abi::{ARMED_GO, Broken, CONTROL_BYTES, MAX_FDS, Refused, State};
 use regrow_image::image::{Image, PatchKind};
 use regrow_sys::child;
@@ -14,6 +13,7 @@ use regrow_sys::raw::{self, SharedMapping};
 
 pub use crate::control::{Bell, ResetWork, Times};
 use crate::control::{ControlArea, Extra};
+use crate::keepers::Keepers;
 use crate::laid::Laid;
 use crate::run::Run;
 
@@ -109,31 +109,17 @@ pub struct Body {
     /// The argument block of the last run: most runs have the same environment as the one before, many the same arguments.
     laid: Laid,
     runs: u64,
-    id: u64,
-}
-
-/// The keepers of all bodies that this process has, wherever they are: in a table, worked on, made, or dropped.
-static KEEPERS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
-
-fn keepers() -> MutexGuard<'static, BTreeSet<i32>> {
-    // A set of numbers is whole wherever somebody has panicked.
-    KEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether a process is the keeper of a body, or uses its memory, as far as the kernel tells.
-#[must_use]
-pub fn is_of_a_body(pid: i32) -> bool {
-    let keepers = keepers();
-    keepers.contains(&pid) || keepers.iter().any(|&keeper| raw::share_memory(keeper, pid) == Some(true))
+    keepers: Keepers,
 }
 
 impl Body {
     /// Makes a body of an image and waits until it is armed (in verify mode: until it can be compared). With `sessions` its
-    /// processes have sessions of their own before they have an order; an order without [`Run::setsid`] is refused.
+    /// processes have sessions of their own before they have an order; an order for a task without one is refused. The keeper
+    /// stands in the registry as long as there is the body.
     ///
     /// # Errors
     /// [`BodyError`]; nothing is left behind.
-    pub fn fork(image: &Image, verify: bool, sessions: bool) -> Result<Body, BodyError> {
+    pub fn fork(image: &Image, verify: bool, sessions: bool, keepers: &Keepers) -> Result<Body, BodyError> {
         let setup = |step| move |source| BodyError::Setup { step, source };
         let memfd =
             raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making a control memfd"))?;
@@ -159,7 +145,7 @@ impl Body {
             reap_unseen(&control, keeper);
             BodyError::Setup { step: "opening a keeper's pidfd", source }
         })?;
-        keepers().insert(keeper);
+        keepers.insert(keeper);
         let body = Body {
             keeper,
             keeper_pidfd,
@@ -171,7 +157,7 @@ impl Body {
             bounds: [0; 4],
             laid: Laid::default(),
             runs: 0,
-            id: 0,
+            keepers: keepers.clone(),
         };
         match body.await_first_arming() {
             Some(State::Armed | State::Clean) => Ok(body),
@@ -216,17 +202,6 @@ impl Body {
         self.control.bell()
     }
 
-    /// The number that its owner has given it; 0 before that.
-    #[must_use]
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Gives it a number.
-    pub fn set_id(&mut self, id: u64) {
-        self.id = id;
-    }
-
     /// How many runs it has had.
     #[must_use]
     pub fn runs(&self) -> u64 {
@@ -237,6 +212,12 @@ impl Body {
     #[must_use]
     pub fn state(&self) -> Option<State> {
         self.control.state()
+    }
+
+    /// Whether no run is in it, and none is about to be.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !matches!(self.state(), Some(State::Taken | State::Running))
     }
 
     /// Whether it is put back, or will be as soon as its keeper has a processor: its run is over.
@@ -280,7 +261,7 @@ impl Body {
     }
 
     /// Makes the agent fail at a fault point (tests).
-    pub fn set_fault(&self, fault: u32) {
+    pub fn set_fault(&self, fault: FaultPoint) {
         self.control.set_fault(fault);
     }
 
@@ -462,7 +443,7 @@ impl Drop for Body {
         if armed != self.last_run && !ran {
             child::reap(armed, END_TIMEOUT);
         }
-        keepers().remove(&self.keeper);
+        self.keepers.remove(self.keeper);
     }
 }
 

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use regrow_abi::{
-    ARG_AREA_BYTES, ARG_AREA_OFFSET, Broken, Control, LIMITS, Order, Refused, State, order_flags,
-};
-use regrow_image::initial_stack::Block;
+use regrow_abi::fault::FaultPoint;
+use regrow_abi::{ARG_AREA_BYTES, ARG_AREA_OFFSET, Broken, Control, Order, Refused, State, order_flags};
+use regrow_image::stack_plan::ArgumentBlock;
 use regrow_sys::raw::{self, SharedMapping};
 
 use crate::run::Run;
@@ -235,8 +234,8 @@ impl ControlArea {
         self.control().sessions.store(u32::from(sessions), SeqCst);
     }
 
-    pub(crate) fn set_fault(&self, fault: u32) {
-        self.control().fault.store(fault, SeqCst);
+    pub(crate) fn set_fault(&self, fault: FaultPoint) {
+        self.control().fault.store(fault.number(), SeqCst);
     }
 
     pub(crate) fn times(&self) -> Times {
@@ -273,7 +272,14 @@ impl ControlArea {
     }
 
     /// Writes the order of a run. The state must be `Taken`, so that the agent does not read it meanwhile.
-    pub(crate) fn write_order(&self, pid: i32, run: &Run<'_>, block: &Block, bytes: u64, more: Extra) {
+    pub(crate) fn write_order(
+        &self,
+        pid: i32,
+        run: &Run<'_>,
+        block: &ArgumentBlock,
+        bytes: u64,
+        more: Extra,
+    ) {
         let mut flags = run_flags(run);
         if more.bounds_differ {
             flags |= order_flags::BOUNDS;
@@ -293,11 +299,10 @@ impl ControlArea {
         order.bounds = block.bounds;
         order.start_stack = block.address;
         order.random = run.random;
-        order.ignore_mask = run.ignored_signals.unwrap_or(0);
-        order.signal_mask = run.signal_mask;
         order.comm = run.exec_path.map(comm).unwrap_or_default();
         order.cwd_offset = more.cwd_offset;
-        write_task(order, run, run.fds);
+        order.task = *run.task;
+        write_targets(order, run.fds);
     }
 
     /// Writes the order of an execution in a shell, as [`ControlArea::write_order`] does.
@@ -320,10 +325,9 @@ impl ControlArea {
         order.argv = place.argv;
         order.envp = place.envp;
         order.exec_fd = place.fd;
-        order.ignore_mask = run.ignored_signals.unwrap_or(0);
-        order.signal_mask = run.signal_mask;
         order.cwd_offset = place.cwd_offset;
-        write_task(order, run, fds);
+        order.task = *run.task;
+        write_targets(order, fds);
     }
 
     /// Writes the pointers that the run gets.
@@ -344,21 +348,9 @@ impl ControlArea {
     }
 }
 
-/// Writes what belongs to the task.
-fn write_task(order: &mut Order, run: &Run<'_>, fds: &[(BorrowedFd<'_>, i32)]) {
-    order.affinity = run.affinity;
-    order.pgroup = run.process_group.unwrap_or(0);
-    order.umask = run.umask.unwrap_or(0);
-    order.nice = run.nice.unwrap_or(0);
+/// Writes how many descriptors come with the order, and which numbers they get.
+fn write_targets(order: &mut Order, fds: &[(BorrowedFd<'_>, i32)]) {
     order.fd_count = u32::try_from(fds.len()).unwrap_or(u32::MAX);
-    order.limit_mask = 0;
-    let limits = &mut order.limits;
-    for &(number, soft, hard) in run.limits {
-        if let Some(pair) = limits.get_mut(number as usize).filter(|_| (number as usize) < LIMITS) {
-            *pair = [soft, hard];
-            order.limit_mask |= 1 << number;
-        }
-    }
     for (to, from) in order.fd_targets.iter_mut().zip(fds) {
         *to = from.1;
     }
@@ -374,19 +366,16 @@ fn comm(path: &[u8]) -> [u8; 16] {
     comm
 }
 
+/// What an order says of its run beside the task.
 fn run_flags(run: &Run<'_>) -> u32 {
     let table = [
         (!run.has_plain_fds(), order_flags::PLACE_FDS),
-        (run.setsid, order_flags::SETSID),
-        (run.process_group.is_some(), order_flags::PGROUP),
-        (run.umask.is_some(), order_flags::UMASK),
-        (run.nice.is_some(), order_flags::NICE),
         (run.directory.is_some(), order_flags::CWD),
-        (!run.limits.is_empty(), order_flags::LIMITS),
-        (run.ignored_signals.is_some(), order_flags::IGNORES),
         (run.timed, order_flags::TIMES),
         (run.exec_path.is_some(), order_flags::COMM),
-        (run.affinity_differs, order_flags::AFFINITY),
     ];
     table.iter().filter(|row| row.0).fold(0, |flags, row| flags | row.1)
 }
+
+#[cfg(test)]
+mod tests;

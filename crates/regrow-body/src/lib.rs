@@ -4,12 +4,16 @@
 //! process at a time, and is put back by its keeper after each.
 
 pub mod body;
+mod command;
 mod control;
+mod keepers;
 mod laid;
+mod prefault;
 pub mod run;
 pub mod shell;
 pub mod verify;
 
-pub use body::{Bell, Body, BodyError, ResetWork, StartError, Times, is_of_a_body};
+pub use body::{Bell, Body, BodyError, ResetWork, StartError, Times};
+pub use keepers::Keepers;
 pub use run::Run;
 pub use shell::Shell;

@@ -6,76 +6,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use regrow_abi::{ARG_AREA_OFFSET, MAX_FDS, PAGE_BYTES, PREFAULT_READ, State, command, vma_flags};
-use regrow_image::image::Image;
+use regrow_abi::{ARG_AREA_OFFSET, MAX_FDS, State, command};
+use regrow_sys::strings::Strings;
 use regrow_sys::{child, raw};
 
 use crate::body::{Body, END_TIMEOUT, StartError};
+use crate::command::COMMAND_TIMEOUT;
 use crate::control::ExecPlace;
-use crate::run::{Run, StringBlock};
-
-/// How long a keeper may take for a command.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most ranges of pages that are mapped ahead in one body.
-const MAX_RANGES: usize = 4096;
-/// Files that are mapped ahead as a whole are not larger.
-const MAX_FILE_BYTES: u64 = 4 << 20;
-/// All of them together.
-const MAX_FILES_BYTES: u64 = 16 << 20;
-/// Zero pages of a mapping that is larger are not mapped ahead.
-const MAX_ZERO_BYTES: u64 = 256 << 10;
-/// All of them together.
-const MAX_ZEROS_BYTES: u64 = 1 << 20;
-/// Saved pages of an image that has more are not mapped ahead.
-const MAX_SAVED_PAGES: usize = 96;
+use crate::run::Run;
 
 impl Body {
-    /// Gives back the pages of a waiting body that its image does not have. False when it is not waiting, or is broken
-    /// by that.
-    pub fn trim(&self) -> bool {
-        let pid = self.control.pid();
-        self.control.take() && self.command(pid, command::TRIM)
-    }
-
-    /// Maps the pages of a waiting body that runs in another body of the same image, that of the keeper `like`, have
-    /// touched. False as for [`Body::trim`].
-    pub fn prefault_like(&self, image: &Image, like: i32) -> bool {
-        self.map(&own_pages(image, like).unwrap_or_default())
-    }
-
-    /// Maps the pages of a waiting body that most first runs touch, so that its first run has no fault there: code, data,
-    /// and small mappings that are zero. False as for [`Body::trim`].
-    pub fn prefault_first(&self, image: &Image) -> bool {
-        self.map(&likely_pages(image))
-    }
-
-    /// Maps ranges of pages.
-    fn map(&self, ranges: &[(u64, u64)]) -> bool {
-        if ranges.is_empty() {
-            return true;
-        }
-        let pid = self.control.pid();
-        if !self.control.take() {
-            return false;
-        }
-        let words = ranges.iter().take(MAX_RANGES).flat_map(|range| [range.0, range.1]).chain([0, 0]);
-        let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
-        self.control.write_args(0, &bytes) && self.command(pid, command::PREFAULT)
-    }
-
-    /// Has the keeper carry out a command while the armed process, which was this one, is taken.
-    fn command(&self, pid: i32, command: u32) -> bool {
-        self.control.set_command(command);
-        self.control.bell().ring();
-        let state = self.control.wait_until(COMMAND_TIMEOUT, |state| state != Some(State::Taken));
-        self.control.set_command(command::NONE);
-        // Somebody may have killed it, and another one be in its place.
-        if self.control.pid() != pid {
-            let _ = raw::wait_pid(pid, true);
-        }
-        state == Some(State::Armed)
-    }
-
     /// Makes a shell of a body that waits. The memory of its program is given back.
     ///
     /// # Errors
@@ -95,72 +35,6 @@ impl Body {
         }
         Ok(Shell { body: self })
     }
-}
-
-/// What most first runs touch: all of small files that are mapped to be read, saved pages that can be written, and small
-/// mappings that are zero. As ranges of address and bytes, of which bit 0 says that they are only read.
-fn likely_pages(image: &Image) -> Vec<(u64, u64)> {
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    let (mut file_bytes, mut zero_bytes) = (0, 0);
-    for vma in image.vmas.iter().filter(|vma| vma.flags & (vma_flags::HANDS_OFF | vma_flags::SHARED) == 0) {
-        let bytes = vma.end - vma.start;
-        let has = |flag: u32| vma.flags & flag != 0;
-        match (has(vma_flags::WRITE), has(vma_flags::FILE)) {
-            (false, true) if bytes <= MAX_FILE_BYTES && file_bytes + bytes <= MAX_FILES_BYTES => {
-                file_bytes += bytes;
-                ranges.push((vma.start, bytes | PREFAULT_READ));
-            }
-            (true, false)
-                if bytes <= MAX_ZERO_BYTES
-                    && zero_bytes + bytes <= MAX_ZEROS_BYTES
-                    && !has(vma_flags::STACK | vma_flags::WIPE)
-                    && !(vma.start..=vma.end).contains(&image.header.brk) =>
-            {
-                zero_bytes += bytes;
-                ranges.push((vma.start, bytes));
-            }
-            (true, _) if image.pages.len() <= MAX_SAVED_PAGES => {
-                let own = image.pages.iter().map(|page| page.address());
-                for address in own.filter(|address| (vma.start..vma.end).contains(address)) {
-                    match ranges.last_mut() {
-                        Some(last) if last.0 + last.1 == address => last.1 += PAGE_BYTES,
-                        _ => ranges.push((address, PAGE_BYTES)),
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    ranges
-}
-
-/// The pages of a keeper's program that it shares with nobody, as ranges of address and bytes.
-fn own_pages(image: &Image, keeper: i32) -> io::Result<Vec<(u64, u64)>> {
-    use std::os::unix::fs::FileExt;
-    const PRESENT: u64 = 1 << 63;
-    const FILE_OR_SHARED: u64 = 1 << 61;
-    const EXCLUSIVE: u64 = 1 << 56;
-    let pagemap = std::fs::File::open(format!("/proc/{keeper}/pagemap"))?;
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    let ours = |vma: &&regrow_abi::VmaEntry| {
-        vma.flags & (vma_flags::WRITE | vma_flags::HANDS_OFF) == vma_flags::WRITE
-    };
-    for vma in image.vmas.iter().filter(ours) {
-        let pages = usize::try_from((vma.end - vma.start) / PAGE_BYTES).unwrap_or(0);
-        let mut words = vec![0u8; pages * 8];
-        pagemap.read_exact_at(&mut words, vma.start / PAGE_BYTES * 8)?;
-        for (word, address) in words.chunks_exact(8).zip((vma.start..).step_by(4096)) {
-            let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
-            if word & (PRESENT | FILE_OR_SHARED | EXCLUSIVE) != PRESENT | EXCLUSIVE {
-                continue;
-            }
-            match ranges.last_mut() {
-                Some(last) if last.0 + last.1 == address => last.1 += PAGE_BYTES,
-                _ => ranges.push((address, PAGE_BYTES)),
-            }
-        }
-    }
-    Ok(ranges)
 }
 
 /// A task with a blank address space. Dropping it ends it.
@@ -235,23 +109,23 @@ impl Shell {
     /// The path, the directory, the strings and the arrays that point to them, as they stand in the arg area.
     fn lay_out(&self, path: &CStr, run: &Run<'_>) -> Option<(Vec<u8>, ExecPlace)> {
         let base = self.body.control_address + ARG_AREA_OFFSET as u64;
-        let mut bytes = Vec::with_capacity(run.args.bytes.len() + run.env.bytes.len() + 1024);
+        let mut bytes = Vec::with_capacity(run.args.as_bytes().len() + run.env.as_bytes().len() + 1024);
         bytes.extend_from_slice(path.to_bytes_with_nul());
         let cwd_offset = u32::try_from(bytes.len()).ok()?;
         if let Some(directory) = run.directory {
             bytes.extend_from_slice(directory);
             bytes.push(0);
         }
-        let mut strings = |block: &StringBlock<'_>| {
-            let mut pointers = Vec::with_capacity(block.count + 1);
-            for string in block.bytes.split_inclusive(|&byte| byte == 0) {
+        let mut strings = |list: &Strings| {
+            let mut pointers = Vec::with_capacity(list.len() + 1);
+            for string in list {
                 pointers.push(base + bytes.len() as u64);
-                bytes.extend_from_slice(string);
+                bytes.extend_from_slice(string.to_bytes_with_nul());
             }
             pointers.push(0);
             pointers
         };
-        let (argv, envp) = (strings(&run.args), strings(&run.env));
+        let (argv, envp) = (strings(run.args), strings(run.env));
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let mut array = |pointers: &[u64]| {
             let at = base + bytes.len() as u64;

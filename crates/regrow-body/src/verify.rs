@@ -7,22 +7,22 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use regrow_abi::{PAGE_BYTES, VmaEntry, vma_flags};
+use regrow_abi::{PAGE_BYTES, PAGE_LEN, VmaEntry, vma_flags};
 use regrow_image::image::Image;
 use regrow_image::vmas::vma_table;
 use regrow_sys::maps::{ReadMapsError, SmapsEntry, VmFlag, VmFlags, read_smaps};
 
 use crate::body::Body;
+use page::{BATCH, Batch, Expected, PageCheck, SavedPage};
 
-/// Bytes in a page, to index with.
-const PAGE: usize = 4096;
-const _: () = assert!(PAGE as u64 == PAGE_BYTES);
+mod page;
+#[cfg(test)]
+mod tests;
+
 /// How many words of the page map are read at a time.
 const WORDS: usize = 512;
-/// How many pages are compared at a time.
-const BATCH: usize = 16;
 /// What pages that were never written hold.
-static ZEROES: [u8; BATCH * PAGE] = [0; BATCH * PAGE];
+static ZEROES: [u8; BATCH * PAGE_LEN] = [0; BATCH * PAGE_LEN];
 
 /// What differs.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,7 @@ pub fn compare(image: &Image, body: &Body) -> Result<(), Difference> {
     let have = vma_table(&smaps, (header.agent_start, header.agent_end));
     compare_mappings(&image.vmas, &have)?;
     compare_flags(image.seed_smaps()?, &smaps)?;
-    let mut pages = Pages::open(image, pid)?;
+    let mut pages = BodyPages::open(image, pid)?;
     for vma in image.vmas.iter().filter(|vma| vma.flags & vma_flags::HANDS_OFF == 0) {
         pages.compare(vma)?;
     }
@@ -137,45 +137,12 @@ impl Difference {
     }
 }
 
-/// What a page is to hold.
-#[derive(Clone, Copy)]
-enum Wanted {
-    /// The image's saved page of this index.
-    Saved(usize),
-    /// Nothing: nobody has written to it.
-    Zeroes,
-}
-
-/// Neighbouring pages that are compared at once.
-struct Batch {
-    start: u64,
-    pages: usize,
-    wanted: Wanted,
-}
-
-impl Batch {
-    /// Takes in the page at an address, unless it is no neighbour, of another kind, or one too many.
-    fn take(&mut self, address: u64, wanted: Wanted) -> bool {
-        let is_next = self.start + self.pages as u64 * PAGE_BYTES == address && self.pages < BATCH;
-        let is_alike = match (self.wanted, wanted) {
-            (Wanted::Saved(first), Wanted::Saved(index)) => first + self.pages == index,
-            (Wanted::Zeroes, Wanted::Zeroes) => true,
-            _ => false,
-        };
-        if is_next && is_alike {
-            self.pages += 1;
-        }
-        is_next && is_alike
-    }
-}
-
 /// The pages of a body beside those of its image.
-struct Pages<'a> {
+struct BodyPages<'a> {
     image: &'a Image,
     pid: i32,
     memory: File,
     pagemap: File,
-    store: File,
     next_saved: usize,
     /// The batch that has not been compared yet.
     batch: Option<Batch>,
@@ -183,18 +150,16 @@ struct Pages<'a> {
     want: Vec<u8>,
 }
 
-impl<'a> Pages<'a> {
-    fn open(image: &'a Image, pid: i32) -> Result<Pages<'a>, Difference> {
+impl<'a> BodyPages<'a> {
+    fn open(image: &'a Image, pid: i32) -> Result<BodyPages<'a>, Difference> {
         let open = |what: &'static str| {
             let path = PathBuf::from(format!("/proc/{pid}/{what}"));
             File::open(path).map_err(|source| Difference::Read { what, pid, source })
         };
-        let store = image.store().try_clone_to_owned();
-        let store = File::from(store.map_err(|source| Difference::Read { what: "image", pid, source })?);
-        let buffer = || vec![0; BATCH * PAGE];
+        let buffer = || vec![0; BATCH * PAGE_LEN];
         let (memory, pagemap) = (open("mem")?, open("pagemap")?);
         let (have, want) = (buffer(), buffer());
-        Ok(Pages { image, pid, memory, pagemap, store, next_saved: 0, batch: None, have, want })
+        Ok(BodyPages { image, pid, memory, pagemap, next_saved: 0, batch: None, have, want })
     }
 
     fn compare(&mut self, vma: &VmaEntry) -> Result<(), Difference> {
@@ -216,59 +181,56 @@ impl<'a> Pages<'a> {
 
     /// Looks at a page by its word of the page map.
     fn compare_page(&mut self, address: u64, word: u64, vma: &VmaEntry) -> Result<(), Difference> {
-        const PRESENT: u64 = 1 << 63;
-        const PRESENT_OR_SWAPPED: u64 = 3 << 62;
-        const FILE_OR_SHARED: u64 = 1 << 61;
-        const WRITE_PROTECTED: u64 = 1 << 57;
-        // In a mapping of a file the kernel notes the protection of a page that is not there as it notes a swapped one.
-        let is_noted =
-            word & (PRESENT | WRITE_PROTECTED) == WRITE_PROTECTED && vma.flags & vma_flags::FILE != 0;
-        let anonymous = word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0 && !is_noted;
-        let wanted = match (anonymous, self.take_saved(address)) {
-            (true, Some((index, _))) => Wanted::Saved(index),
-            // In a mapping of a file it should be the file's.
-            (true, None) if vma.flags & vma_flags::FILE != 0 => {
-                return Err(Difference::Page { address, offset: 0 });
-            }
-            (true, None) => Wanted::Zeroes,
-            (false, Some((_, true))) => return Err(Difference::Missing { address }),
-            (false, _) => return Ok(()),
+        let saved = self.take_saved(address);
+        let expected = match page::check(word, vma.flags & vma_flags::FILE != 0, saved) {
+            PageCheck::Compare(expected) => expected,
+            PageCheck::Untouched => return Ok(()),
+            PageCheck::NotTheFiles => return Err(Difference::Page { address, offset: 0 }),
+            PageCheck::Missing => return Err(Difference::Missing { address }),
         };
-        if !self.batch.as_mut().is_some_and(|batch| batch.take(address, wanted)) {
+        if !self.batch.as_mut().is_some_and(|batch| batch.take(address, expected)) {
             self.compare_batch()?;
-            self.batch = Some(Batch { start: address, pages: 1, wanted });
+            self.batch = Some(Batch::new(address, expected));
         }
         Ok(())
     }
 
-    /// The index of the saved page of an address, and whether it was anonymous. Addresses come in rising order.
-    fn take_saved(&mut self, address: u64) -> Option<(usize, bool)> {
+    /// The saved page of an address. Addresses come in rising order.
+    fn take_saved(&mut self, address: u64) -> Option<SavedPage> {
         let saved = self.image.pages.get(self.next_saved).filter(|page| page.address() == address)?;
-        let index = self.next_saved;
+        let page = SavedPage { index: self.next_saved, was_anonymous: saved.was_anonymous() };
         self.next_saved += 1;
-        Some((index, saved.was_anonymous()))
+        Some(page)
     }
 
+    /// Compares the pages that were put off.
     fn compare_batch(&mut self) -> Result<(), Difference> {
-        let Some(Batch { start, pages, wanted }) = self.batch.take() else { return Ok(()) };
+        let Some(Batch { start, pages, expected }) = self.batch.take() else { return Ok(()) };
         let pid = self.pid;
-        let have = &mut self.have[..pages * PAGE];
+        let have = &mut self.have[..pages * PAGE_LEN];
         let read = self.memory.read_exact_at(have, start);
         read.map_err(|source| Difference::Read { what: "mem", pid, source })?;
-        let want = match wanted {
-            Wanted::Saved(index) => {
-                let want = &mut self.want[..pages * PAGE];
-                let at = self.image.header.store_offset + index as u64 * PAGE_BYTES;
-                let read = self.store.read_exact_at(want, at);
+        let want = match expected {
+            Expected::Saved(index) => {
+                let want = &mut self.want[..pages * PAGE_LEN];
+                let read = self.image.read_saved(index, want);
                 read.map_err(|source| Difference::Read { what: "image", pid, source })?;
                 &*want
             }
-            Wanted::Zeroes => &ZEROES[..pages * PAGE],
+            Expected::Zeroes => &ZEROES[..pages * PAGE_LEN],
         };
-        if *have == *want {
-            return Ok(());
+        match first_difference(have, want) {
+            None => Ok(()),
+            Some((page, offset)) => Err(Difference::Page { address: start + page * PAGE_BYTES, offset }),
         }
-        let at = have.iter().zip(want).position(|(have, want)| have != want).unwrap_or(0);
-        Err(Difference::Page { address: start + (at / PAGE * PAGE) as u64, offset: at % PAGE })
     }
+}
+
+/// The first byte at which pages differ: number of the page, and offset in it.
+fn first_difference(have: &[u8], want: &[u8]) -> Option<(u64, usize)> {
+    if have == want {
+        return None;
+    }
+    let at = have.iter().zip(want).position(|(have, want)| have != want).unwrap_or(0);
+    Some(((at / PAGE_LEN) as u64, at % PAGE_LEN))
 }

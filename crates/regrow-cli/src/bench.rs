@@ -1,147 +1,105 @@
-//! `regrow bench`: programs started by `posix_spawn` and by Regrow in turn.
-//!
-//! ```text
-//!   programs ──▶ client ──▶ measure ──▶ report         one program after the other
-//!                  ├── native, output                  both ways to start, what runs write
-//!                  ├── timing                          what the library tells of the inside of a run
-//!                  ├── floors, processes               the machine's floors; CPU and memory behind a pool
-//!                  └── throughput                      several clients
-//!   daemon                                              the same through the daemon
-//! ```
-//!
-//! Nothing that is printed was measured at another time: both ways, and the floors, are taken in one run, interleaved.
-//! Every run is checked, and a benchmark whose runs differ has failed.
+//! `regrow bench`: chooses a benchmark, prints what it measured, and writes it as JSON.
 
-mod client;
-mod daemon;
-mod figure;
-mod floors;
-mod machine;
-mod measure;
-mod native;
-mod output;
-mod pool;
-mod processes;
-mod programs;
-mod report;
-mod resources;
-mod samples;
-mod throughput;
-mod timing;
-
-use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 use std::time::Duration;
 
-use self::client::MeasureError;
-use self::floors::Floors;
-use self::machine::Machine;
-pub(crate) use self::processes::held_kib;
-use self::programs::Program;
-pub(crate) use self::programs::find_in;
-pub(crate) use self::samples::{median, now_ns};
-use crate::cli::BenchArgs;
-use crate::error::CliError;
+use regrow_bench::error::{BenchError, check_recycled};
+use regrow_bench::programs::list::{BenchProgram, ProgramList};
+use regrow_bench::programs::measure::BenchOptions;
+use regrow_bench::programs::report;
+use regrow_bench::programs::result::ProgramResult;
+use regrow_bench::programs::session::BenchSession;
+use regrow_bench::{daemon, figure, pool, resources};
 
-/// The exit status when a run differed.
-const DIFFERED: u8 = 1;
-/// How often each floor of the head is measured.
-const SURVEY_TIMES: u32 = 200;
+use crate::cli::measure::BenchArgs;
+use crate::error::CliError;
+use crate::message::complain;
+use crate::output::{JsonFile, print};
+
+/// The exit status when a run differed, or too few of the built-in programs' runs were recycled.
+const WRONG_RUNS: u8 = 1;
 
 /// Carries out the command.
 pub(crate) fn bench(args: &BenchArgs) -> Result<u8, CliError> {
-    // Before anything takes long.
-    let mut json = args.json.as_deref().map(create).transpose()?;
-    if args.daemon {
-        return bench_daemon(args, json.as_mut());
-    }
+    // Before the benchmark: a file that cannot be written fails at once.
+    let json = args.json.as_deref().map(JsonFile::create).transpose()?;
     if args.resources {
-        return bench_resources(args, json.as_mut());
-    }
-    if let Some(folder) = &args.pool {
-        let figures = pool::measure(folder)?;
-        print(&figure::describe(&figures))?;
-        if let (Some(file), Some(path)) = (&mut json, &args.json) {
-            write_json(file, path, &figures)?;
-        }
+        let costs = resources::measure()?;
+        print(&resources::describe(&costs))?;
+        write(json, &costs)?;
         return Ok(0);
     }
-    let programs = programs::choose(args)?;
+    let figures = match &args.pool {
+        _ if args.daemon => daemon::measure(args.runs)?,
+        Some(folder) => pool::measure(folder, |what| eprintln!("{what}"))?,
+        None => return bench_programs(args, json),
+    };
+    print(&figure::describe(&figures))?;
+    write(json, &figures)?;
+    Ok(0)
+}
 
-    let machine = Machine::look();
-    let pause = Duration::from_micros(args.pause_us.into());
-    let floors = CliError::system("the floors of the machine cannot be measured");
-    let survey = floors::survey(args.runs.min(SURVEY_TIMES), pause).map_err(floors)?;
-    print(&format!("{}\n", report::head(&machine, &survey)))?;
-
-    let floors = CliError::system("the process that is woken cannot be made");
-    let mut floors = Floors::new().map_err(floors)?;
-    let mut outcomes = Vec::new();
-    let mut differed = false;
+/// Measures programs, by `posix_spawn` and by Regrow in turn.
+fn bench_programs(args: &BenchArgs, json: Option<JsonFile>) -> Result<u8, CliError> {
+    let programs = match &args.program {
+        Some(program) => ProgramList::of(program, &args.args)?,
+        None => ProgramList::common(args.static_program.as_deref())?,
+    };
+    let mut session = BenchSession::new(BenchOptions {
+        runs: args.runs,
+        warmup: args.warmup,
+        pause: Duration::from_micros(args.pause_us.into()),
+        parallel: args.parallel,
+    })?;
+    print(&format!("{}\n", session.head()?))?;
+    let mut results = Vec::new();
+    let mut status = 0;
     for (number, program) in programs.list.iter().enumerate() {
         progress(number, programs.list.len(), program);
-        match measure::measure(program, args, &mut floors) {
-            Ok(outcome) => outcomes.push(outcome),
-            Err(MeasureError::Failed(error)) => return Err(error),
-            Err(difference @ MeasureError::Differs(_)) => {
-                differed = true;
-                crate::complain(&difference.to_string());
+        match session.measure(program) {
+            Ok(result) => results.push(result),
+            Err(BenchError::Differs(mismatch)) => {
+                status = WRONG_RUNS;
+                complain(&mismatch.to_string());
             }
+            Err(error) => return Err(error.into()),
         }
     }
-    if !outcomes.is_empty() {
-        print(&report::tables(&outcomes))?;
+    if !results.is_empty() {
+        print(&report::tables(&results))?;
     }
     for program in &programs.left_out {
-        crate::complain(&format!("left out: {program}"));
+        complain(&format!("left out: {program}"));
     }
-    if let (Some(file), Some(path)) = (&mut json, &args.json) {
-        write_json(file, path, &outcomes)?;
+    if programs.is_built_in && !are_recycled(&results) {
+        status = WRONG_RUNS;
     }
-    Ok(if differed { DIFFERED } else { 0 })
+    write(json, &results)?;
+    Ok(status)
 }
 
-/// Measures what the daemon costs its clients.
-fn bench_daemon(args: &BenchArgs, json: Option<&mut File>) -> Result<u8, CliError> {
-    let (figures, text) = daemon::measure(args.runs)?;
-    print(&text)?;
-    if let (Some(file), Some(path)) = (json, &args.json) {
-        write_json(file, path, &figures)?;
+/// Whether Regrow recycled nearly all runs of each program. Tells of each where it did not.
+fn are_recycled(results: &[ProgramResult]) -> bool {
+    let mut all = true;
+    for result in results {
+        let checked = check_recycled(&result.program, result.recycled, result.runs.into());
+        if let Err(error) = checked {
+            complain(&error.to_string());
+            all = false;
+        }
     }
-    Ok(0)
+    all
 }
 
-/// Measures what each resource costs, made anew and from the pool.
-fn bench_resources(args: &BenchArgs, json: Option<&mut File>) -> Result<u8, CliError> {
-    let rows = resources::measure()?;
-    print(&resources::describe(&rows))?;
-    if let (Some(file), Some(path)) = (json, &args.json) {
-        write_json(file, path, &rows)?;
-    }
-    Ok(0)
+fn write(json: Option<JsonFile>, value: &impl serde::Serialize) -> Result<(), CliError> {
+    json.map_or(Ok(()), |json| json.write(value))
 }
 
-fn create(path: &Path) -> Result<File, CliError> {
-    File::create(path).map_err(|source| CliError::Write { path: path.to_owned(), source })
-}
-
-fn write_json<T: serde::Serialize>(file: &mut File, path: &Path, outcomes: &[T]) -> Result<(), CliError> {
-    let mut text = serde_json::to_vec_pretty(outcomes).map_err(CliError::Json)?;
-    text.push(b'\n');
-    file.write_all(&text).map_err(|source| CliError::Write { path: path.to_owned(), source })
-}
-
-/// Tells somebody who watches what is being measured.
-fn progress(number: usize, count: usize, program: &Program) {
+/// Tells somebody who watches what comes next.
+fn progress(number: usize, count: usize, program: &BenchProgram) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {
-        // Nobody is told when standard error is gone.
+        // Where standard error is gone, nobody reads it.
         let _ = writeln!(stderr, "[{}/{count}] {}", number + 1, program.name);
     }
-}
-
-fn print(text: &str) -> Result<(), CliError> {
-    let mut stdout = std::io::stdout();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(CliError::Print)
 }

@@ -1,7 +1,7 @@
 //! `regrow completions`: what the definition of the command line ([`crate::cli`]) says, as a shell reads it.
 //!
-//! What the generators do not know is added: that a program stands behind `regrow run` and its flags, and its own words
-//! behind it. The generator for zsh knows.
+//! The generators for bash and fish do not know that a program follows `regrow run` and its flags, and the program's own words
+//! follow that. This file adds it. The generator for zsh knows.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -9,11 +9,12 @@ use std::io::{self, Write};
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::cli::{Cli, CompletionsArgs, ShellArg};
+use crate::cli::Cli;
+use crate::cli::setup::{CompletionsArgs, ShellArg};
 use crate::error::CliError;
-use crate::launcher::OWN_NAME;
+use crate::own_file::OWN_NAME;
 
-/// For bash: `FLAGS` stands for the flags of `regrow run` that have a value.
+/// For bash. `FLAGS` stands for the flags of `regrow run` that have a value.
 const BASH: &str = r#"
 _regrow_programs() {
     local at=2 flags=1
@@ -43,7 +44,7 @@ _regrow_programs() {
 complete -F _regrow_programs -o bashdefault -o default regrow
 "#;
 
-/// For fish: `FLAGS` stands for the same. The function takes them behind a word that is no long flag.
+/// For fish. `FLAGS` stands for the same; the function takes them after a word that is no long flag.
 const FISH: &str = r#"
 complete -c regrow -n '__fish_regrow_using_subcommand run' -f -a '(__fish_complete_subcommand --fcs-skip=2 - FLAGS)'
 complete -c regrow -n '__fish_regrow_using_subcommand link' -f -a '(__fish_complete_command)'

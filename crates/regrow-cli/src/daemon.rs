@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use regrow_daemon::client::Client;
 use regrow_daemon::place::Place;
-use regrow_daemon::server::{Listener, Options, ServeError, Server};
+use regrow_daemon::server::{Listener, ServeError, Server, ServerOptions};
 
 use regrow_engine::log::CreationLog;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::cli::{BudgetArgs, DaemonArgs};
+use crate::cli::daemon::{BudgetArgs, DaemonArgs};
 use crate::error::CliError;
 
-/// Descriptors that the daemon asks for.
+/// How many descriptors the daemon asks for.
 const DESCRIPTORS: u64 = 8192;
 
-/// Serves until there is nothing left to do.
+/// Serves until the daemon is told to end, or nobody has needed it for a while.
 pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
-    let mut options = Options { any_cgroup: args.any_cgroup, ..Options::default() };
+    let mut options = ServerOptions { any_cgroup: args.any_cgroup, ..ServerOptions::default() };
     options.idle = Some(args.idle).filter(|&idle| idle != 0).map(Duration::from_secs);
     options.max_clients = args.max_clients.into();
     options.max_runs = args.max_runs.into();
@@ -41,7 +41,9 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
             match Listener::bind(&place) {
                 Err(error @ ServeError::AlreadyThere { .. }) => {
                     let pid = pid_of_daemon(&place).map(|pid| format!(", pid {pid}")).unwrap_or_default();
-                    crate::complain(&format!("{error}{pid}; options given now are not applied to it"));
+                    crate::message::complain(&format!(
+                        "{error}{pid}; options given now are not applied to it"
+                    ));
                     return Ok(0);
                 }
                 listener => listener?,
@@ -61,14 +63,14 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// The number of the daemon of a place, if it listens.
+/// The process number of the daemon at a place, if one listens.
 fn pid_of_daemon(place: &Place) -> Option<i32> {
     let client = Client::connect(place).ok()?;
     let peer = rustix::net::sockopt::socket_peercred(client.as_fd()).ok()?;
     Some(peer.pid.as_raw_nonzero().get())
 }
 
-/// The error of a step of the metrics, with the address that was asked for.
+/// The error of a step of the metrics, with the address that the user gave.
 fn with_address(error: CliError, address: SocketAddr) -> CliError {
     match error {
         CliError::System { what, source } => {
@@ -79,7 +81,7 @@ fn with_address(error: CliError, address: SocketAddr) -> CliError {
     }
 }
 
-/// Clients and images hold descriptors. Runs have the limits of their clients all the same.
+/// Raises the limit of descriptors, which clients and images hold. Runs still get the limits of their clients.
 fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
@@ -94,13 +96,13 @@ fn append_to(path: &Path) -> Result<File, CliError> {
     file.map_err(|source| CliError::Write { path: path.to_owned(), source })
 }
 
-/// Sets how much memory the daemon may hold by what it keeps.
+/// Sets how much memory the daemon's pool may hold.
 pub(crate) fn budget(args: &BudgetArgs) -> Result<u8, CliError> {
     Client::connect(&Place::of_user()?)?.set_budget(args.mib << 20)?;
     Ok(0)
 }
 
-/// Has the daemon leave, and waits until it has.
+/// Stops the daemon, and waits until it has ended.
 pub(crate) fn stop() -> Result<u8, CliError> {
     let mut client = Client::connect(&Place::of_user()?)?;
     client.stop()?;

@@ -1,5 +1,5 @@
-//! What this process does to itself or to a copy of itself: becoming a program, ending as one has, starting the daemon so
-//! that it is nobody's child, taking over a socket.
+//! What this process does to itself or to a copy of itself: it becomes a program, ends by a signal, starts the daemon as
+//! nobody's child, takes over a socket.
 
 #![allow(unsafe_code, reason = "fork and exec, and a descriptor that is known by its number")]
 
@@ -8,13 +8,11 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use crate::run::shared::Program;
-
 /// This program itself.
 const SELF: &CStr = c"/proc/self/exe";
 
-/// Starts `regrow daemon` in a session of its own, as a child of the first process. Of two that are started at once one
-/// finds the other's lock and leaves. It is there for the next command: nobody waits for it.
+/// Starts `regrow daemon` in a session of its own, as a child of the first process. Of two daemons that start at once, one
+/// finds the other's lock and ends. The daemon is for the next command: nobody waits for it.
 pub(crate) fn start_daemon() {
     let args = [c"regrow".as_ptr(), c"daemon".as_ptr(), std::ptr::null()];
     // SAFETY: this process has one thread, so its copy may do anything; the copy does not return from here.
@@ -40,7 +38,7 @@ pub(crate) fn start_daemon() {
     }
 }
 
-/// Leaves behind what the daemon must not have of the command that started it.
+/// Drops what the daemon must not inherit from the command that starts it.
 fn clean_up() {
     // SAFETY: calls with numbers, strings that live as long as the program, and zeroed structures that are valid.
     unsafe {
@@ -58,13 +56,13 @@ fn clean_up() {
     }
 }
 
-/// Becomes a program, as `execvp` does it: with the environment, descriptors, signal mask and dispositions that this
-/// process was given. The standard library's way changes some of them. Returns why it could not.
-pub(crate) fn become_program(program: Program<'_>, args: &[OsString]) -> io::Error {
+/// Becomes a program by `execvp`, with the environment, descriptors, signal mask and dispositions that this process was
+/// given. The standard library would change some of them. Returns only when it fails, with the reason.
+pub(crate) fn become_program(file: &OsStr, argv0: &OsStr, args: &[OsString]) -> io::Error {
     let c_string = |string: &OsStr| CString::new(string.as_bytes());
     let strings: Result<Vec<CString>, NulError> =
-        std::iter::once(program.argv0).chain(args.iter().map(OsString::as_os_str)).map(c_string).collect();
-    let (file, strings) = match (c_string(program.file), strings) {
+        std::iter::once(argv0).chain(args.iter().map(OsString::as_os_str)).map(c_string).collect();
+    let (file, strings) = match (c_string(file), strings) {
         (Ok(file), Ok(strings)) => (file, strings),
         (Err(error), _) | (_, Err(error)) => return error.into(),
     };
@@ -75,8 +73,8 @@ pub(crate) fn become_program(program: Program<'_>, args: &[OsString]) -> io::Err
     io::Error::last_os_error()
 }
 
-/// Has a signal end this process, without a core dump: if there is to be one, the run has made it. Returns where the signal
-/// does not end it: the first process of a pid namespace cannot end itself so.
+/// Ends this process by a signal, without a core dump: the run has left its own. Returns where the signal does not end the
+/// process: the first process of a pid namespace ignores it.
 pub(crate) fn die_by(signal: i32) {
     regrow_sys::raw::set_signal_mask(regrow_sys::caller::signal_mask() & !(1u64 << (signal - 1)));
     // SAFETY: calls with numbers. Nothing of this process is left to be put in order.
@@ -87,7 +85,7 @@ pub(crate) fn die_by(signal: i32) {
     }
 }
 
-/// The listening socket that a service manager has passed to this very process, if one has.
+/// The listening socket that a service manager passed to this very process, if it did.
 pub(crate) fn passed_socket() -> Option<OwnedFd> {
     const FIRST_PASSED: i32 = 3;
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();

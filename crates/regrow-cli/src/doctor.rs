@@ -1,53 +1,54 @@
-//! `regrow doctor`: what this machine offers, and whether processes are recycled on it.
+//! `regrow doctor`: what this machine offers, and whether Regrow recycles processes on it.
 //!
-//! The kernel's features come from the probe, which uses each of them. The verdict comes from real runs: at each
-//! snapshot point a program is run out of a pool, and is recycled or is not.
+//! The probe tries each feature of the kernel. The verdict comes from real runs: at each snapshot point a pool runs a
+//! program, and recycles it or does not.
 
 use std::io::Write as _;
 
 use regrow::{Point, PointChoice, Pool, Stdio};
 use regrow_sys::disable::FeatureSet;
-use regrow_sys::probe::{Facts, Kernel, Need, Row};
+use regrow_sys::probe::{FeatureRow, Kernel, MachineFacts, Need};
 use serde::Serialize;
 
-use crate::cli::DoctorArgs;
-use crate::error::{CliError, chain};
-use crate::table::{Kind, Table, output_width};
+use crate::cli::setup::DoctorArgs;
+use crate::error::CliError;
+use crate::message::chain;
+use regrow_bench::table::{Alignment, TextTable, output_width};
 
-/// The program that is run at each snapshot point.
+/// The program that runs at each snapshot point.
 const TRIAL_PROGRAM: &str = "/bin/true";
 /// The snapshot points, from shallow to deep.
 const POINTS: [Point; 2] = [Point::Entry, Point::Main];
-/// The exit status when nothing is recycled.
+/// The exit status when Regrow recycles nothing here.
 const NOT_RECYCLED: u8 = 1;
 
-/// All that is known.
+/// Everything that the command prints.
 #[derive(Debug, Serialize)]
-struct Findings<'a> {
-    facts: &'a Facts,
+struct DoctorReport<'a> {
+    facts: &'a MachineFacts,
     /// The features that `REGROW_DISABLE` names.
     disabled: Vec<&'static str>,
-    features: Vec<Row>,
-    points: Vec<Trial>,
+    features: Vec<FeatureRow>,
+    points: Vec<PointTrial>,
     can_recycle: bool,
     verdict: String,
 }
 
-/// How the trial program was started when it was to be recycled at one point.
+/// Whether the trial program was recycled at one point.
 #[derive(Debug, Serialize)]
-struct Trial {
+struct PointTrial {
     point: &'static str,
     recycles: bool,
-    /// Why it does not, in words.
+    /// Why it was not, in words.
     reason: Option<String>,
 }
 
 /// Carries out the command.
 pub(crate) fn doctor(args: &DoctorArgs, disabled: &FeatureSet) -> Result<u8, CliError> {
     let kernel = Kernel::probe(disabled);
-    let points: Vec<Trial> = POINTS.into_iter().map(|point| try_point(point, &kernel)).collect();
+    let points: Vec<PointTrial> = POINTS.into_iter().map(|point| try_point(point, &kernel)).collect();
     let can_recycle = points.iter().any(|trial| trial.recycles);
-    let findings = Findings {
+    let findings = DoctorReport {
         facts: kernel.facts(),
         disabled: disabled.iter().map(regrow_sys::probe::Feature::name).collect(),
         features: kernel.report(),
@@ -66,19 +67,19 @@ pub(crate) fn doctor(args: &DoctorArgs, disabled: &FeatureSet) -> Result<u8, Cli
 }
 
 /// Tries to recycle at one point.
-fn try_point(point: Point, kernel: &Kernel) -> Trial {
+fn try_point(point: Point, kernel: &Kernel) -> PointTrial {
     let reason = if kernel.can_recycle() { recycle_at(point).err() } else { Some(lacks(kernel)) };
-    Trial { point: point.name(), recycles: reason.is_none(), reason }
+    PointTrial { point: point.name(), recycles: reason.is_none(), reason }
 }
 
-/// The features that are needed and do not work, in words.
+/// The required features that do not work, in words.
 fn lacks(kernel: &Kernel) -> String {
     let missing: Vec<String> =
         kernel.missing_required().map(|feature| format!("{feature} is {}", kernel.state(feature))).collect();
     missing.join("; ")
 }
 
-/// Runs the trial program out of a pool that knows one point alone. Fails with the reason why it was not recycled.
+/// Runs the trial program out of a pool that knows one point alone. The error is the reason why it was not recycled.
 fn recycle_at(point: Point) -> Result<(), String> {
     let pool = Pool::builder().point(PointChoice::Only(point)).build();
     let mut command = pool.command(TRIAL_PROGRAM);
@@ -95,7 +96,7 @@ fn recycle_at(point: Point) -> Result<(), String> {
 }
 
 /// The conclusion, a sentence.
-fn verdict(points: &[Trial]) -> String {
+fn verdict(points: &[PointTrial]) -> String {
     let works: Vec<&str> = points.iter().filter(|trial| trial.recycles).map(|trial| trial.point).collect();
     match works.as_slice() {
         [] => "Regrow starts everything by exec here.".to_owned(),
@@ -104,7 +105,7 @@ fn verdict(points: &[Trial]) -> String {
     }
 }
 
-impl Findings<'_> {
+impl DoctorReport<'_> {
     fn as_text(&self, width: usize) -> String {
         let mut text = self.facts_as_text();
         text.push('\n');
@@ -131,13 +132,14 @@ impl Findings<'_> {
         let scope = facts.yama_ptrace_scope.map_or_else(|| "no Yama".to_owned(), |scope| scope.to_string());
         let cgroup =
             facts.cgroup.as_ref().map_or_else(|| "none".to_owned(), |place| place.own.display().to_string());
-        let xsave = facts.xsave_bytes.map_or_else(|| "none".to_owned(), |bytes| format!("{bytes} bytes"));
+        let float_state =
+            facts.extended_state.bytes.map_or_else(|| "none".to_owned(), |bytes| format!("{bytes} bytes"));
         let uffd = if facts.uffd_user_mode_only { "faults in user mode alone" } else { "all faults" };
         [
             ("kernel", format!("Linux {} {}", facts.release, facts.architecture)),
             ("cores", facts.cores.to_string()),
             ("page", format!("{} bytes", facts.page_bytes)),
-            ("processor state", xsave),
+            ("processor state", float_state),
             ("ptrace scope", scope),
             ("userfaultfd", uffd.to_owned()),
             ("cgroup v2", cgroup),
@@ -147,13 +149,13 @@ impl Findings<'_> {
     }
 
     fn features_as_text(&self, width: usize) -> String {
-        let mut table = Table::new(&[
-            ("feature", Kind::Left),
-            ("since", Kind::Left),
-            ("need", Kind::Left),
-            ("state", Kind::Left),
-            ("with it", Kind::Text),
-            ("without it", Kind::Text),
+        let mut table = TextTable::new(&[
+            ("feature", Alignment::Left),
+            ("since", Alignment::Left),
+            ("need", Alignment::Left),
+            ("state", Alignment::Left),
+            ("with it", Alignment::Text),
+            ("without it", Alignment::Text),
         ]);
         for row in &self.features {
             let cells = [row.feature, row.since, need_word(row.need), row.state, row.with, row.without]
@@ -175,8 +177,8 @@ const fn need_word(need: Need) -> &'static str {
 mod tests {
     use super::*;
 
-    fn trial(point: &'static str, recycles: bool) -> Trial {
-        Trial { point, recycles, reason: (!recycles).then(|| "a reason".to_owned()) }
+    fn trial(point: &'static str, recycles: bool) -> PointTrial {
+        PointTrial { point, recycles, reason: (!recycles).then(|| "a reason".to_owned()) }
     }
 
     #[test]
@@ -203,7 +205,7 @@ mod tests {
     #[test]
     fn the_text_has_every_feature_and_every_reason() {
         let kernel = Kernel::probe(&FeatureSet::parse("kcmp").unwrap());
-        let findings = Findings {
+        let findings = DoctorReport {
             facts: kernel.facts(),
             disabled: vec!["kcmp"],
             features: kernel.report(),

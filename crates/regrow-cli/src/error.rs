@@ -1,35 +1,27 @@
-//! What can go wrong in the command itself, as one line for its user.
+//! Why the command fails, as one line for its user.
 
-use std::error::Error;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 
+use regrow_bench::error::BenchError;
+use regrow_bench::plot::error::PlotError;
+use regrow_bench::record::RecordError;
+use regrow_bench::replay::error::ReplayError;
 use regrow_sys::disable::DisableError;
 
-/// Why the command could not do what it was asked to.
+use crate::link::error::LinkError;
+use crate::log::LogError;
+
+/// Why the command fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     /// `REGROW_DISABLE` cannot be used.
     #[error(transparent)]
     Disable(#[from] DisableError),
     /// The log filter cannot be used.
-    #[error("--log or REGROW_LOG: {filter:?} is no level and no filter")]
-    Log {
-        /// The filter.
-        filter: String,
-        /// What is wrong with it.
-        source: tracing_subscriber::filter::ParseError,
-    },
-    /// A word of the log filter is neither a level nor a module of Regrow.
-    #[error(
-        "--log or REGROW_LOG: {word:?} is no level (off, error, warn, info, debug, trace) and no module of Regrow"
-    )]
-    LogLevel {
-        /// The word.
-        word: String,
-    },
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// There is no safe place for the daemon's socket.
     #[error(transparent)]
     Place(#[from] regrow_daemon::place::PlaceError),
@@ -39,7 +31,7 @@ pub(crate) enum CliError {
     /// The gateway cannot serve.
     #[error(transparent)]
     Gateway(#[from] regrow_web::error::WebError),
-    /// What the gateway is asked for makes no sense.
+    /// The flags of the gateway contradict one another.
     #[error("{0}")]
     Web(&'static str),
     /// The daemon was no help.
@@ -56,16 +48,19 @@ pub(crate) enum CliError {
     Answer(#[source] serde_json::Error),
     /// A launcher could not be made or removed.
     #[error(transparent)]
-    Link(#[from] crate::link::LinkError),
-    /// A command cannot be followed.
-    #[error("the command cannot be followed")]
-    Follow(#[from] regrow_sys::follow::FollowError),
-    /// A trace cannot be written.
+    Link(#[from] LinkError),
+    /// A benchmark has no result.
     #[error(transparent)]
-    Trace(#[from] regrow_pool::trace::TraceError),
-    /// A trace cannot be replayed.
+    Bench(#[from] BenchError),
+    /// A command is not recorded.
     #[error(transparent)]
-    Replay(#[from] crate::replay::ReplayError),
+    Record(#[from] RecordError),
+    /// A trace is not replayed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// There is no plot.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
     /// A file could not be written.
     #[error("{}: cannot be written", path.display())]
     Write {
@@ -83,21 +78,11 @@ pub(crate) enum CliError {
         /// The program as the user named it.
         program: OsString,
     },
-    /// Something that the command needs of the system failed.
+    /// The system refuses what the command needs.
     #[error("{what}")]
     System {
-        /// What was to be done.
+        /// What the command was about to do.
         what: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A program could not be started.
-    #[error("{program}: cannot be started by {by}")]
-    Start {
-        /// The program as the user named it.
-        program: String,
-        /// The way in which it was to be started.
-        by: &'static str,
         /// What the system said.
         source: io::Error,
     },
@@ -113,24 +98,10 @@ impl CliError {
     }
 }
 
-/// The error and what it comes from, in one line. A cause that the error has told is not told again.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            // Writing to a string does not fail.
-            let _ = write!(text, ": {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::chain;
 
     #[test]
     fn an_error_is_told_with_its_path_and_its_causes() {

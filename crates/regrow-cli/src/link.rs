@@ -1,96 +1,52 @@
 //! `regrow link` and `regrow unlink`: launchers in a folder of the user's choice.
 //!
-//! A launcher is a symbolic link to this command; [`crate::launcher`] is what happens when it is started. A link is there
-//! or is not: it is made, and replaced, by one call. All names are looked at before the first link is made or removed.
+//! A launcher is a symbolic link to this command; [`crate::launcher`] runs when somebody starts it. One system call makes a
+//! link, or replaces it. The command checks all names before it makes or removes the first link.
 //!
-//! Invariant: nothing is ever replaced or removed that is not a launcher.
+//! Invariant: the command replaces and removes nothing but launchers.
 
-use std::ffi::{OsStr, OsString};
+pub(crate) mod error;
+
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::cli::{LinkArgs, UnlinkArgs};
+use crate::cli::setup::{LinkArgs, UnlinkArgs};
 use crate::error::CliError;
-use crate::launcher::{self, OWN_NAME, Own};
+use crate::message::complain;
+use crate::own_file::{OWN_NAME, OwnFile};
+use crate::program_search;
 
-/// Why a launcher was not made or not removed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LinkError {
-    /// A launcher cannot have this name.
-    #[error("{name:?}: {what}")]
-    Name {
-        /// The name.
-        name: OsString,
-        /// Why not.
-        what: &'static str,
-    },
-    /// There is a file in the way.
-    #[error("{}: it is there already and is no launcher", path.display())]
-    Occupied {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file is not to be removed.
-    #[error("{}: is no launcher, left alone", path.display())]
-    NoLauncher {
-        /// The file.
-        path: PathBuf,
-    },
-    /// There is no such launcher.
-    #[error("{}: there is no such launcher", path.display())]
-    NotThere {
-        /// Where it would be.
-        path: PathBuf,
-    },
-    /// It is not known where the user's folder is.
-    #[error("--dir is needed: neither XDG_DATA_HOME nor HOME names a folder")]
-    NoHome,
-    /// The file of this command cannot be linked to.
-    #[error("{}: it is not this command any more, or is not called {OWN_NAME}", path.display())]
-    NotOurselves {
-        /// Where the command was started from.
-        path: PathBuf,
-    },
-    /// The system refuses.
-    #[error("{}: {what}: {source}", path.display())]
-    System {
-        /// What it speaks of.
-        path: PathBuf,
-        /// What was attempted.
-        what: &'static str,
-        /// What it says.
-        source: io::Error,
-    },
-}
+use self::error::LinkError;
 
 fn system(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> LinkError {
     let path = path.to_owned();
     move |source| LinkError::System { path, what, source }
 }
 
-/// What stands where a launcher is to be.
+/// What stands at the path of a launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum LinkPlace {
     Vacant,
     Launcher,
     Occupied,
 }
 
-impl Place {
-    fn look(path: &Path, own: Own) -> Result<Place, LinkError> {
+impl LinkPlace {
+    fn look(path: &Path, own: OwnFile) -> Result<LinkPlace, LinkError> {
         match path.symlink_metadata() {
-            Ok(file) if file.is_symlink() && is_launcher(path, own) => Ok(Place::Launcher),
-            Ok(_) => Ok(Place::Occupied),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Place::Vacant),
+            Ok(file) if file.is_symlink() && is_launcher(path, own) => Ok(LinkPlace::Launcher),
+            Ok(_) => Ok(LinkPlace::Occupied),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LinkPlace::Vacant),
             Err(error) => Err(system(path, "cannot be looked at")(error)),
         }
     }
 }
 
 /// Whether a symbolic link leads to a regrow, or led to one that is gone.
-fn is_launcher(path: &Path, own: Own) -> bool {
+fn is_launcher(path: &Path, own: OwnFile) -> bool {
     if path.file_name().is_none_or(|name| name == OWN_NAME) {
         return false;
     }
@@ -102,16 +58,16 @@ fn is_launcher(path: &Path, own: Own) -> bool {
 
 /// Makes launchers.
 pub(crate) fn link(args: &LinkArgs) -> Result<u8, CliError> {
-    let own = Own::read();
+    let own = OwnFile::read();
     let command = own_path(own)?;
     let folder = folder(args.dir.as_deref())?;
     for name in &args.names {
         check(name)?;
-        if launcher::program(name).is_err() {
+        if program_search::find_behind(name).is_err() {
             return Err(CliError::NoProgram { program: name.clone() });
         }
         let path = folder.join(name);
-        if Place::look(&path, own)? == Place::Occupied {
+        if LinkPlace::look(&path, own)? == LinkPlace::Occupied {
             return Err(LinkError::Occupied { path }.into());
         }
     }
@@ -124,14 +80,14 @@ pub(crate) fn link(args: &LinkArgs) -> Result<u8, CliError> {
         make(&folder.join(name), &command, own)?;
     }
     if let Some(line) = line_to_add(&folder, std::env::var_os("PATH").as_deref()) {
-        crate::complain(&format!("{} is not at the front of PATH; add the line  {line}", folder.display()));
+        complain(&format!("{} is not at the front of PATH; add the line  {line}", folder.display()));
     }
     Ok(0)
 }
 
 /// Removes launchers.
 pub(crate) fn unlink(args: &UnlinkArgs) -> Result<u8, CliError> {
-    let own = Own::read();
+    let own = OwnFile::read();
     let folder = folder(args.dir.as_deref())?;
     let launchers = if args.all {
         all_launchers(&folder, own)?
@@ -149,18 +105,18 @@ pub(crate) fn unlink(args: &UnlinkArgs) -> Result<u8, CliError> {
     Ok(0)
 }
 
-fn existing(folder: &Path, name: &OsStr, own: Own) -> Result<PathBuf, LinkError> {
+fn existing(folder: &Path, name: &OsStr, own: OwnFile) -> Result<PathBuf, LinkError> {
     check(name)?;
     let path = folder.join(name);
-    match Place::look(&path, own)? {
-        Place::Launcher => Ok(path),
-        Place::Vacant => Err(LinkError::NotThere { path }),
-        Place::Occupied => Err(LinkError::NoLauncher { path }),
+    match LinkPlace::look(&path, own)? {
+        LinkPlace::Launcher => Ok(path),
+        LinkPlace::Vacant => Err(LinkError::NotThere { path }),
+        LinkPlace::Occupied => Err(LinkError::NoLauncher { path }),
     }
 }
 
-/// A folder that is not there has none.
-fn all_launchers(folder: &Path, own: Own) -> Result<Vec<PathBuf>, LinkError> {
+/// All launchers in a folder; a missing folder has none.
+fn all_launchers(folder: &Path, own: OwnFile) -> Result<Vec<PathBuf>, LinkError> {
     let cannot_read = || system(folder, "the folder cannot be read");
     let entries = match folder.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -169,7 +125,7 @@ fn all_launchers(folder: &Path, own: Own) -> Result<Vec<PathBuf>, LinkError> {
     let mut launchers = Vec::new();
     for entry in entries {
         let path = entry.map_err(cannot_read())?.path();
-        if Place::look(&path, own)? == Place::Launcher {
+        if LinkPlace::look(&path, own)? == LinkPlace::Launcher {
             launchers.push(path);
         }
     }
@@ -187,16 +143,16 @@ fn check(name: &OsStr) -> Result<(), LinkError> {
     Err(LinkError::Name { name: name.to_owned(), what })
 }
 
-/// Makes a launcher, or has one that is there lead to this command.
-fn make(path: &Path, command: &Path, own: Own) -> Result<(), LinkError> {
+/// Makes a launcher, or points the one that is there to this command.
+fn make(path: &Path, command: &Path, own: OwnFile) -> Result<(), LinkError> {
     const MAKE: &str = "the launcher cannot be made";
     match symlink(command, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         result => return result.map_err(system(path, MAKE)),
     }
-    match Place::look(path, own)? {
-        Place::Launcher => {}
-        Place::Vacant | Place::Occupied => return Err(LinkError::Occupied { path: path.to_owned() }),
+    match LinkPlace::look(path, own)? {
+        LinkPlace::Launcher => {}
+        LinkPlace::Vacant | LinkPlace::Occupied => return Err(LinkError::Occupied { path: path.to_owned() }),
     }
     if path.read_link().is_ok_and(|target| target == command) {
         return Ok(());
@@ -209,7 +165,7 @@ fn make(path: &Path, command: &Path, own: Own) -> Result<(), LinkError> {
 }
 
 /// Where this command stands.
-fn own_path(own: Own) -> Result<PathBuf, LinkError> {
+fn own_path(own: OwnFile) -> Result<PathBuf, LinkError> {
     let path = std::env::current_exe().map_err(system(Path::new("/proc/self/exe"), "cannot be read"))?;
     let is_own = path.metadata().is_ok_and(|file| own.is(&file));
     if is_own && path.file_name() == Some(OsStr::new(OWN_NAME)) {
@@ -265,7 +221,7 @@ mod tests {
     fn launchers_are_links_to_a_regrow_that_have_another_name() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let own = Own::read();
+        let own = OwnFile::read();
         let command = std::env::current_exe().unwrap();
         symlink(&command, at("git")).unwrap();
         symlink(at("git"), at("through")).unwrap();
@@ -276,14 +232,14 @@ mod tests {
         symlink(at("circle"), at("circle")).unwrap();
         fs::write(at("file"), "").unwrap();
         fs::create_dir(at("folder")).unwrap();
-        let look = |name: &str| Place::look(&at(name), own).unwrap();
+        let look = |name: &str| LinkPlace::look(&at(name), own).unwrap();
         for name in ["git", "through", "dangling"] {
-            assert_eq!(look(name), Place::Launcher, "{name}");
+            assert_eq!(look(name), LinkPlace::Launcher, "{name}");
         }
         for name in ["regrow", "true", "lost", "circle", "file", "folder"] {
-            assert_eq!(look(name), Place::Occupied, "{name}");
+            assert_eq!(look(name), LinkPlace::Occupied, "{name}");
         }
-        assert_eq!(look("none"), Place::Vacant);
+        assert_eq!(look("none"), LinkPlace::Vacant);
         let mut all = all_launchers(folder.path(), own).unwrap();
         all.sort();
         assert_eq!(all, [at("dangling"), at("git"), at("through")]);
@@ -294,7 +250,7 @@ mod tests {
     fn a_link_is_made_replaced_and_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let own = Own::read();
+        let own = OwnFile::read();
         let command = std::env::current_exe().unwrap();
         symlink("/nonexistent/regrow", at("old")).unwrap();
         for name in ["new", "old", "new"] {

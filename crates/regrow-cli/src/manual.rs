@@ -7,11 +7,12 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
-use crate::cli::{Cli, ManArgs};
+use crate::cli::Cli;
+use crate::cli::setup::ManArgs;
 use crate::error::CliError;
-use crate::launcher::OWN_NAME;
+use crate::own_file::OWN_NAME;
 
-/// Parts of what follows a help that have a section of their own in a manual page.
+/// Headings in the text after a help that become sections of a manual page.
 const SECTIONS: [(&str, &str); 3] =
     [("Exit status:", "EXIT STATUS"), ("Examples:", "EXAMPLES"), ("Environment:", "ENVIRONMENT")];
 
@@ -59,7 +60,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// How the command is called: options, then words, each with its value, and with dots where it may come again.
+/// The synopsis: options, then words, each with its value, and with dots where it may repeat.
 fn synopsis(command: &Command) -> Roff {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let mut line = vec![bold(name)];
@@ -109,7 +110,7 @@ fn value_name(argument: &Arg) -> String {
     }
 }
 
-/// What follows the help: a section for each of [`SECTIONS`], and one for the rest. Lines that are indented stay lines.
+/// The text after the help: a section for each of [`SECTIONS`], and one for the rest. Indented lines stay lines.
 fn after_help(text: &str) -> Roff {
     let mut roff = Roff::new();
     let mut has_notes = false;
@@ -135,7 +136,7 @@ fn after_help(text: &str) -> Roff {
     roff
 }
 
-/// What follows a heading and a colon in the same line, as a sentence. A list is left as it is.
+/// The text that follows a heading and a colon in one line, as a sentence. A list stays as it is.
 fn sentence(text: &str) -> String {
     let mut rest = text.strip_prefix(' ').filter(|rest| !rest.starts_with(' ')).unwrap_or(text).chars();
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()

@@ -1,4 +1,5 @@
-//! Metrics for Prometheus: the daemon's status, asked for as any client asks, in the text format, over HTTP.
+//! Metrics for Prometheus over HTTP: a thread asks the daemon for its status, as any client does, and answers in the text
+//! format.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicU64;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use crate::error::CliError;
 use crate::status::ask;
 
-/// What the answer is labelled as.
+/// The content type of the answer.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves the metrics of the user's daemon at an address, on a thread of its own, as long as the process lives.

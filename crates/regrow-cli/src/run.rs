@@ -1,10 +1,10 @@
 //! `regrow run`: a program out of the daemon's pool (see [`shared`]), or out of a pool in this process.
 //!
-//! The run has the standard descriptors of the command and every other that the command was given, and the command ends
-//! with its exit status, so that `regrow run -- PROG` stands where `env PROG` would.
+//! The run has the standard descriptors of the command and every other that the command was given. The command ends with the
+//! run's exit status, so that `regrow run -- PROG` does what `env PROG` does.
 //!
-//! Where runs are to be recycled from the first one on (with `--repeat`, `--verify` or `--point`), the image is made
-//! before it. A single run is not worth that, and is started by exec.
+//! With `--repeat`, `--verify` or `--point` the command makes the image before the first run. A single run is not worth that,
+//! and starts by exec.
 
 mod caller;
 mod process;
@@ -17,26 +17,19 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use regrow::{Command, Fallback, Pool, PrepareError};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::cli::{PointArg, RunArgs};
-use crate::error::{CliError, chain};
-use crate::launcher;
-use crate::run::report::{Line, Report};
+use crate::cli::run::{PointArg, RunArgs};
+use crate::error::CliError;
+use crate::exit_status::{self, REGROW_FAILED};
+use crate::message::{chain, complain};
+use crate::program_search;
 
-/// The exit status when Regrow itself failed.
-pub(crate) const REGROW_FAILED: u8 = 125;
-/// The exit status when the program is there and cannot be executed.
-pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// The exit status when there is no such program.
-pub(crate) const NOT_FOUND: u8 = 127;
-/// What is added to the number of the signal that ended a run.
-pub(crate) const SIGNALLED: i32 = 128;
+use self::report::{RunLine, RunReport};
 
 /// Carries out the command.
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
@@ -44,14 +37,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
         let preload = args.preload.join(",");
         return Ok(shared::run(&args.program, &args.args, args.no_tty, OsStr::new(&preload)));
     }
-    let behind = match launcher::behind(&args.program).transpose() {
+    let behind = match program_search::behind(&args.program).transpose() {
         Ok(behind) => behind,
         Err(missing) => return Ok(missing.tell()),
     };
     // Before this process opens anything of its own.
     let given =
         caller::given_descriptors().map_err(CliError::system("the given descriptors cannot be passed on"))?;
-    let mut report = args.report.as_deref().map(Report::create).transpose()?;
+    let mut report = args.report.as_deref().map(RunReport::create).transpose()?;
     caller::forward_signals().map_err(CliError::system("signals cannot be passed on to the run"))?;
 
     let pool = Pool::builder().verify(args.verify).point(args.point.into()).build();
@@ -64,7 +57,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
         prepare(&pool, &command);
     }
     let mut first_failure = 0;
-    // Of a single run, which the command stands for.
+    // The signal that ended a single run, for which the command stands.
     let mut ended_by = None;
     for number in 1..=args.repeat {
         let line = run_once(&mut command, number);
@@ -80,7 +73,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
             break;
         }
         if let Some(signal) = caller::forwarded_signal().filter(|_| number < args.repeat) {
-            first_failure = exit_status_of_signal(signal);
+            first_failure = exit_status::of_signal(signal);
             break;
         }
     }
@@ -96,17 +89,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     Ok(first_failure)
 }
 
-/// Whether every body was equal to its image after every run. One that was not is told, and was not used again.
+/// Whether every body was equal to its image after every run. Tells of each that was not; the pool did not use it again.
 fn all_bodies_equal(pool: &Pool) -> bool {
     let reports = pool.reports();
     tracing::info!(compared = reports.compared, given_up = ?reports.given_up, "bodies");
     for difference in &reports.differences {
-        crate::complain(&format!("a body differs from its image: {difference}"));
+        complain(&format!("a body differs from its image: {difference}"));
     }
     reports.differences.is_empty()
 }
 
-/// Makes the image. That there can be none is no failure: the runs are then started by exec, and say why.
+/// Makes the image. Where there can be none, the runs start by exec, and say why.
 fn prepare(pool: &Pool, command: &Command) {
     match pool.prepare(command) {
         Ok(point) => tracing::info!(%point, "the image is made"),
@@ -120,7 +113,7 @@ fn prepare(pool: &Pool, command: &Command) {
 }
 
 /// One run, from its start to its end.
-fn run_once(command: &mut Command, number: u64) -> Line {
+fn run_once(command: &mut Command, number: u64) -> RunLine {
     let started = Instant::now();
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -132,15 +125,15 @@ fn run_once(command: &mut Command, number: u64) -> Line {
     caller::run_ends();
     let pid = child.id();
     let ended = seen.and_then(|wall| Ok((child.wait()?, wall)));
-    let mut line = Line::of(number, &creation, pid);
+    let mut line = RunLine::of(number, &creation, pid);
     match ended {
         Ok((status, wall)) => {
-            line.status = exit_status(status);
+            line.status = exit_status::of_run(status);
             line.signal = status.signal();
             line.wall_us = Some(micros(wall));
         }
         Err(error) => {
-            crate::complain(&format!("process {pid}: the end of the run cannot be seen: {error}"));
+            complain(&format!("process {pid}: the end of the run cannot be seen: {error}"));
             line.status = REGROW_FAILED;
             line.error = Some(error.to_string());
         }
@@ -148,7 +141,7 @@ fn run_once(command: &mut Command, number: u64) -> Line {
     line
 }
 
-/// Waits until the run has ended, without taking its status: until then its number is nobody else's.
+/// Waits until the run has ended, and leaves its status: so no other process gets its number.
 fn wait_for_end(child: &regrow::Child, started: Instant) -> io::Result<Duration> {
     let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::InvalidData)?;
     // A recycled run sends no SIGCHLD, and is found by a wait for all kinds of children alone.
@@ -158,70 +151,12 @@ fn wait_for_end(child: &regrow::Child, started: Instant) -> io::Result<Duration>
     Ok(started.elapsed())
 }
 
-fn could_not_start(command: &Command, number: u64, error: &io::Error) -> Line {
-    crate::complain(&format!("{}: {error}", command.get_program().display()));
-    Line::not_started(number, status_of_error(error), error)
-}
-
-/// The exit status that `env` has when it cannot execute a program.
-fn status_of_error(error: &io::Error) -> u8 {
-    match Errno::from_io_error(error) {
-        Some(Errno::NOENT) => NOT_FOUND,
-        // There can be no further process: nothing is wrong with the program.
-        None | Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => REGROW_FAILED,
-        Some(_) => NOT_EXECUTABLE,
-    }
-}
-
-/// The exit status of a run, as a shell tells it.
-fn exit_status(status: ExitStatus) -> u8 {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
-        (None, Some(signal)) => exit_status_of_signal(signal),
-        (None, None) => REGROW_FAILED,
-    }
-}
-
-/// Ends this process as the run has ended, if by a signal: whoever waits for it learns what `env` would have had it learn,
-/// and a shell that was interrupted ends its loop. Returns the exit status otherwise.
-fn end_as(status: ExitStatus) -> u8 {
-    if let Some(signal) = status.signal() {
-        crate::detach::die_by(signal);
-    }
-    exit_status(status)
-}
-
-fn exit_status_of_signal(signal: i32) -> u8 {
-    u8::try_from(SIGNALLED + signal).unwrap_or(u8::MAX)
+fn could_not_start(command: &Command, number: u64, error: &io::Error) -> RunLine {
+    complain(&format!("{}: {error}", command.get_program().display()));
+    RunLine::not_started(number, exit_status::of_error(error), error)
 }
 
 /// Microseconds, with the fraction that a report shows.
 fn micros(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e7).round() / 10.0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_end_has_the_status_that_a_shell_gives_it() {
-        assert_eq!(exit_status(ExitStatus::from_raw(0)), 0);
-        assert_eq!(exit_status(ExitStatus::from_raw(255 << 8)), 255);
-        assert_eq!(exit_status(ExitStatus::from_raw(libc::SIGKILL)), 137);
-        assert_eq!(exit_status(ExitStatus::from_raw(libc::SIGSEGV | 0x80)), 139);
-    }
-
-    #[test]
-    fn a_start_that_failed_has_the_status_that_env_has() {
-        let status = |errno| status_of_error(&io::Error::from_raw_os_error(errno));
-        assert_eq!(status(libc::ENOENT), 127);
-        for errno in [libc::EACCES, libc::ENOEXEC, libc::ENOTDIR, libc::E2BIG, libc::ELOOP] {
-            assert_eq!(status(errno), 126);
-        }
-        for errno in [libc::EAGAIN, libc::ENOMEM, libc::EMFILE] {
-            assert_eq!(status(errno), 125);
-        }
-        assert_eq!(status_of_error(&io::Error::from(io::ErrorKind::InvalidInput)), 125);
-    }
 }

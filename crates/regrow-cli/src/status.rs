@@ -15,9 +15,9 @@ use regrow_daemon::place::Place;
 use regrow_daemon::wire::Question;
 use serde_json::Value;
 
-use crate::cli::{PathArgs, StatusArgs};
+use crate::cli::daemon::{PathArgs, StatusArgs};
 use crate::error::CliError;
-use crate::table::{Kind, Table};
+use regrow_bench::table::{Alignment, TextTable};
 
 /// Asks the daemon.
 pub(crate) fn ask(question: Question) -> Result<Value, CliError> {
@@ -35,10 +35,14 @@ pub(crate) fn status(args: &StatusArgs) -> Result<u8, CliError> {
         return why();
     }
     let status = ask(Question::Status)?;
-    if args.json { print(&pretty(&status)) } else { print(&describe(&status, crate::table::output_width())) }
+    if args.json {
+        print(&pretty(&status))
+    } else {
+        print(&describe(&status, regrow_bench::table::output_width()))
+    }
 }
 
-/// Says for each body and shell why it is kept, and what the policy has learned.
+/// Tells why the daemon keeps each body and shell, and what its policy has learned.
 fn why() -> Result<u8, CliError> {
     let status = ask(Question::Status)?;
     let mut resources = Vec::new();
@@ -51,10 +55,10 @@ fn why() -> Result<u8, CliError> {
             }
         }
     }
-    print(&reasons(&status, &resources, crate::table::output_width()))
+    print(&reasons(&status, &resources, regrow_bench::table::output_width()))
 }
 
-/// What is kept, with its reasons, and the thresholds.
+/// What the daemon keeps and why, and the thresholds of its policy.
 fn reasons(status: &Value, resources: &[(String, Value)], width: usize) -> String {
     let pool = &status["pool"];
     let images = status["images"].as_array();
@@ -62,7 +66,8 @@ fn reasons(status: &Value, resources: &[(String, Value)], width: usize) -> Strin
         let found = images.and_then(|images| images.iter().find(|known| known["number"] == *image));
         found.map_or_else(|| "-".to_owned(), program_of)
     };
-    let mut table = Table::new(&[("kept", Kind::Left), ("program", Kind::Text), ("why", Kind::Text)]);
+    let mut table =
+        TextTable::new(&[("kept", Alignment::Left), ("program", Alignment::Text), ("why", Alignment::Text)]);
     for (name, fields) in resources {
         let why = if fields["why"].is_null() { plain(&fields["state"]) } else { plain(&fields["why"]) };
         table.row([name.clone(), program(&fields["image"]), why]);
@@ -83,7 +88,7 @@ fn reasons(status: &Value, resources: &[(String, Value)], width: usize) -> Strin
     text + &table.render(width)
 }
 
-/// What the policy has learned, a line each: of shells, where they are of use, and of each program that is kept.
+/// What the policy has learned, in lines: one for shells where they help, one for each program that it keeps.
 fn learned(learned: &Value, program: impl Fn(&Value) -> String) -> Vec<String> {
     let mut lines = Vec::new();
     if learned["h1"].as_u64().is_some_and(|wanted| wanted > 0) {
@@ -219,14 +224,14 @@ pub(crate) fn program_of(image: &Value) -> String {
 }
 
 fn images(images: &Value, width: usize) -> String {
-    let mut table = Table::new(&[
-        ("program", Kind::Text),
-        ("argv[0]", Kind::Left),
-        ("point", Kind::Left),
-        ("bodies", Kind::Right),
-        ("runs", Kind::Right),
-        ("MiB", Kind::Right),
-        ("state", Kind::Text),
+    let mut table = TextTable::new(&[
+        ("program", Alignment::Text),
+        ("argv[0]", Alignment::Left),
+        ("point", Alignment::Left),
+        ("bodies", Alignment::Right),
+        ("runs", Alignment::Right),
+        ("MiB", Alignment::Right),
+        ("state", Alignment::Text),
     ]);
     for image in images.as_array().into_iter().flatten() {
         let bodies = image["bodies"].as_str().map_or(0, |bodies| bodies.split_whitespace().count());

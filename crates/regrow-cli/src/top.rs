@@ -11,11 +11,11 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use regrow_daemon::wire::Question;
 use serde_json::Value;
 
-use crate::cli::TopArgs;
+use crate::cli::daemon::TopArgs;
 use crate::error::CliError;
 use crate::status::{ask, describe, plain, program_of, sum};
 
-/// Rates that are kept for the graph.
+/// How many rates the graph shows.
 const HISTORY: usize = 240;
 /// Lines of the summary at the top.
 const SUMMARY_LINES: u16 = 6;
@@ -33,7 +33,7 @@ struct View {
 }
 
 impl View {
-    /// Takes in what the daemon answered.
+    /// Takes the daemon's answer in.
     fn take(&mut self, answer: Result<Value, CliError>) {
         match answer {
             Ok(status) => {
@@ -51,7 +51,7 @@ impl View {
                 self.error = None;
             }
             Err(error) => {
-                self.error = Some(crate::error::chain(&error));
+                self.error = Some(crate::message::chain(&error));
                 self.total = None;
             }
         }
@@ -133,7 +133,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<u8, CliError> {
     shown.map(|()| 0).map_err(CliError::system("the terminal cannot be used"))
 }
 
-/// Waits for an interval to pass. True when a key has ended the view.
+/// Waits for one interval. True when a key ends the view.
 fn wait_for_key(interval: Duration) -> std::io::Result<bool> {
     if !event::poll(interval)? {
         return Ok(false);

@@ -5,17 +5,19 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use regrow_web::settings::{Application, Content, FastCgiAddress, Function, Interface, Limits, Settings};
+use regrow_web::settings::{
+    ApplicationSettings, Content, FastCgiAddress, FunctionSettings, GatewaySettings, Limits, PythonInterface,
+};
 
-use crate::cli::WebArgs;
+use crate::cli::web::WebArgs;
 use crate::error::CliError;
 
-/// Where HTTP is spoken when nothing else is said.
+/// The address of HTTP where no flag names one.
 const ADDRESS: &str = "127.0.0.1:8080";
 
 /// Serves until a signal ends it.
 pub(crate) fn web(args: &WebArgs) -> Result<u8, CliError> {
-    let mut settings = Settings::new(content(args)?);
+    let mut settings = GatewaySettings::new(content(args)?);
     settings.http.clone_from(&args.http);
     settings.fastcgi = args.fastcgi.iter().map(|text| fastcgi(text)).collect::<Result<_, _>>()?;
     settings.metrics = args.metrics;
@@ -47,14 +49,14 @@ fn content(args: &WebArgs) -> Result<Content, CliError> {
     let application = |interface, name: &String| {
         let (python, directory) = (args.python.clone(), args.directory.clone());
         if args.words.is_empty() && name.contains(':') {
-            Ok(Content::Application(Application { python, interface, name: name.clone(), directory }))
+            Ok(Content::Application(ApplicationSettings { python, interface, name: name.clone(), directory }))
         } else {
             Err(CliError::Web("an application is named by MODULE:NAME, and nothing else is served beside it"))
         }
     };
     match (&args.wsgi, &args.asgi) {
-        (Some(name), _) => return application(Interface::Wsgi, name),
-        (_, Some(name)) => return application(Interface::Asgi, name),
+        (Some(name), _) => return application(PythonInterface::Wsgi, name),
+        (_, Some(name)) => return application(PythonInterface::Asgi, name),
         _ => {}
     }
     match (&args.folder, args.words.as_slice()) {
@@ -68,7 +70,7 @@ fn content(args: &WebArgs) -> Result<Content, CliError> {
     }
 }
 
-/// A command line whose program is named by an absolute path: it is started in a folder of its own.
+/// A command line with the absolute path of its program, which starts in another folder.
 fn found(words: &[OsString]) -> Result<Vec<OsString>, CliError> {
     let mut words = words.to_vec();
     if let Some(program) = words.first_mut()
@@ -81,8 +83,8 @@ fn found(words: &[OsString]) -> Result<Vec<OsString>, CliError> {
     Ok(words)
 }
 
-/// A function, as the watchdog's variables say it where the command line does not.
-fn function(words: &[OsString]) -> Result<Function, CliError> {
+/// The function that the command line names, or else the watchdog's variable.
+fn function(words: &[OsString]) -> Result<FunctionSettings, CliError> {
     let command = if words.is_empty() {
         let text = from_env("fprocess").or_else(|| from_env("function_process"));
         let text = text.ok_or(CliError::Web("name the function's program, or set the variable fprocess"))?;
@@ -91,7 +93,7 @@ fn function(words: &[OsString]) -> Result<Function, CliError> {
         words.to_vec()
     };
     let is_true = |text: String| text == "true";
-    Ok(Function {
+    Ok(FunctionSettings {
         command: found(&command)?,
         content_type: from_env("content_type"),
         combine_output: from_env("combine_output").is_none_or(is_true),
@@ -100,7 +102,7 @@ fn function(words: &[OsString]) -> Result<Function, CliError> {
     })
 }
 
-/// Longer than any gateway is there.
+/// Longer than any gateway runs.
 const NO_LIMIT: Duration = Duration::from_secs(10 * 365 * 86400);
 
 /// The limits that the watchdog's variables set.
@@ -122,7 +124,7 @@ fn from_env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-/// A time as Go writes it, in the parts that the watchdog's users write: a number of seconds, or `1h2m3s`, `500ms`.
+/// A time as users of the watchdog write it: a number of seconds, or Go's `1h2m3s` and `500ms`.
 fn go_duration(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
@@ -173,7 +175,7 @@ fn fastcgi(text: &str) -> Result<FastCgiAddress, CliError> {
     text.parse().map(FastCgiAddress::Tcp).map_err(wrong)
 }
 
-/// A variable with its value; without one it is the gateway's own, if it has it.
+/// A variable with its value, or with the gateway's own value where the text has none.
 fn variable(text: &str) -> Option<(OsString, OsString)> {
     match text.split_once('=') {
         Some((name, value)) => Some((name.into(), value.into())),

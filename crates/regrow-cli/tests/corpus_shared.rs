@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use regrow_daemon::client::order_of_caller;
+use regrow_daemon::caller::spawn_message;
 use regrow_daemon::place::Place;
 use regrow_testkit::corpus::{
     ArgumentList, Corpus, PlainExec, Prover, Rounds, Spawner, Tally, Workshop, project_corpus_dir,
@@ -38,8 +38,9 @@ const CLIENTS: usize = 8;
 const RUNS: usize = 3;
 /// The same where all of it has run as root already.
 const RUNS_AGAIN: usize = 1;
-/// The least share of the runs that must not be by exec.
-const LEAST_RECYCLED_PERCENT: usize = 95;
+/// The greatest share of the entries that may have no recycled run. How many runs of the other entries find all bodies busy depends
+/// on what else the machine does.
+const MOST_NEVER_RECYCLED_PERCENT: usize = 5;
 /// How often an entry is run before the clients come, until it is recycled.
 const ATTEMPTS: usize = 200;
 /// The variable that makes this test one of its own clients, and says which.
@@ -102,11 +103,12 @@ fn warm(corpus: &Corpus, place: &Place) {
     }
 }
 
-/// A client that orders what the standard library would start: it makes `SIGPIPE`, which its own programs ignore, default.
+/// A client that asks for what the standard library would start: it makes `SIGPIPE`, which its own programs ignore, default.
 fn connected(place: &Place) -> Connected {
-    let mut order = order_of_caller("".as_ref(), &[""; 0]).unwrap();
-    order.ignored &= !(1 << (libc::SIGPIPE - 1));
-    Connected::new(place, order)
+    let mut message = spawn_message("".as_ref(), &[""; 0]).unwrap();
+    let ignored = message.task.ignored_signals().unwrap();
+    message.task.set_ignored_signals(ignored & !(1 << (libc::SIGPIPE - 1)));
+    Connected::new(place, message)
 }
 
 /// What a client has counted.
@@ -116,6 +118,8 @@ struct Counted {
     kept: usize,
     how: BTreeMap<String, usize>,
     fallbacks: BTreeMap<String, usize>,
+    /// Runs by exec, by the entry.
+    by_exec: BTreeMap<String, usize>,
     failures: Vec<String>,
 }
 
@@ -128,6 +132,7 @@ impl Counted {
             kept: tally.recycled_runs(),
             how: tally.how.clone(),
             fallbacks: fallbacks.collect(),
+            by_exec: tally.by_exec(),
             failures: tally.failures.iter().map(ToString::to_string).collect(),
         }
     }
@@ -137,6 +142,7 @@ impl Counted {
         self.kept += other.kept;
         other.how.into_iter().for_each(|(how, count)| *self.how.entry(how).or_default() += count);
         other.fallbacks.into_iter().for_each(|(why, count)| *self.fallbacks.entry(why).or_default() += count);
+        other.by_exec.into_iter().for_each(|(entry, count)| *self.by_exec.entry(entry).or_default() += count);
         self.failures.extend(other.failures);
     }
 }
@@ -203,5 +209,10 @@ fn runs_of_many_clients_are_what_plain_exec_gives() {
     summary::add(&line).unwrap();
     assert!(all.failures.is_empty(), "{}", all.failures.join("\n"));
     assert_eq!(all.runs, corpus.entries.len() * runs() * CLIENTS);
-    assert!(all.kept * 100 >= all.runs * LEAST_RECYCLED_PERCENT, "{line}");
+    let never = all.by_exec.values().filter(|&&count| count == runs() * CLIENTS).count();
+    assert!(
+        never * 100 <= corpus.entries.len() * MOST_NEVER_RECYCLED_PERCENT,
+        "{never} entries: {:#?}",
+        all.fallbacks
+    );
 }

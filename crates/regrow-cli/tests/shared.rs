@@ -18,7 +18,7 @@ mod told;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use service::{Said, Service, shell_status, text};
+use service::{ATTEMPTS, Said, Service, eventually, shell_status, text};
 
 #[test]
 fn the_exit_status_is_that_of_env() {
@@ -86,13 +86,17 @@ fn the_short_way_is_recycled_too() {
     service.warm(&["sh"]);
     let daemon = service.daemon().to_string();
     let mut by_daemon = 0;
-    for run in 0..10 {
+    // A run that finds every body busy is executed by the command.
+    for run in 0..ATTEMPTS {
         let args = ["run", "sh", "-c", "echo $PPID; echo \"$@\" >&2; exit 4", "sh", "--", "-x", ""];
         let output = service.regrow().args(args).output().unwrap();
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(4), "-- -x \n".to_owned()), "{run}");
         by_daemon += usize::from(text(&output.stdout).trim_end() == daemon);
+        if by_daemon == 10 {
+            return;
+        }
     }
-    assert!(by_daemon >= 9, "{by_daemon} of 10 runs are the daemon's children");
+    panic!("{by_daemon} of {ATTEMPTS} runs are the daemon's children");
 }
 
 /// `--no-daemon` keeps everything in the command: it asks no daemon and starts none.
@@ -116,7 +120,7 @@ fn without_a_daemon_nothing_is_asked_of_one() {
             service.regrow().arg("run").args(flags).args(["sh", "-c", "echo $PPID"]).output().unwrap();
         text(&output.stdout).trim_end().to_owned()
     };
-    assert_eq!(parent_of(&[]), daemon);
+    eventually("a run of the daemon's", || parent_of(&[]) == daemon);
     assert_ne!(parent_of(&["--no-daemon"]), daemon);
     // From the second run on these are recycled too, in the command's own pool.
     let report = service.folder().join("report");

@@ -179,7 +179,8 @@ fn a_script_that_is_compiled_ahead_is_new_when_it_changes() {
 
 #[test]
 fn a_gateway_that_is_told_to_stop_answers_what_it_was_asked() {
-    let slow = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\ntouch \"$DOCUMENT_ROOT/../begun\"\nsleep 1\nprintf done\n";
+    let slow = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\ntouch \"$DOCUMENT_ROOT/../begun\"\n\
+        while [ ! -e \"$DOCUMENT_ROOT/../go\" ]; do sleep 0.02; done\nprintf done\n";
     let web = Web::start(&[("slow.sh", slow), ("b.sh", SHELL)], &[]);
     let mut stream = TcpStream::connect(&web.http).unwrap();
     stream.write_all(b"GET /slow.sh HTTP/1.0\r\n\r\n").unwrap();
@@ -187,10 +188,11 @@ fn a_gateway_that_is_told_to_stop_answers_what_it_was_asked() {
     fs::rename(web.path("access.log"), web.path("access.log.1")).unwrap();
     web.signal(Signal::HUP);
     eventually("the new log", || web.path("access.log").exists());
-    let http = web.http.clone();
-    assert!(web.stop().success());
+    web.signal(Signal::TERM);
+    eventually("no further connections", || TcpStream::connect(&web.http).is_err());
+    fs::write(web.path("go"), "").unwrap();
     assert_eq!(read_reply(&mut stream), (200, "done".to_owned()));
-    assert!(TcpStream::connect(http).is_err());
+    assert!(web.stop().success());
 }
 
 #[test]
@@ -242,10 +244,12 @@ fn a_function_gets_the_body_and_gives_the_reply() {
 fn a_function_that_fails_or_is_asked_wrongly_is_as_the_watchdog_has_it() {
     let program = "case $Http_Path in /sleeps) sleep 1000;; /closes) exec >&- 2>&-; sleep 1000;; /noise) echo aside >&2; echo out;; *) echo no; exit 3;; esac";
     let function = ["--function", "--", "/bin/sh", "-c", program];
-    let web = Web::start_with(&[], &function, &[("exec_timeout", "1"), ("combine_output", "false")]);
+    let brief = Web::start_with(&[], &function, &[("exec_timeout", "1"), ("combine_output", "false")]);
+    assert_eq!(brief.get("/sleeps"), (408, "Killed process.\n".to_owned()));
+    assert_eq!(brief.get("/closes"), (408, "Killed process.\n".to_owned()));
+    // These have the time that they take.
+    let web = Web::start_with(&[], &function, &[("combine_output", "false")]);
     assert_eq!(web.get("/"), (500, "exit status 3\nno\n".to_owned()));
-    assert_eq!(web.get("/sleeps"), (408, "Killed process.\n".to_owned()));
-    assert_eq!(web.get("/closes"), (408, "Killed process.\n".to_owned()));
     assert_eq!(web.get("/noise"), (200, "out\n".to_owned()));
     assert_eq!(web.ask("OPTIONS / HTTP/1.0\r\n\r\n").0, 405);
     assert_eq!(web.get("/_/health"), (200, "OK".to_owned()));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   epoll ──┬─ listener    a new client: its user is looked at, the oldest idle one leaves where there are too many
-//!           ├─ client      a message: an order, a question, an end; or it has gone: its run is killed
+//!           ├─ client      a message: a run, a question, an end; or it has gone: its run is killed
 //!           └─ signals     SIGCHLD: which runs were stopped, go on, have ended
 //!                          SIGTERM, SIGINT: no further runs; leave when those that are there have ended
 //! ```
@@ -12,168 +12,59 @@
 //! does not take is kept up to a number of messages, then it is dropped.
 
 mod answer;
+mod clients;
 mod connection;
-mod order;
+mod error;
+mod listener;
+mod options;
+mod poller;
+mod request;
+mod runs;
 
-use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use regrow_engine::controller::{Control, Controller, Handle, TreeError};
-use regrow_engine::creation::Fallback;
 use regrow_engine::log::CreationLog;
-use regrow_engine::settings::Settings;
-use regrow_engine::started::{Change, Started};
+use regrow_engine::run::creation::{CallerPart, Fallback};
+use regrow_engine::run::started::{Change, Started};
 use regrow_sys::raw;
-use rustix::event::epoll;
-use rustix::fs::FlockOperation;
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::SocketFlags;
 
-use crate::place::Place;
-use crate::wire::{MAX_FDS, MAX_MESSAGE, Question, ToClient, ToDaemon};
-use answer::Own;
+use crate::wire::{MAX_FDS, MAX_MESSAGE, Question, SpawnMessage, ToClient, ToDaemon};
+use answer::DaemonState;
+use clients::Clients;
 use connection::{Connection, Received};
+use error::system;
+use poller::Poller;
+use runs::{Runs, declined};
 
-/// Most messages that wait for a client that does not read.
-const OUTBOX: usize = 16;
-/// Clients that may wait to be accepted.
-const BACKLOG: i32 = 256;
-/// Events that are taken at once.
-const EVENTS: usize = 64;
+pub use error::ServeError;
+pub use listener::Listener;
+pub use options::ServerOptions;
+
 /// A turn of the loop that takes longer is told of.
 const SLOW: Duration = Duration::from_millis(500);
 /// How long the listener rests when there are no descriptors for a further client.
 const REST: Duration = Duration::from_millis(100);
 
-/// What epoll calls the listener and the signals; clients have numbers from [`FIRST_CLIENT`] on.
+/// What the loop calls the listener and the signals; clients have numbers from [`FIRST_CLIENT`] on.
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
 const FIRST_CLIENT: u64 = 2;
 
-/// How a daemon works.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The pool's settings.
-    pub pool: Settings,
-    /// Most clients at a time.
-    pub max_clients: usize,
-    /// Most runs at a time; a client that orders one more is to execute the program itself.
-    pub max_runs: usize,
-    /// How long the daemon stays without a client; `None` for ever.
-    pub idle: Option<Duration>,
-    /// Serve clients of other control groups too: their runs are accounted to the daemon's.
-    pub any_cgroup: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            pool: Settings { shells: false, ..Settings::default() },
-            max_clients: 512,
-            max_runs: 128,
-            idle: Some(Duration::from_secs(600)),
-            any_cgroup: false,
-        }
-    }
-}
-
-/// Why a daemon does not serve.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// Another one serves this place.
-    #[error("{}: a daemon is there already", path.display())]
-    AlreadyThere {
-        /// The file that it holds locked.
-        path: std::path::PathBuf,
-    },
-    /// A step of its start, or its loop, failed.
-    #[error("{what}: {source}")]
-    System {
-        /// What failed.
-        what: String,
-        /// Why.
-        source: io::Error,
-    },
-}
-
-fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> ServeError {
-    move |source| ServeError::System { what: what.into(), source: source.into() }
-}
-
-/// Where a daemon listens.
-#[derive(Debug)]
-pub struct Listener {
-    socket: OwnedFd,
-    /// What is removed and unlocked at the end; nothing when somebody else made the socket.
-    own: Option<(Place, OwnedFd)>,
-}
-
-impl Listener {
-    /// Takes a place and listens there.
-    ///
-    /// # Errors
-    /// [`ServeError::AlreadyThere`]: of two daemons that start at once, one gets this.
-    pub fn bind(place: &Place) -> Result<Listener, ServeError> {
-        use rustix::fs::{Mode, OFlags};
-        let path = place.lock();
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let lock = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(system(path.display().to_string()))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(ServeError::AlreadyThere { path }),
-            Err(error) => return Err(system(path.display().to_string())(error)),
-        }
-        let path = place.socket();
-        // Whoever holds the lock may remove what a daemon that was killed has left.
-        let _ = std::fs::remove_file(&path);
-        let named = |error: Errno| system(path.display().to_string())(error);
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-            .map_err(named)?;
-        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).map_err(named)?).map_err(named)?;
-        rustix::net::listen(&socket, BACKLOG).map_err(named)?;
-        Ok(Listener { socket, own: Some((place.clone(), lock)) })
-    }
-
-    /// A listening socket that a service manager has made.
-    ///
-    /// # Errors
-    /// When it cannot be set to not block.
-    pub fn given(socket: OwnedFd) -> Result<Listener, ServeError> {
-        rustix::io::ioctl_fionbio(&socket, true).map_err(system("the socket that was passed"))?;
-        Ok(Listener { socket, own: None })
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some((place, _lock)) = &self.own {
-            let _ = std::fs::remove_file(place.socket());
-        }
-    }
-}
-
-/// A run, and the connection that ordered it.
-#[derive(Debug)]
-struct Run {
-    started: Started,
-    client: Option<u64>,
-}
-
 /// The daemon.
 pub struct Server {
-    options: Options,
+    options: ServerOptions,
     controller: Controller,
-    epoll: OwnedFd,
+    poller: Poller,
     listener: Listener,
     signals: OwnedFd,
-    clients: HashMap<u64, Connection>,
-    runs: HashMap<i32, Run>,
-    next: u64,
+    clients: Clients,
+    runs: Runs,
     user: u32,
     /// What the domain of a client must be.
     domain: Vec<u8>,
@@ -189,26 +80,23 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError::System`].
-    pub fn new(listener: Listener, options: Options, log: CreationLog) -> Result<Server, ServeError> {
+    pub fn new(listener: Listener, options: ServerOptions, log: CreationLog) -> Result<Server, ServeError> {
         let bit = |signal: i32| 1u64 << (signal - 1);
         let set = bit(libc::SIGCHLD) | bit(libc::SIGTERM) | bit(libc::SIGINT) | bit(libc::SIGHUP);
         let (signals, _) = raw::signals_as_descriptor(set).map_err(system("signals"))?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll"))?;
-        for (descriptor, name) in [(listener.socket.as_fd(), LISTENER), (signals.as_fd(), SIGNALS)] {
-            let data = epoll::EventData::new_u64(name);
-            epoll::add(&epoll, descriptor, data, epoll::EventFlags::IN).map_err(system("epoll"))?;
-        }
+        let poller = Poller::new().map_err(system("epoll"))?;
+        poller.add(&listener, LISTENER).map_err(system("epoll"))?;
+        poller.add(&signals, SIGNALS).map_err(system("epoll"))?;
         let controller = Controller::new(options.pool.clone(), log);
-        let domain = controller.shard().domain().fingerprint();
+        let domain = controller.shard().view().domain().fingerprint();
         Ok(Server {
             options,
             controller,
-            epoll,
+            poller,
             listener,
             signals,
-            clients: HashMap::new(),
-            runs: HashMap::new(),
-            next: FIRST_CLIENT,
+            clients: Clients::new(FIRST_CLIENT),
+            runs: Runs::default(),
             user: rustix::process::geteuid().as_raw(),
             domain,
             stopping: false,
@@ -223,20 +111,16 @@ impl Server {
     /// # Errors
     /// [`ServeError::System`] when the loop itself cannot go on.
     pub fn serve(&mut self) -> Result<(), ServeError> {
-        let mut events = Vec::with_capacity(EVENTS);
+        let mut events = Vec::new();
         while !self.is_done() {
             let timeout = self.timeout();
-            events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(system("epoll")(error)),
-            }
+            self.poller.wait(timeout.as_ref(), &mut events).map_err(system("epoll"))?;
             let began = Instant::now();
             if events.is_empty() && self.controller.next_work().is_some_and(|next| next <= Instant::now()) {
                 self.controller.work();
             }
-            for event in &events {
-                match event.data.u64() {
+            for &event in &events {
+                match event {
                     LISTENER => self.accept(),
                     SIGNALS => self.take_signals(),
                     client => self.take_message(client),
@@ -248,12 +132,8 @@ impl Server {
             }
             let took = began.elapsed();
             if took > SLOW {
-                tracing::warn!(
-                    ?took,
-                    events = events.len(),
-                    clients = self.clients.len(),
-                    "others had to wait"
-                );
+                let (events, clients) = (events.len(), self.clients.len());
+                tracing::warn!(?took, events, clients, "others had to wait");
             }
             if !self.clients.is_empty() || !self.runs.is_empty() {
                 self.last_busy = Instant::now();
@@ -281,16 +161,15 @@ impl Server {
 
     /// Has new clients wait, or takes them again.
     fn listen(&self, on: bool) {
-        let flags = if on { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
-        let data = epoll::EventData::new_u64(LISTENER);
-        if let Err(error) = epoll::modify(&self.epoll, &self.listener.socket, data, flags) {
+        let events = if on { EventFlags::IN } else { EventFlags::empty() };
+        if let Err(error) = self.poller.change(&self.listener, LISTENER, events) {
             tracing::error!(%error, "the listener is not looked at any more");
         }
     }
 
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = match rustix::net::accept_with(&self.listener.socket, flags) {
+        let socket = match rustix::net::accept_with(&self.listener, flags) {
             Ok(socket) => socket,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => return self.make_room(),
             // The client has left again.
@@ -305,75 +184,64 @@ impl Server {
                 return;
             }
         }
-        if self.clients.len() >= self.options.max_clients && !self.drop_longest_idle() {
+        if self.clients.len() >= self.options.max_clients && !self.clients.drop_longest_idle() {
             connection
                 .send(&ToClient::Failed { text: b"the daemon has as many clients as it may have".to_vec() });
             return;
         }
-        let name = self.next;
-        self.next += 1;
-        let data = epoll::EventData::new_u64(name);
-        match epoll::add(&self.epoll, connection.descriptor(), data, epoll::EventFlags::IN) {
-            Ok(()) => drop(self.clients.insert(name, connection)),
-            Err(error) => tracing::warn!(%error, "a client is turned away"),
+        if let Err(error) = self.clients.add(connection, &self.poller) {
+            tracing::warn!(%error, "a client is turned away");
         }
     }
 
     /// There are no descriptors for a further client: who says nothing leaves, or what is kept and used least; the next
     /// turn tries again. Where that does not help, clients wait a little.
     fn make_room(&mut self) {
-        if !self.drop_longest_idle() && !self.controller.give_back() {
+        if !self.clients.drop_longest_idle() && !self.controller.give_back() {
             self.listen(false);
             self.rests_until = Some(Instant::now() + REST);
         }
     }
 
-    /// Makes room for a client. False when every client has a run.
-    fn drop_longest_idle(&mut self) -> bool {
-        let idle = self.clients.iter().filter(|(_, client)| client.run.is_none());
-        let longest = idle.min_by_key(|(_, client)| client.last_used).map(|(&name, _)| name);
-        longest.is_some_and(|name| self.clients.remove(&name).is_some())
-    }
-
-    fn take_message(&mut self, name: u64) {
-        let Some(connection) = self.clients.get_mut(&name) else { return };
+    fn take_message(&mut self, client: u64) {
+        let Some(connection) = self.clients.get_mut(client) else { return };
         connection.last_used = Instant::now();
         connection.flush();
         let received = match connection.receive(&mut self.buffer) {
-            Ok(None) => return self.watch_outbox(name),
+            Ok(None) => return self.clients.watch_outbox(client, &self.poller),
             Ok(Some(received)) => received,
             Err(error) => {
                 if error.kind() == io::ErrorKind::FileTooLarge {
                     let text =
                         format!("a message holds {MAX_MESSAGE} bytes and {MAX_FDS} descriptors at most");
-                    self.send(name, &ToClient::Failed { text: text.into_bytes() });
+                    self.send(client, &ToClient::Failed { text: text.into_bytes() });
                 }
                 tracing::debug!(%error, "a client is gone");
-                return self.forget(name);
+                return self.forget(client);
             }
         };
         match ToDaemon::from_bytes(self.buffer.get(..received.bytes).unwrap_or_default()) {
-            Ok(message) => self.carry_out(name, message, received),
+            Ok(message) => self.carry_out(client, message, received),
             Err(error) => {
-                self.send(name, &ToClient::Failed { text: error.to_string().into_bytes() });
-                self.forget(name);
+                self.send(client, &ToClient::Failed { text: error.to_string().into_bytes() });
+                self.forget(client);
             }
         }
     }
 
-    fn carry_out(&mut self, name: u64, message: ToDaemon, received: Received) {
+    fn carry_out(&mut self, client: u64, message: ToDaemon, received: Received) {
         match message {
-            ToDaemon::Run(order) => self.run(name, *order, received),
-            ToDaemon::Ask(question) => self.answer(name, &question),
+            ToDaemon::Run(message) => self.run(client, *message, received),
+            ToDaemon::Ask(question) => self.answer(client, &question),
             ToDaemon::Clear => {
-                self.change_pool(name, |controller, pool| controller.control(pool, Control::Drop));
+                self.change_pool(client, |controller, pool| controller.control(pool, Control::Drop));
             }
             ToDaemon::Budget(bytes) => {
-                self.change_pool(name, |controller, pool| controller.write(pool, "budget_bytes", bytes));
+                self.change_pool(client, |controller, pool| controller.write(pool, "budget_bytes", bytes));
             }
             ToDaemon::Stop => {
                 self.stopping = true;
-                self.send(name, &ToClient::Done);
+                self.send(client, &ToClient::Done);
             }
         }
     }
@@ -381,7 +249,7 @@ impl Server {
     /// Changes something of the pool, has that carried out, and tells the client.
     fn change_pool(
         &mut self,
-        name: u64,
+        client: u64,
         change: impl FnOnce(&mut Controller, Handle) -> Result<(), TreeError>,
     ) {
         let done = self.controller.open("/.").and_then(|pool| {
@@ -395,82 +263,81 @@ impl Server {
             Ok(()) => ToClient::Done,
             Err(error) => ToClient::Failed { text: error.to_string().into_bytes() },
         };
-        self.send(name, &answer);
+        self.send(client, &answer);
     }
 
-    fn answer(&mut self, name: u64, question: &Question) {
+    fn answer(&mut self, client: u64, question: &Question) {
         // The one that asks is not counted.
         let clients = self.clients.len().saturating_sub(1);
-        let own = Own { clients, runs: self.runs.len(), stopping: self.stopping };
-        let text = match answer::answer(&mut self.controller, question, own) {
+        let state = DaemonState { clients, runs: self.runs.len(), stopping: self.stopping };
+        let text = match answer::answer(&mut self.controller, question, state) {
             Ok(text) => text.into_bytes(),
             Err(error) => {
-                return self.send(name, &ToClient::Failed { text: error.to_string().into_bytes() });
+                return self.send(client, &ToClient::Failed { text: error.to_string().into_bytes() });
             }
         };
         let mut parts = text.chunks(MAX_MESSAGE / 2).peekable();
         while let Some(part) = parts.next() {
             let message = ToClient::Answer { more: parts.peek().is_some(), text: part.to_vec() };
-            self.send(name, &message);
+            self.send(client, &message);
         }
     }
 
     /// Starts a run, or says why the client is to do it.
-    fn run(&mut self, name: u64, order: crate::wire::Order, received: Received) {
-        if self.clients.get(&name).is_none_or(|client| client.run.is_some()) {
-            self.send(name, &ToClient::Failed { text: b"a run is under way on this connection".to_vec() });
-            return self.forget(name);
+    fn run(&mut self, client: u64, message: SpawnMessage, received: Received) {
+        if self.clients.get_mut(client).is_none_or(|connection| connection.run.is_some()) {
+            self.send(client, &ToClient::Failed { text: b"a run is under way on this connection".to_vec() });
+            return self.forget(client);
         }
-        let program = String::from_utf8_lossy(&order.program).into_owned();
-        let end_only = order.end_only;
-        let started = self.admit(&order).and_then(|()| {
-            let (request, bequest, ticket) = order::request(order, received.descriptors)?;
-            if !crate::client::take_ticket(ticket.as_fd()) {
-                // A client that has taken it back does not wait any more.
-                return Err(Fallback::UnsupportedRequest);
-            }
-            self.controller.create(&request, &bequest)
-        });
-        let started = match started {
+        let program = String::from_utf8_lossy(&message.program).into_owned();
+        let end_only = message.end_only;
+        let started = match self.start(message, received) {
             Ok(started) => started,
             Err(why) => {
                 if let Fallback::CallerChanged { .. } = why {
-                    self.domain = self.controller.shard().domain().fingerprint();
+                    self.domain = self.controller.shard().view().domain().fingerprint();
                 }
-                let declined = ToClient::Declined {
-                    reason: why.name().as_bytes().to_vec(),
-                    detail: why.to_string().into_bytes(),
-                };
+                let message = declined(&why);
                 self.controller.declined(&program, why);
-                return self.send(name, &declined);
+                return self.send(client, &message);
             }
         };
         let pid = started.pid;
-        if let Some(client) = self.clients.get_mut(&name) {
-            client.run = Some(pid);
+        if let Some(connection) = self.clients.get_mut(client) {
+            connection.run = Some(pid);
             if !end_only {
                 let how = started.creation.how().as_bytes().to_vec();
                 // Without one the client cannot pass on signals; the run goes on all the same.
                 let pidfd = started.pidfd().and_then(|pidfd| pidfd.try_clone_to_owned()).ok();
-                client.send_with(&ToClient::Started { pid, how }, pidfd);
+                connection.send_with(&ToClient::Started { pid, how }, pidfd);
             }
         }
-        self.runs.insert(pid, Run { started, client: Some(name) });
+        self.runs.add(started, client);
+    }
+
+    /// Starts a run, once its ticket is taken.
+    fn start(&mut self, message: SpawnMessage, received: Received) -> Result<Started, Fallback> {
+        self.admit(&message)?;
+        let (request, ticket) = request::request(message, received.descriptors)?;
+        if !ticket.take() {
+            // A client that has taken it back does not wait any more.
+            return Err(Fallback::UnsupportedRequest);
+        }
+        self.controller.create(&request)
     }
 
     /// Whether a run may be started at all for this client.
-    fn admit(&self, order: &crate::wire::Order) -> Result<(), Fallback> {
-        use regrow_engine::creation::CallerPart;
+    fn admit(&self, message: &SpawnMessage) -> Result<(), Fallback> {
         if self.stopping {
             return Err(Fallback::RecyclingOff);
         }
         if self.runs.len() >= self.options.max_runs {
             return Err(Fallback::AllBusy);
         }
-        if order.domain != self.domain {
+        if message.domain != self.domain {
             return Err(Fallback::CallerChanged { what: CallerPart::Credentials });
         }
-        if !self.options.any_cgroup && order.cgroup != self.controller.shard().domain().cgroup {
+        if !self.options.any_cgroup && message.cgroup != self.controller.shard().view().domain().cgroup {
             return Err(Fallback::CallerChanged { what: CallerPart::Cgroup });
         }
         Ok(())
@@ -488,43 +355,23 @@ impl Server {
                 self.stopping = true;
             }
         }
-        self.look_at_runs();
-    }
-
-    /// Tells the clients what has happened to their runs.
-    fn look_at_runs(&mut self) {
-        let mut news = Vec::new();
-        for (&pid, run) in &self.runs {
-            match run.started.try_change() {
-                Ok(None) => {}
-                Ok(Some(change)) => news.push((pid, Some(change))),
-                Err(error) => {
-                    tracing::error!(pid, %error, "the end of a run cannot be seen");
-                    news.push((pid, None));
-                }
-            }
-        }
-        for (pid, change) in news {
+        for (pid, change) in self.runs.changes() {
             self.tell(pid, change);
         }
     }
 
+    /// Tells a client what has happened to its run.
     fn tell(&mut self, pid: i32, change: Option<Change>) {
-        let client = self.runs.get(&pid).and_then(|run| run.client);
-        let message = match change {
-            Some(Change::Stopped(signal)) => ToClient::Stopped { signal },
-            Some(Change::Continued) => ToClient::Continued,
-            Some(Change::Ended(status)) => self.ended(pid, status),
-            None => ToClient::Failed { text: b"the end of the run cannot be seen".to_vec() },
-        };
+        let Some(run) = self.runs.get(pid) else { return };
+        let (client, message) = (run.client, run.message(change));
         let over = !matches!(change, Some(Change::Stopped(_) | Change::Continued));
-        let run = if over { self.runs.remove(&pid) } else { None };
-        if let Some(client) = client.and_then(|name| self.clients.get_mut(&name)).filter(|_| over) {
-            client.run = None;
+        let run = if over { self.runs.remove(pid) } else { None };
+        if let Some(connection) = client.and_then(|client| self.clients.get_mut(client)).filter(|_| over) {
+            connection.run = None;
         }
         // The client first: it waits.
-        if let Some(name) = client {
-            self.send(name, &message);
+        if let Some(client) = client {
+            self.send(client, &message);
         }
         if let Some(run) = run {
             run.started.give_back();
@@ -532,45 +379,16 @@ impl Server {
         }
     }
 
-    /// A start that was refused inside the body is the client's to carry out.
-    fn ended(&self, pid: i32, status: std::process::ExitStatus) -> ToClient {
-        if self.runs.get(&pid).is_some_and(|run| run.started.was_refused()) {
-            let why = Fallback::UnsupportedRequest;
-            return ToClient::Declined {
-                reason: why.name().as_bytes().to_vec(),
-                detail: why.to_string().into_bytes(),
-            };
-        }
-        ToClient::Ended { status: status.into_raw() }
-    }
-
-    fn send(&mut self, name: u64, message: &ToClient) {
-        if let Some(client) = self.clients.get_mut(&name) {
-            client.send(message);
-            if client.is_hopeless(OUTBOX) {
-                self.forget(name);
-            } else {
-                self.watch_outbox(name);
-            }
-        }
-    }
-
-    /// Looks for room in the socket as long as something waits to be sent.
-    fn watch_outbox(&mut self, name: u64) {
-        let Some(client) = self.clients.get_mut(&name) else { return };
-        if let Some(wants) = client.wants_changed() {
-            let out = if wants { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-            let data = epoll::EventData::new_u64(name);
-            let _ = epoll::modify(&self.epoll, client.descriptor(), data, epoll::EventFlags::IN | out);
+    fn send(&mut self, client: u64, message: &ToClient) {
+        if !self.clients.send(client, message, &self.poller) {
+            self.forget(client);
         }
     }
 
     /// A client is gone: so is its run.
-    fn forget(&mut self, name: u64) {
-        let Some(client) = self.clients.remove(&name) else { return };
-        if let Some(run) = client.run.and_then(|pid| self.runs.get_mut(&pid)) {
-            run.client = None;
-            let _ = run.started.kill();
+    fn forget(&mut self, client: u64) {
+        if let Some(pid) = self.clients.remove(client).and_then(|connection| connection.run) {
+            self.runs.abandon(pid);
         }
     }
 }

@@ -2,10 +2,15 @@
 
 use std::path::Path;
 
-use regrow_daemon::server::Options;
-use regrow_daemon::wire::{LIMITS, MAX_FDS, MAX_MESSAGE, MAX_TARGETS, ToClient, ToDaemon, VERSION};
+use regrow_daemon::server::ServerOptions;
+use regrow_daemon::wire::{MAX_FDS, MAX_MESSAGE, MAX_TARGETS, ToClient, ToDaemon, VERSION};
 
-const SOURCE: &str = include_str!("../src/wire.rs");
+/// The sources of the codec.
+const KIND: &str = include_str!("../src/wire/kind.rs");
+const SPAWN: &str = include_str!("../src/wire/spawn.rs");
+const TASK: &str = include_str!("../src/wire/task.rs");
+const TO_DAEMON: &str = include_str!("../src/wire/to_daemon.rs");
+const TO_CLIENT: &str = include_str!("../src/wire/to_client.rs");
 
 fn page() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md");
@@ -18,10 +23,18 @@ fn rows(page: &str) -> Vec<Vec<String>> {
     rows.map(|row| row.split(" | ").map(str::to_owned).collect()).collect()
 }
 
-/// What stands between two texts of the source.
-fn part(from: &str, to: &str) -> &'static str {
-    let (_, rest) = SOURCE.split_once(from).expect("it is there");
+/// What stands between two texts of a source.
+fn part(source: &'static str, from: &str, to: &str) -> &'static str {
+    let (_, rest) = source.split_once(from).expect("it is there");
     rest.split_once(to).expect("it ends").0
+}
+
+/// The names in the first cells of the table that stands below a text.
+fn names_below(page: &str, text: &str) -> Vec<String> {
+    let (_, table) = page.split_once(text).expect("the table");
+    let table = table.lines().skip_while(|line| !line.starts_with('|')).skip(2);
+    let rows = table.take_while(|line| line.starts_with('|'));
+    rows.flat_map(|row| quoted(row.split('|').nth(1).unwrap_or_default())).collect()
 }
 
 /// The names of the fields that a piece of the source reads, each once, in its order.
@@ -42,8 +55,7 @@ fn quoted(cell: &str) -> Vec<String> {
 
 #[test]
 fn every_kind_has_its_row() {
-    let kinds =
-        part("mod kind {", "\n}").lines().filter_map(|line| line.trim().strip_prefix("pub(super) const "));
+    let kinds = KIND.lines().filter_map(|line| line.strip_prefix("pub(super) const "));
     let kinds = kinds.map(|line| line.trim_end_matches(';').split_once(": u16 = ").expect("a number"));
     let expected: Vec<(String, String)> =
         kinds.map(|(name, number)| (number.to_owned(), format!("`{}`", name.to_lowercase()))).collect();
@@ -61,16 +73,20 @@ fn every_kind_has_its_row() {
 fn every_field_stands_where_it_is_read() {
     let page = page();
     let rows = rows(&page);
-    let order = fields(part("fn read(from: &mut Reader<'_>) -> Result<Order", "Ok(order)"));
-    assert!(order.len() > 10, "{order:?}");
-    let (_, table) = page.split_once("The fields of `run`:").expect("the table");
-    let names = table.lines().skip(4).take_while(|line| line.starts_with('|'));
-    let names: Vec<String> =
-        names.flat_map(|row| quoted(row.split('|').nth(1).unwrap_or_default())).collect();
-    assert_eq!(names, order);
+    let run = part(SPAWN, "fn read(from: &mut Reader<'_>) -> Result<SpawnMessage", "Ok(message)");
+    let run = fields(&run.replace("task::read(from)", "from.task(\"task\")"));
+    assert!(run.len() > 10, "{run:?}");
+    assert_eq!(names_below(&page, "The fields of `run`:"), run);
+    let limits = fields(part(TASK, "fn read_limits(", "\n}"));
+    let task = part(TASK, "fn read(from: &mut Reader<'_>)", "\n}");
+    let task =
+        fields(&task.replace("read_limits(from, ", &format!("from.limits(\"{}\", ", limits.join(" "))));
+    assert!(task.len() > 7, "{task:?}");
+    assert_eq!(names_below(&page, "The fields of `task`."), task);
 
-    for (decoder, kinds) in [("ToDaemon", 6), ("ToClient", 8)] {
-        let decoder = part(&format!("from_bytes(message: &[u8]) -> Result<{decoder}"), "kind => return Err");
+    for (source, decoder, kinds) in [(TO_DAEMON, "ToDaemon", 6), (TO_CLIENT, "ToClient", 8)] {
+        let begin = format!("from_bytes(message: &[u8]) -> Result<{decoder}");
+        let decoder = part(source, &begin, "kind => return Err");
         let arms: Vec<&str> =
             decoder.split("kind::").skip(1).filter(|arm| !arm.starts_with("RUN ")).collect();
         assert_eq!(arms.len(), kinds);
@@ -90,12 +106,11 @@ fn numbers_and_examples_are_right() {
         0..1000 => number.to_string(),
         _ => format!("{},{:03}", number / 1000, number % 1000),
     };
-    let options = Options::default();
+    let options = ServerOptions::default();
     for text in [
         format!("| 2 | version | {VERSION} |"),
         format!("| a message | {} bytes, {MAX_FDS} descriptors |", thousands(MAX_MESSAGE)),
         format!("| descriptors of a run | {MAX_TARGETS} |"),
-        format!("| `limits` | {} × u64 |", 2 * LIMITS),
         format!("| clients | {} (`--max-clients`) |", options.max_clients),
         format!("| runs at a time | {} (`--max-runs`) |", options.max_runs),
     ] {

@@ -13,18 +13,22 @@
 //! the number in it, and never points into a table: a resource that is gone makes the next call fail. The tables refer to
 //! each other by number.
 
+mod look;
 mod tree;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::creation::{Creation, Fallback};
+use crate::clock::monotonic_ns;
 use crate::log::{CreationLog, Record};
-use crate::request::Request;
+use crate::run::creation::{Creation, Fallback};
+use crate::run::request::Request;
+use crate::run::started::Started;
 use crate::settings::Settings;
-use crate::shard::{Bequest, Shard};
-use crate::started::Started;
+use crate::shard::Shard;
+use crate::tables::processes::ProcessRow;
 
+use look::TreeView;
 pub use tree::{Table, TreeError, Value};
 
 /// Handles that may be open at a time.
@@ -41,22 +45,12 @@ pub enum Control {
     Drop,
 }
 
-/// A run that has not been waited for.
-#[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) program: String,
-    pub(crate) creation: Creation,
-    ordered: Instant,
-    ordered_ns: u64,
-}
-
 /// The controller of a shard.
 #[derive(Debug)]
 pub struct Controller {
     shard: Shard,
     host: String,
-    began: Instant,
-    processes: BTreeMap<i32, Process>,
+    began_ns: u64,
     log: CreationLog,
     open: HashMap<Handle, tree::Resource>,
     next: u64,
@@ -70,8 +64,7 @@ impl Controller {
         Controller {
             shard: Shard::new(settings),
             host: if host.is_empty() || host.contains('/') { "localhost".to_owned() } else { host },
-            began: Instant::now(),
-            processes: BTreeMap::new(),
+            began_ns: monotonic_ns(),
             log,
             open: HashMap::new(),
             next: 0,
@@ -88,13 +81,9 @@ impl Controller {
     ///
     /// # Errors
     /// [`Fallback`]: the process is to be created by other means.
-    pub fn create(&mut self, request: &Request, bequest: &Bequest) -> Result<Started, Fallback> {
-        let (ordered, ordered_ns) = (Instant::now(), now_ns());
-        let started = self.shard.start_for(request, bequest)?;
+    pub fn create(&mut self, request: &Request) -> Result<Started, Fallback> {
+        let started = self.shard.start_for(request)?;
         self.shard.count(&started.creation);
-        let program = request.program_name().to_string_lossy().into_owned();
-        let process = Process { program, creation: started.creation.clone(), ordered, ordered_ns };
-        self.processes.insert(started.pid, process);
         Ok(started)
     }
 
@@ -104,7 +93,7 @@ impl Controller {
         self.shard.count(&creation);
         self.log.add(Record {
             number: 0,
-            at: self.began.elapsed(),
+            at: Duration::from_nanos(monotonic_ns().saturating_sub(self.began_ns)),
             program: program.to_owned(),
             site: None,
             creation,
@@ -115,19 +104,22 @@ impl Controller {
 
     /// Notes that a process that was created here has ended. One whose start was refused inside its body was not created.
     pub fn ended(&mut self, started: &Started) {
-        let Some(process) = self.processes.remove(&started.pid) else { return };
+        let row = started.process.and_then(|process| self.shard.take_process(process));
+        let Some(ProcessRow { program, creation, ordered_ns, .. }) = row else { return };
+        let program = program.to_string_lossy().into_owned();
         if started.was_refused() {
-            return self.declined(&process.program, Fallback::UnsupportedRequest);
+            return self.declined(&program, Fallback::UnsupportedRequest);
         }
-        let entered = started.entered_ns().and_then(|entered| entered.checked_sub(process.ordered_ns));
+        let since =
+            |later_ns: u64, earlier_ns: u64| later_ns.checked_sub(earlier_ns).map(Duration::from_nanos);
         self.log.add(Record {
             number: 0,
-            at: process.ordered.saturating_duration_since(self.began),
-            program: process.program,
+            at: since(ordered_ns, self.began_ns).unwrap_or_default(),
+            program,
             site: None,
-            creation: process.creation,
-            to_main: entered.map(Duration::from_nanos),
-            took: Some(process.ordered.elapsed()),
+            creation,
+            to_main: started.entered_ns().and_then(|entered_ns| since(entered_ns, ordered_ns)),
+            took: since(monotonic_ns(), ordered_ns),
         });
     }
 
@@ -163,10 +155,10 @@ impl Controller {
         if self.open.len() >= MAX_OPEN {
             return Err(TreeError::TooManyOpen { most: MAX_OPEN });
         }
-        self.shard.take_in_ready();
-        self.shard.tick();
-        let resource = tree::Resource::parse(path, &self.host)?;
-        self.look_up(resource)?;
+        self.shard.catch_up();
+        let generation = self.shard.view().ledger().planner().inventory().generation();
+        let resource = tree::Resource::parse(path, &self.host, generation)?;
+        self.look().look_up(resource)?;
         self.next += 1;
         let handle = Handle(self.next);
         self.open.insert(handle, resource);
@@ -178,7 +170,7 @@ impl Controller {
     /// # Errors
     /// [`TreeError::Gone`] when it is there no more.
     pub fn read(&self, handle: Handle) -> Result<Value, TreeError> {
-        self.look_up(self.resource(handle)?)
+        self.look().look_up(self.resource(handle)?)
     }
 
     /// The names of what stands below a resource, in order.
@@ -187,8 +179,8 @@ impl Controller {
     /// [`TreeError::Gone`] when it is there no more.
     pub fn list(&self, handle: Handle) -> Result<Vec<String>, TreeError> {
         let resource = self.resource(handle)?;
-        self.look_up(resource)?;
-        Ok(self.names_below(resource))
+        self.look().look_up(resource)?;
+        Ok(self.look().names_below(resource))
     }
 
     /// Sets a field of a resource: `budget_bytes` or `max_bodies_per_program` of the pool.
@@ -204,8 +196,8 @@ impl Controller {
         match field {
             "budget_bytes" => self.shard.set_budget(value),
             "max_bodies_per_program" => {
-                self.shard.settings_mut().max_bodies_per_program =
-                    usize::try_from(value).map_err(|_| not_writable())?;
+                let bodies = usize::try_from(value).map_err(|_| not_writable())?;
+                self.shard.set_max_bodies_per_program(bodies);
             }
             _ => return Err(not_writable()),
         }
@@ -220,8 +212,8 @@ impl Controller {
         let resource = self.resource(handle)?;
         match (resource, control) {
             (tree::Resource::Host, Control::Drop) => self.shard.clear(),
-            (tree::Resource::Item(Table::Image, image), Control::Drop) if self.shard.drop_image(image) => {}
-            (tree::Resource::Item(Table::Image, _), Control::Drop) => return Err(resource.gone()),
+            (tree::Resource::Image(image), Control::Drop) if self.shard.drop_image(image) => {}
+            (tree::Resource::Image(_), Control::Drop) => return Err(resource.gone()),
             _ => return Err(TreeError::NotControllable),
         }
         Ok(())
@@ -232,12 +224,17 @@ impl Controller {
         self.open.remove(&handle);
     }
 
+    fn look(&self) -> TreeView<'_> {
+        TreeView {
+            shard: self.shard.view(),
+            stats: self.shard.stats_so_far(),
+            log: &self.log,
+            host: &self.host,
+            began_ns: self.began_ns,
+        }
+    }
+
     fn resource(&self, handle: Handle) -> Result<tree::Resource, TreeError> {
         self.open.get(&handle).copied().ok_or(TreeError::NotOpen)
     }
-}
-
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

@@ -1,21 +1,31 @@
-//! A shard: the tables of programs, images and bodies; spawn, wait and fall back.
+//! A shard: the tables of programs, images, bodies, shells and processes; spawn, wait and fall back.
+//!
+//! ```text
+//!   controller   shared     who uses a shard: by paths and handles, or from several threads
+//!        shard              wiring
+//!   spawn/      tending     find an image, start a run; do what the ledger wants
+//!        keeping/           tables, ledger and chores together
+//!   tables/     ledger      what is kept; what is decided about it (pure)
+//!        image/             make images, fork bodies
+//!        run/               what a run is, how it came to be, and its exec
+//! ```
 
+#![forbid(unsafe_code)]
+
+mod clock;
 pub mod controller;
-pub mod creation;
-pub mod environ;
-pub mod exec;
-pub mod fault;
-mod front_end;
-mod in_shell;
-mod inherit;
-mod keep;
+pub mod ids;
+mod image;
+pub mod keeping;
+mod ledger;
 pub mod log;
-mod maker;
-mod program;
-pub mod request;
+pub mod run;
 pub mod settings;
 pub mod shard;
-pub mod started;
-mod table;
-pub mod watch;
-pub mod work;
+pub mod shared;
+mod spawn;
+mod tables;
+mod tending;
+pub mod view;
+
+pub use regrow_abi::fault;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 
-use crate::creation::Creation;
+use crate::run::creation::Creation;
 
 /// Creations that the ring holds.
 pub const CAPACITY: usize = 4096;
@@ -135,7 +135,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::creation::{Fallback, Point};
+    use crate::run::creation::{Fallback, Point};
 
     fn record(to_main_us: Option<u64>) -> Record {
         Record {

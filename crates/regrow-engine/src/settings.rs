@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use regrow_pool::policy::Choice;
+use regrow_pool::policy::PolicyChoice;
 use regrow_sys::disable::FeatureSet;
 
-use crate::creation::Point;
+use regrow_abi::fault::{self, FaultPoint};
+
+use crate::run::creation::Point;
 
 /// Which snapshot point images are made at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,7 +33,7 @@ pub struct Settings {
     /// How many bodies of one program there may be. A run that would need one more is started by exec.
     pub max_bodies_per_program: usize,
     /// What decides which bodies and shells are kept.
-    pub policy: Choice,
+    pub policy: PolicyChoice,
     /// Whether shells are kept: whoever executes a program in a process of its own has no use for them.
     pub shells: bool,
     /// How much memory may be held by what is kept and in no use.
@@ -42,8 +44,8 @@ pub struct Settings {
     pub timed: bool,
     /// Kernel features that are not to be used, as `REGROW_DISABLE` names them.
     pub disabled: FeatureSet,
-    /// The fault point that is to fail, as `regrow_engine::fault` numbers them; 0 for none (tests).
-    pub fault: u32,
+    /// The fault point that is to fail (tests).
+    pub fault: FaultPoint,
 }
 
 impl Default for Settings {
@@ -54,13 +56,13 @@ impl Default for Settings {
             sessions: false,
             point: PointChoice::Auto,
             max_bodies_per_program: 8,
-            policy: Choice::default(),
+            policy: PolicyChoice::default(),
             shells: true,
             budget_bytes: default_budget(),
             reread_after: Duration::from_millis(10),
             timed: false,
             disabled: FeatureSet::from_env().unwrap_or_default(),
-            fault: 0,
+            fault: fault::NONE,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What a start that failed leaves behind. The only test of its process: others would open and close descriptors meanwhile.
 
-use regrow_engine::creation::Fallback;
-use regrow_engine::exec::spawn_exec;
-use regrow_engine::request::Request;
+use regrow_engine::run::creation::Fallback;
+use regrow_engine::run::exec::spawn_exec;
+use regrow_engine::run::request::Request;
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("descriptors").count()

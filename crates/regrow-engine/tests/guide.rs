@@ -23,7 +23,7 @@ fn names(page: &str, column: usize) -> BTreeSet<String> {
 #[test]
 fn the_guide_explains_every_fallback() {
     // The reasons hold values and cannot be listed: the names are taken from where they are given.
-    let source = include_str!("../src/creation.rs");
+    let source = include_str!("../src/run/creation.rs");
     let (_, rest) = source.split_once("impl Fallback {").expect("the names are given there");
     let (given, _) = rest.split_once("\n}\n").expect("it has an end");
     let given = given.lines().filter_map(|line| line.split_once("=> \"")?.1.strip_suffix("\","));
@@ -35,7 +35,8 @@ fn the_guide_explains_every_fallback() {
 #[test]
 fn the_guide_explains_every_fault_point() {
     let page = page("faults.md");
-    for (number, name) in fault::ALL {
+    for (point, name) in fault::ALL {
+        let number = point.number();
         assert!(page.contains(&format!("\n| {number} | `{name}` | ")), "{number} {name}");
     }
     assert_eq!(names(&page, 2).len(), fault::ALL.len());

@@ -4,24 +4,21 @@
 //! system call: bytes come in, and bytes go out.
 //!
 //! ```text
-//!  command line ── python::plan, perl::plan ──> arguments of the front end, names of the key
-//!  report       ── report::parse ─> what the image depends on
-//!  a run        ── order::write ──> what the front end reads when it wakes
+//!  a descriptor, two variables      channel     how the two sides reach each other
+//!  command line ── languages ─────> plan        the arguments of the front end, and what the image's key has of it
+//!  report       ── report::parse ─> PreparationReport   what the image depends on
+//!  a run        ── order::write ──> bytes       what the front end reads when it wakes
 //! ```
 
 #![forbid(unsafe_code)]
 
+pub mod channel;
+pub mod language;
+pub mod languages;
 pub mod names;
 pub mod order;
 pub mod perl;
 pub mod python;
 pub mod report;
 
-/// The descriptor that is a front end's report, and then its order.
-pub const DESCRIPTOR: i32 = 63;
-
-/// The variable that tells a front end its descriptor when it is to stop itself.
-pub const WARM_VARIABLE: &str = "REGROW_WARM";
-
-/// The variable that tells a front end its descriptor when the order is there from the start.
-pub const ORDER_VARIABLE: &str = "REGROW_ORDER";
+pub use channel::{DESCRIPTOR, ORDER_VARIABLE, WARM_VARIABLE};

@@ -4,22 +4,24 @@
 //! regrow 1 ARGC ENVC BYTES\n   then ARGC and ENVC strings, each ended by NUL, then BYTES bytes
 //! ```
 
-use crate::{ORDER_VARIABLE, WARM_VARIABLE};
 use std::io::Write as _;
+
+use crate::channel::is_own_entry;
 
 /// How an order begins: the name of the format and its version.
 const HEAD: &[u8] = b"regrow 1 ";
 
-/// Appends an order. Front ends' own variables in `env` are left out.
+/// Appends an order to `to`: arguments, environment and the bytes that the caller passes. It leaves the front ends' own
+/// variables out of the environment.
 ///
-/// A string with a NUL byte in it cannot be said: it would be taken for two. No argument and no variable has one.
+/// No string may have a NUL byte in it: the reader would take it for two.
 pub fn write<'a, 'e>(
     argv: impl Iterator<Item = &'a [u8]> + Clone,
     env: impl Iterator<Item = &'e [u8]> + Clone,
     payload: &[u8],
     to: &mut Vec<u8>,
 ) {
-    let env = env.filter(|entry| !is_own(entry));
+    let env = env.filter(|entry| !is_own_entry(entry));
     to.extend_from_slice(HEAD);
     // Writing to a vector does not fail.
     let _ = writeln!(to, "{} {} {}", argv.clone().count(), env.clone().count(), payload.len());
@@ -33,68 +35,9 @@ fn end_with_nul(text: &[u8], to: &mut Vec<u8>) {
     to.push(0);
 }
 
-/// Whether an entry of an environment is one of the front ends' own variables.
-fn is_own(entry: &[u8]) -> bool {
-    [WARM_VARIABLE, ORDER_VARIABLE]
-        .iter()
-        .any(|name| entry.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'=')))
-}
-
-/// The strings of a block in which each is ended by a NUL byte.
+/// Takes a block of strings apart in which a NUL byte ends each.
 pub fn strings(block: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     block.split_inclusive(|&byte| byte == 0).map(|text| text.strip_suffix(&[0]).unwrap_or(text))
-}
-
-/// An order that was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order<'a> {
-    /// The whole argument vector.
-    pub argv: Vec<&'a [u8]>,
-    /// The environment.
-    pub env: Vec<&'a [u8]>,
-    /// The bytes that the caller passes.
-    pub payload: &'a [u8],
-}
-
-/// An order cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OrderError {
-    /// The first line is not that of an order.
-    #[error("the first line of the order is not `regrow 1` and three numbers")]
-    Head,
-    /// There are fewer strings or bytes than the first line says, or more.
-    #[error("the order is not as long as its first line says")]
-    Length,
-}
-
-/// Reads an order.
-///
-/// # Errors
-///
-/// When the bytes are not an order and nothing else.
-pub fn parse(bytes: &[u8]) -> Result<Order<'_>, OrderError> {
-    let end = bytes.iter().position(|&byte| byte == b'\n').ok_or(OrderError::Head)?;
-    let numbers = bytes[..end].strip_prefix(HEAD).ok_or(OrderError::Head)?;
-    let numbers: Option<Vec<usize>> = numbers.split(|&byte| byte == b' ').map(number).collect();
-    let Some(&[words, variables, size]) = numbers.as_deref() else { return Err(OrderError::Head) };
-    let rest = &bytes[end + 1..];
-    let block = rest.len().checked_sub(size).ok_or(OrderError::Length)?;
-    let (block, payload) = rest.split_at(block);
-    if block.last().is_some_and(|&byte| byte != 0) {
-        return Err(OrderError::Length);
-    }
-    let mut argv: Vec<&[u8]> = strings(block).collect();
-    if words.checked_add(variables) != Some(argv.len()) {
-        return Err(OrderError::Length);
-    }
-    let env = argv.split_off(words);
-    Ok(Order { argv, env, payload })
-}
-
-/// A decimal number without sign.
-fn number(digits: &[u8]) -> Option<usize> {
-    let text = std::str::from_utf8(digits).ok()?;
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -102,6 +45,52 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
+
+    /// An order, as a front end reads it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    struct ReadOrder<'a> {
+        /// The whole argument vector.
+        argv: Vec<&'a [u8]>,
+        /// The environment.
+        env: Vec<&'a [u8]>,
+        /// The bytes that the caller passes.
+        payload: &'a [u8],
+    }
+
+    /// Why a front end cannot read an order.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum OrderError {
+        /// The first line is not that of an order.
+        Head,
+        /// There are fewer strings or bytes than the first line says, or more.
+        Length,
+    }
+
+    /// Reads an order as a front end does: the bytes must be one order and nothing else.
+    fn parse(bytes: &[u8]) -> Result<ReadOrder<'_>, OrderError> {
+        let end = bytes.iter().position(|&byte| byte == b'\n').ok_or(OrderError::Head)?;
+        let numbers = bytes[..end].strip_prefix(HEAD).ok_or(OrderError::Head)?;
+        let numbers: Option<Vec<usize>> = numbers.split(|&byte| byte == b' ').map(number).collect();
+        let Some(&[words, variables, size]) = numbers.as_deref() else { return Err(OrderError::Head) };
+        let rest = &bytes[end + 1..];
+        let block = rest.len().checked_sub(size).ok_or(OrderError::Length)?;
+        let (block, payload) = rest.split_at(block);
+        if block.last().is_some_and(|&byte| byte != 0) {
+            return Err(OrderError::Length);
+        }
+        let mut argv: Vec<&[u8]> = strings(block).collect();
+        if words.checked_add(variables) != Some(argv.len()) {
+            return Err(OrderError::Length);
+        }
+        let env = argv.split_off(words);
+        Ok(ReadOrder { argv, env, payload })
+    }
+
+    /// A decimal number without sign.
+    fn number(digits: &[u8]) -> Option<usize> {
+        let text = std::str::from_utf8(digits).ok()?;
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    }
 
     fn written(argv: &[&[u8]], env: &[&[u8]], payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();

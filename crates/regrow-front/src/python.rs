@@ -1,4 +1,4 @@
-//! The front end for Python: which command lines it can take, and how it is started for one.
+//! The front end for Python: which command lines it takes, and how Regrow starts it for one.
 //!
 //! ```text
 //!  python3 -u -X utf8   -c CODE …          the run
@@ -6,24 +6,50 @@
 //!  python3 -u -Xutf8    -c FRONT 4 --preload json      its front end: the same interpreter, prepared
 //! ```
 //!
-//! The interpreter reads its options while the image is made, so they are the front end's as well, and part of the key by
-//! being part of its arguments. Whatever is not known here, or shows in the process before the program begins, has no
-//! plan: the run goes to a shallower point.
+//! The interpreter reads its options while the image is made. So the front end gets them too, and as its arguments they
+//! belong to the image's key. There is no plan for an option or a variable that is not known here, or whose effect shows in
+//! the process before the program begins: such a run starts at a shallower point.
 
 mod interpreter;
 
-use interpreter::{Kind, Words};
-use std::ffi::{CString, NulError, OsStr};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::borrow::Cow;
+use std::ffi::{CString, NulError};
+use std::sync::LazyLock;
 
-use crate::names::Names;
+use interpreter::{ProgramKind, Words};
 
-/// The source of the front end.
-pub const FRONT: &str = include_str!("python/front.py");
+use crate::language::{Argument, CommandLine, Language, Plan};
+use crate::names::VariableNames;
+
+/// The parts of the front end. A part uses the names of the parts before it.
+const PARTS: [&str; 11] = [
+    include_str!("python/front/ground.py"),
+    include_str!("python/front/environment.py"),
+    include_str!("python/front/dependencies.py"),
+    include_str!("python/front/renewal.py"),
+    include_str!("python/front/streams.py"),
+    include_str!("python/front/order.py"),
+    include_str!("python/front/loading.py"),
+    include_str!("python/front/preparation.py"),
+    include_str!("python/front/program.py"),
+    include_str!("python/front/end.py"),
+    include_str!("python/front/run.py"),
+];
+
+/// The source of the front end: its parts, joined to one program.
+pub static FRONT: LazyLock<String> = LazyLock::new(|| {
+    let [ground, others @ ..] = PARTS;
+    others.iter().fold(ground.to_owned(), |program, part| program + "\n\n" + definitions(part))
+});
+
+/// A part without its head: what is there for a reader, and for tools that check the part alone.
+fn definitions(part: &'static str) -> &'static str {
+    let starts = ["\ndef ", "\nclass "].map(|start| part.find(start).map_or(part.len(), |at| at + 1));
+    &part[starts[0].min(starts[1])..]
+}
 
 /// The variables that an interpreter, `site` and the files that `site` runs read before the front end can note it.
-pub const NAMES: Names = Names {
+pub const NAMES: VariableNames = VariableNames {
     exact: &[
         "COVERAGE_PROCESS_START",
         "HOME",
@@ -38,35 +64,16 @@ pub const NAMES: Names = Names {
     prefixes: &["COV_CORE_", "LC_", "PYTHON"],
 };
 
-/// How the front end is started for a command line: all of it that the image depends on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Plan {
-    options: Vec<Vec<u8>>,
-    skip: usize,
-    preload: Vec<String>,
-    module: bool,
-}
+/// Python's row in the table of languages.
+pub static LANGUAGE: Language = Language {
+    name: "python",
+    is_interpreter,
+    variables: NAMES,
+    source: || Cow::Borrowed(FRONT.as_str()),
+    plan,
+};
 
-impl Plan {
-    /// The arguments of the front end, without `argv[0]`, which is the run's.
-    ///
-    /// # Errors
-    ///
-    /// When a name has a NUL byte in it.
-    pub fn args(&self) -> Result<Vec<CString>, NulError> {
-        let Plan { options, skip, preload, module } = self;
-        let (skip, module) = (*skip, *module);
-        Preparation { options, skip, preload, module, ..Preparation::default() }.args()
-    }
-
-    /// What has been loaded when the front end stops.
-    #[must_use]
-    pub fn loaded(&self) -> String {
-        self.preload.join(",")
-    }
-}
-
-/// What the front end is to prepare.
+/// What the front end prepares.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Preparation<'a> {
     /// The interpreter's options.
@@ -77,7 +84,7 @@ pub struct Preparation<'a> {
     pub preload: &'a [String],
     /// A function to call, as `MODULE:FUNCTION` or `MODULE:FUNCTION:BASE64`.
     pub setup: Option<&'a str>,
-    /// Whether the run is to be one of `-m`.
+    /// Whether the run is one of `-m`.
     pub module: bool,
     /// Directories to put at the start of `sys.path`.
     pub paths: &'a [Vec<u8>],
@@ -90,49 +97,49 @@ impl Preparation<'_> {
     ///
     /// When a name has a NUL byte in it.
     pub fn args(&self) -> Result<Vec<CString>, NulError> {
-        let mut args = self.options.to_vec();
-        args.extend([b"-c".to_vec(), FRONT.as_bytes().to_vec(), self.skip.to_string().into_bytes()]);
+        self.plan().arguments()
+    }
+
+    /// The plan of a front end that prepares this.
+    fn plan(&self) -> Plan {
+        let mut arguments: Vec<Argument> = self.options.iter().map(|option| option.clone().into()).collect();
+        arguments.extend(["-c".into(), Argument::Source(String::new(), "")]);
+        arguments.push(self.skip.to_string().into_bytes().into());
         if !self.preload.is_empty() {
-            args.extend([b"--preload".to_vec(), self.preload.join(",").into_bytes()]);
+            arguments.extend(["--preload".into(), self.preload.join(",").into_bytes().into()]);
         }
         if let Some(setup) = self.setup {
-            args.extend([b"--setup".to_vec(), setup.as_bytes().to_vec()]);
+            arguments.extend(["--setup".into(), setup.as_bytes().to_vec().into()]);
         }
         if self.module {
-            args.push(b"--module".to_vec());
+            arguments.push("--module".into());
         }
         for path in self.paths {
-            args.extend([b"--path".to_vec(), path.clone()]);
+            arguments.extend(["--path".into(), path.clone().into()]);
         }
-        args.into_iter().map(CString::new).collect()
+        Plan { language: &LANGUAGE, arguments, loaded: self.preload.to_vec(), plainer: None }
     }
 }
 
-/// How the front end is started for a command line, if it can be.
-///
-/// `program` is the file that is executed, `argv` the whole argument vector, `variable` gives the value of an environment
-/// variable, and `preload` the modules to import ahead.
-pub fn plan<'v>(
-    program: &Path,
-    argv: &[impl AsRef<[u8]>],
-    variable: impl Fn(&str) -> Option<&'v [u8]>,
-    preload: &[String],
-) -> Option<Plan> {
-    let argv: Vec<&[u8]> = argv.iter().map(AsRef::as_ref).collect();
-    if !is_interpreter(program) || !name_is_settled(argv.first()?, variable("PATH")) {
+/// The plan for a command line, if a prepared interpreter can do it.
+fn plan(line: CommandLine<'_>) -> Option<Plan> {
+    let CommandLine { argv, variable, modules, .. } = line;
+    if !is_independent_of_directory(argv.first()?, variable("PATH")) {
         return None;
     }
-    let Words { options, skip, kind, ignores_environment } = Words::read(&argv)?;
-    if !interpreter::environment_is_plain(&variable, ignores_environment) {
+    let Words { options, skip, kind, ignores_environment } = Words::read(argv)?;
+    if !interpreter::environment_is_plain(variable, ignores_environment) {
         return None;
     }
-    Some(Plan { options, skip, preload: preload.to_vec(), module: kind == Kind::Module })
+    let module = kind == ProgramKind::Module;
+    let preparation =
+        Preparation { options: &options, skip, preload: &modules, module, ..Preparation::default() };
+    Some(preparation.plan())
 }
 
 /// Whether a file has the name of an interpreter of a version that the front end is for.
-fn is_interpreter(program: &Path) -> bool {
-    let name = program.file_name().map(OsStr::as_bytes).unwrap_or_default();
-    let Some(version) = name.strip_prefix(b"python") else { return false };
+fn is_interpreter(file_name: &[u8]) -> bool {
+    let Some(version) = file_name.strip_prefix(b"python") else { return false };
     match version {
         b"" | b"3" => true,
         _ => version
@@ -142,9 +149,9 @@ fn is_interpreter(program: &Path) -> bool {
     }
 }
 
-/// Whether `argv[0]` names the interpreter without the working directory's help: `sys.executable` and with it the virtual
-/// environment follow from it.
-fn name_is_settled(argv0: &[u8], path: Option<&[u8]>) -> bool {
+/// Whether `argv[0]` names the same interpreter in every working directory: `sys.executable`, and with it the virtual
+/// environment, follow from it.
+fn is_independent_of_directory(argv0: &[u8], path: Option<&[u8]>) -> bool {
     if argv0.contains(&b'/') {
         return argv0.starts_with(b"/");
     }
@@ -155,22 +162,22 @@ fn name_is_settled(argv0: &[u8], path: Option<&[u8]>) -> bool {
 mod tests {
     use super::*;
 
-    fn plan_of(program: &str, line: &str, environment: &[(&str, &str)]) -> Option<Plan> {
-        let words: Vec<&str> = line.split_whitespace().collect();
+    fn plan_for(line: &str, environment: &[(&str, &str)]) -> Option<Plan> {
+        let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
         let variable = |name: &str| {
             environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes())
         };
-        plan(Path::new(program), &words, variable, &[])
+        plan(CommandLine { argv: &words, variable: &variable, modules: Vec::new(), compile: false })
     }
 
     fn args(plan: &Plan) -> Vec<String> {
-        plan.args().expect("no NUL").into_iter().map(|arg| arg.into_string().expect("ASCII")).collect()
+        plan.arguments().expect("no NUL").into_iter().map(|arg| arg.into_string().expect("ASCII")).collect()
     }
 
     #[test]
     fn the_front_end_gets_the_options_and_where_the_program_begins() {
-        let plan = plan_of("/usr/bin/python3.11", "python3 -u -X utf8 -m json.tool -h", &[]).expect("a plan");
-        assert_eq!(args(&plan), ["-u", "-Xutf8", "-c", FRONT, "4", "--module"]);
+        let plan = plan_for("python3 -u -X utf8 -m json.tool -h", &[]).expect("a plan");
+        assert_eq!(args(&plan), ["-u", "-Xutf8", "-c", FRONT.as_str(), "4", "--module"]);
         assert!(NAMES.contain(b"PYTHONPATH") && NAMES.contain(b"HOME") && NAMES.contain(b"LC_ALL"));
         assert!(!NAMES.contain(b"HOMER"));
     }
@@ -188,20 +195,31 @@ mod tests {
         };
         let args = preparation.args().expect("no NUL");
         let args: Vec<&str> = args.iter().map(|arg| arg.to_str().expect("ASCII")).collect();
-        let wanted =
-            ["-c", FRONT, "1", "--preload", "json,re", "--setup", "m:f:AA==", "--path", "/a", "--path", "/b"];
+        let wanted = [
+            "-c",
+            FRONT.as_str(),
+            "1",
+            "--preload",
+            "json,re",
+            "--setup",
+            "m:f:AA==",
+            "--path",
+            "/a",
+            "--path",
+            "/b",
+        ];
         assert_eq!(args, wanted);
     }
 
     #[test]
     fn interpreters_are_known_by_their_names() {
         for name in ["python", "python3", "python3.9", "python3.11"] {
-            assert!(is_interpreter(&Path::new("/bin").join(name)), "{name}");
+            assert!(is_interpreter(name.as_bytes()), "{name}");
         }
         for name in
             ["python2", "python3.8", "python3-config", "python3.11-dbg", "ipython3", "pypy3", "python3."]
         {
-            assert!(!is_interpreter(&Path::new("/bin").join(name)), "{name}");
+            assert!(!is_interpreter(name.as_bytes()), "{name}");
         }
     }
 
@@ -211,12 +229,41 @@ mod tests {
         for (line, environment) in
             [("/usr/bin/python3 -", &[][..]), ("python3 -", &path[..]), ("python3 -", &[])]
         {
-            assert!(plan_of("/usr/bin/python3", line, environment).is_some(), "{line} {environment:?}");
+            assert!(plan_for(line, environment).is_some(), "{line} {environment:?}");
         }
         for (line, environment) in
             [("./python3 -", &path[..]), ("venv/bin/python -", &path), ("python3 -", &[("PATH", "/bin:.")])]
         {
-            assert_eq!(plan_of("/usr/bin/python3", line, environment), None, "{line} {environment:?}");
+            assert_eq!(plan_for(line, environment), None, "{line} {environment:?}");
+        }
+    }
+
+    #[test]
+    fn parts_are_joined_without_their_heads() {
+        assert_eq!(
+            definitions("\"\"\"What.\"\"\"\n\nimport a\n\n\nclass A:\n    def b(): 0\n"),
+            "class A:\n    def b(): 0\n"
+        );
+        assert_eq!(FRONT.matches("from __future__ import annotations").count(), 1);
+        assert!(!FRONT.contains("from ."));
+        assert!(FRONT.ends_with("\nfinalize(status)\n"));
+    }
+
+    #[test]
+    fn a_part_uses_the_parts_before_it() {
+        let names = std::fs::read_dir("src/python/front").expect("the folder");
+        assert_eq!(names.count(), PARTS.len());
+        let imported = |part: &'static str| {
+            let lines = part.lines().filter_map(|line| line.strip_prefix("from ."));
+            lines.filter_map(|line| line.split_whitespace().next()).collect::<Vec<_>>()
+        };
+        let position = |name: &str| {
+            let path = format!("src/python/front/{name}.py");
+            let text = std::fs::read_to_string(path).expect("a part");
+            PARTS.iter().position(|&part| part == text).expect("a part that is joined")
+        };
+        for (at, part) in PARTS.into_iter().enumerate() {
+            assert!(imported(part).into_iter().all(|name| position(name) < at), "{part}");
         }
     }
 
@@ -225,6 +272,6 @@ mod tests {
         assert!(FRONT.is_ascii());
         // The kernel's limit for one argument is 128 KiB.
         assert!(FRONT.len() < 96 * 1024);
-        assert!(CString::new(FRONT).is_ok());
+        assert!(CString::new(FRONT.as_str()).is_ok());
     }
 }

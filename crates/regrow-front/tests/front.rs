@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use regrow_front::language::CommandLine;
 use regrow_front::python::Preparation;
-use regrow_front::report::{self, Report};
-use regrow_front::{ORDER_VARIABLE, WARM_VARIABLE, order, python};
+use regrow_front::report::{self, PreparationReport};
+use regrow_front::{ORDER_VARIABLE, WARM_VARIABLE, languages, order};
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -87,7 +89,7 @@ impl Folder {
     }
 
     /// Makes a run in one way. Gives the front end's report too, where there is one.
-    fn run(&self, run: &Run<'_>, way: Way) -> (Outcome, Report) {
+    fn run(&self, run: &Run<'_>, way: Way) -> (Outcome, PreparationReport) {
         let mut stdin = tempfile::tempfile().expect("a file");
         stdin.write_all(run.stdin).expect("its content");
         stdin.rewind().expect("its start");
@@ -110,7 +112,7 @@ impl Folder {
             self.order(run, &mut channel);
         }
         let mut child = command.spawn().expect("a process");
-        let mut report = Report::default();
+        let mut report = PreparationReport::default();
         if way == Way::Stopped {
             let pid = Pid::from_child(&child);
             report = stopped(pid, &mut channel, run);
@@ -170,17 +172,21 @@ fn difference(front: &Outcome, plain: &Outcome) -> String {
 
 /// The arguments that the front end is started with for a run.
 fn args(run: &Run<'_>) -> Vec<String> {
-    let argv: Vec<&str> = std::iter::once(run.python).chain(run.words.iter().copied()).collect();
-    let preload: Vec<String> =
+    let argv: Vec<&[u8]> =
+        std::iter::once(run.python).chain(run.words.iter().copied()).map(str::as_bytes).collect();
+    let modules: Vec<String> =
         run.preload.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let variable =
         |name: &str| run.env.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes());
-    let plan = python::plan(Path::new(run.python), &argv, variable, &preload).expect("a plan");
-    plan.args().expect("no NUL").into_iter().map(|arg| arg.into_string().expect("UTF-8")).collect()
+    let file_name = Path::new(run.python).file_name().expect("a name").as_bytes();
+    let language = languages::of_interpreter(file_name).expect("Python");
+    let line = CommandLine { argv: &argv, variable: &variable, modules, compile: false };
+    let plan = (language.plan)(line).expect("a plan");
+    plan.arguments().expect("no NUL").into_iter().map(|arg| arg.into_string().expect("UTF-8")).collect()
 }
 
 /// Waits until a front end has stopped itself; gives its report.
-fn stopped(pid: Pid, channel: &mut File, run: &Run<'_>) -> Report {
+fn stopped(pid: Pid, channel: &mut File, run: &Run<'_>) -> PreparationReport {
     let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("a child").expect("its state");
     let mut bytes = Vec::new();
     channel.rewind().expect("the report's start");
@@ -586,7 +592,7 @@ fn woken(
     argv: &[&str],
     env: &[&str],
     payload: &[u8],
-) -> (String, i32, Report) {
+) -> (String, i32, PreparationReport) {
     let mut channel = File::from(memfd_create("front", MemfdFlags::empty()).expect("a memfd"));
     let mut command = Command::new(PYTHON);
     command

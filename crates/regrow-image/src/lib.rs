@@ -1,17 +1,17 @@
 //! ELF facts, snapshot points, tracing and the image store.
 
-pub mod elf;
-pub mod envkey;
+mod arch;
+mod error;
 pub mod image;
-pub mod initial_stack;
-mod load;
-pub mod make;
-mod remote;
-pub mod resolve;
-pub mod script;
-mod snapshot;
-mod startup;
-mod trace;
+mod making;
+mod patch;
+pub mod point;
+mod program;
+mod recipe;
+mod seed;
+pub mod stack_plan;
+mod store;
 pub mod vmas;
-mod warm;
-mod wire;
+
+pub use making::make;
+pub use program::{elf, envkey, resolve, script};

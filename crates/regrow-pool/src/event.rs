@@ -1,31 +1,13 @@
-//! What the pool is told, what it answers, and the numbers by which both speak of things.
+//! What the engine tells the pool, and what the pool answers.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A program, as the caller numbers them: one for each image key and recycling domain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProgramId(pub u32);
+use crate::ids::{BodyId, ProcessId, ProgramId, RegionId, ShellId};
 
-/// A process, as the caller numbers them. A number is not used twice.
+/// A resource that the pool keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProcessId(pub u64);
-
-/// A body. The state numbers them, from 1, and uses no number twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BodyId(pub u64);
-
-/// A shell, numbered as bodies are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ShellId(pub u64);
-
-/// A region that is in no body, numbered as bodies are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RegionId(pub u64);
-
-/// Something that the pool keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kept {
+pub enum KeptId {
     /// A body.
     Body(BodyId),
     /// A shell.
@@ -34,12 +16,12 @@ pub enum Kept {
     Region(RegionId),
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for KeptId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Body(BodyId(id)) => write!(f, "body {id}"),
-            Self::Shell(ShellId(id)) => write!(f, "shell {id}"),
-            Self::Region(RegionId(id)) => write!(f, "region {id}"),
+            Self::Body(id) => id.fmt(f),
+            Self::Shell(id) => id.fmt(f),
+            Self::Region(id) => id.fmt(f),
         }
     }
 }
@@ -51,9 +33,9 @@ pub struct Facts {
     pub image_bytes: u64,
     /// Bytes of each body beside its regions: page tables, stacks of the agent, the keeper.
     pub body_bytes: u64,
-    /// The regions that a run dirties, in bytes: pages that need not be faulted in when they stay mapped.
+    /// The regions that a run dirties, in bytes: a run takes no fault for pages that stay mapped.
     pub regions: Vec<u64>,
-    /// Start-up time that a ready body saves where nothing of the program is kept.
+    /// Start-up time that a ready body saves when the pool keeps nothing of the program.
     pub saves: Duration,
     /// Start-up time that a ready body saves where another body of the program is in use.
     pub saves_over_image: Duration,
@@ -74,12 +56,14 @@ pub enum Source {
     Body(BodyId),
     /// It was made, with parts that were kept.
     Made {
-        /// The image was there, held by another body: that body's fork, or shared text in the papers' system.
+        /// Another body held the image: on Linux a fork of the image, in the papers' system shared text.
         image: bool,
         /// The shell that took the program.
         shell: Option<ShellId>,
-        /// The regions that it was given.
+        /// The regions that it took.
         regions: Vec<RegionId>,
+        /// The body that was made for it, where the caller has one: an id that [`crate::Planner::reserve_body`] gave.
+        body: Option<BodyId>,
     },
 }
 
@@ -87,14 +71,14 @@ impl Source {
     /// Nothing was kept that helps: an ordinary exec.
     #[must_use]
     pub const fn nothing() -> Source {
-        Source::Made { image: false, shell: None, regions: Vec::new() }
+        Source::Made { image: false, shell: None, regions: Vec::new(), body: None }
     }
 }
 
-/// Something that happened. The time of it is told with it, see [`crate::Pool::handle`].
+/// Something that happened. The caller tells its time, too: see [`crate::Planner::handle`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// What keeping a program takes, told before its first process, or because it is another than before.
+    /// What keeping a program takes. It comes before the program's first process, and after each change.
     Known {
         /// The program.
         program: ProgramId,
@@ -107,7 +91,7 @@ pub enum Event {
         process: ProcessId,
         /// What it runs.
         program: ProgramId,
-        /// The process that asked for it, if that is one that was created here.
+        /// The process that asked for it, if the pool knows that one.
         parent: Option<ProcessId>,
         /// The place in the parent that asked for it, where that is known.
         site: Option<u64>,
@@ -120,35 +104,35 @@ pub enum Event {
     Exited {
         /// The process.
         process: ProcessId,
-        /// What a body of it takes, if one can be had: the one that it ran in, or one that the caller can make of it.
-        /// `None`: there is none, and one that it ran in is gone.
+        /// What a body of it takes: the body that it ran in, or one that the caller can make of it.
+        /// `None`: there is no body; if it ran in one, that is gone.
         offer: Option<Facts>,
     },
-    /// What was added, or a body that was kept, can be used from this moment on.
-    Ready(Kept),
-    /// Something that was kept is gone, and no action did it: the kernel killed it, its file changed.
-    Lost(Kept),
+    /// From this moment on a process can use what was added, or a body that was kept.
+    Ready(KeptId),
+    /// Something that the pool kept is gone without an action: the kernel killed it, or its file changed.
+    Lost(KeptId),
     /// Time has passed: see [`crate::Policy::next_tick`].
     Tick,
-    /// Memory is short: everything that is not in use is to be given back.
+    /// Memory is short: the policy gives back everything that is not in use.
     Pressure,
-    /// The budget is another.
+    /// The budget has changed.
     Budget {
         /// Most bytes that may be kept.
         bytes: u64,
     },
 }
 
-/// Where pages are added or given back.
+/// Where an action adds pages or gives them back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum RegionPlace {
     /// In a body that waits.
     Body(BodyId),
     /// In no body: a region of its own, mapped in whichever shell the caller likes.
     Pool,
 }
 
-/// What is to be done.
+/// What the caller is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Put the body that a process left back, and keep it.
@@ -156,27 +140,27 @@ pub enum Action {
     /// Make a shell of a body, and regions of its pages.
     BreakUp(BodyId),
     /// Destroy it.
-    Drop(Kept),
+    Drop(KeptId),
     /// Make a shell.
     AddShell,
-    /// Make a body of this program, before it is asked for. Its pages are not touched yet.
+    /// Make a body of this program ahead. Its pages stay untouched.
     AddBody(ProgramId),
-    /// Add zeroed pages that are mapped already: `bytes` of them, as one region.
+    /// Map zeroed pages ahead: `bytes` of them, as one region.
     Prefault {
         /// Where.
-        place: Place,
+        place: RegionPlace,
         /// How many.
         bytes: u64,
     },
-    /// Give back all pages of the regions in a body that waits, or that was just left.
+    /// Give back all pages of the regions in a body that waits, or that its process has just left.
     Trim(BodyId),
 }
 
-/// An action that the state has taken in.
+/// An action that the inventory has accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
-    /// What is to be done.
+    /// What the caller is to do.
     pub action: Action,
     /// What it made: the shell and the regions of a broken-up body, what was added.
-    pub made: Vec<Kept>,
+    pub made: Vec<KeptId>,
 }

@@ -1,4 +1,4 @@
-//! What can be learned from a log of creations: how long until the next one, how many at a time, what comes next.
+//! What a log of creations teaches: how long until the next one, how many at a time, what comes next.
 //!
 //! ```text
 //!  gaps     Gaps      a histogram of the time between two needs, its window and how sure that is

@@ -86,7 +86,7 @@ pub enum TraceError {
     /// It cannot be written.
     #[error("the trace cannot be written")]
     Write(#[source] csv::Error),
-    /// What a row says cannot be.
+    /// A row says something impossible.
     #[error("line {line}: creation {number}: {what}")]
     Row {
         /// The line of the file, from 1.
@@ -152,7 +152,7 @@ pub fn read(mut from: impl Read) -> Result<Vec<Creation>, TraceError> {
     if trace.is_empty() { Err(TraceError::Empty) } else { Ok(trace) }
 }
 
-/// A row that is none.
+/// An error for a row that is malformed.
 fn broken(error: &csv::Error, text: &[u8]) -> TraceError {
     let what = match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {

@@ -1,9 +1,9 @@
-//! The papers' figures, reckoned anew: Taniguchi, Yamauchi and Tamura (2020), 4.2 and 4.3.
+//! The papers' figures, computed anew: Taniguchi, Yamauchi and Tamura (2020), 4.2 and 4.3.
 
 use std::time::Duration;
 
-use regrow_pool::policy::{Choice, Frequency, PoolSettings};
-use regrow_pool::sim::{Costs, Existing, ProgramCosts, Report, Setup, Sizes, run};
+use regrow_pool::policy::{Frequency, PolicyChoice, PoolSettings};
+use regrow_pool::sim::{Costs, Existing, ProgramCosts, Setup, SimReport, Sizes, run};
 use regrow_pool::trace::Creation;
 use regrow_pool::{Facts, ProgramId};
 
@@ -19,20 +19,20 @@ fn fifty(costs: &mut Costs) -> Vec<Creation> {
     (0..50).map(program).collect()
 }
 
-fn fifty_with(policy: Choice, announced: bool) -> Report {
+fn fifty_with(policy: PolicyChoice, announced: bool) -> SimReport {
     let mut costs = Costs::tender();
     let trace = fifty(&mut costs);
     let setup = Setup { announced, existing: Existing::Exactly(1), every: 5, ..Setup::new(&trace, &costs) };
     run(&setup, policy).unwrap()
 }
 
-fn pool(interval: Duration) -> Choice {
-    Choice::Pool(PoolSettings {
+fn pool(interval: Duration) -> PolicyChoice {
+    PolicyChoice::Pool(PoolSettings {
         t1: interval,
         t2: interval,
         h1: 0,
         h2: 0,
-        named: (0..50).map(ProgramId).collect(),
+        named: (0..50).map(ProgramId::new).collect(),
         again: u32::MAX,
         follows_percent: 101,
         ..PoolSettings::default()
@@ -58,7 +58,7 @@ fn what_a_ready_sh_saves_is_as_in_4_2() {
 
 #[test]
 fn fifty_programs_without_recycling_take_as_long_as_in_figure_8() {
-    let report = fifty_with(Choice::None, false);
+    let report = fifty_with(PolicyChoice::None, false);
     assert_eq!(report.end().from_nothing, 50);
     close(report.end().time_us, 12.48);
     assert_eq!(report.most_kept_bytes, 0);
@@ -68,7 +68,7 @@ fn fifty_programs_without_recycling_take_as_long_as_in_figure_8() {
 fn fifty_programs_recycle_the_parts_of_one_another() {
     // No program runs often, so that each is broken up for the next: its shell and its stack fit.
     let often = Frequency { at_least: 2, ..Frequency::default() };
-    let report = fifty_with(Choice::Recycle(often), false);
+    let report = fifty_with(PolicyChoice::Recycle(often), false);
     assert_eq!((report.end().in_shell, report.end().from_nothing), (49, 1));
     close(report.end().time_us, 7.89);
     let growing = report.points.windows(2).all(|pair| pair[0].kept_bytes < pair[1].kept_bytes);
@@ -91,7 +91,7 @@ fn fifty_programs_from_a_pool_that_gives_back() {
     let (whole, given_back) = (report.end().time_us, fifty_with(pool(Duration::ZERO), true).end().time_us);
     assert!(whole > given_back, "giving back costs something on the only processor");
     // 65 % less than without recycling, 45 % less than with it.
-    let none = fifty_with(Choice::None, false).end().time_us;
+    let none = fifty_with(PolicyChoice::None, false).end().time_us;
     assert!(whole < none * 0.35 * 1.1, "{whole} of {none}");
     let (first, end) = (report.points[0], report.end());
     assert!(end.kept_bytes < first.kept_bytes, "{first:?} {end:?}");

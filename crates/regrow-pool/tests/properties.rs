@@ -1,14 +1,14 @@
-//! Whatever happens, in whatever order: no policy asks for what cannot be, none goes over its budget, none touches what is
-//! in use, and the same events give the same actions.
+//! Whatever happens, in whatever order: no policy asks for an impossible action, none exceeds its budget, none touches what
+//! is in use, and the same events give the same actions.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
-use regrow_pool::policy::{AdaptiveSettings, Choice, Frequency, PoolSettings};
-use regrow_pool::state::Status;
+use regrow_pool::inventory::BodyStatus;
+use regrow_pool::policy::{AdaptiveSettings, Frequency, PolicyChoice, PoolSettings};
 use regrow_pool::{
-    Action, BodyId, Done, Event, Facts, Kept, Place, Pool, ProcessId, ProgramId, RegionId, ShellId, Source,
-    State,
+    Action, BodyId, Done, Event, Facts, Inventory, KeptId, Planner, ProcessId, ProgramId, RegionId,
+    RegionPlace, ShellId, Source,
 };
 
 const KIB: u64 = 1024;
@@ -40,7 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn choice() -> impl Strategy<Value = Choice> {
+fn choice() -> impl Strategy<Value = PolicyChoice> {
     let frequency = (1..20_usize, 0..4_u32, 1..10_u32)
         .prop_map(|(window, at_least, review_every)| Frequency { window, at_least, review_every });
     let times =
@@ -52,7 +52,7 @@ fn choice() -> impl Strategy<Value = Choice> {
             h1,
             h2,
             frequency,
-            named: vec![ProgramId(1), ProgramId(4)],
+            named: vec![ProgramId::new(1), ProgramId::new(4)],
             follows_percent,
             again: u32::from(follows_percent) / 10,
             ..PoolSettings::default()
@@ -73,11 +73,11 @@ fn choice() -> impl Strategy<Value = Choice> {
         },
     );
     prop_oneof![
-        Just(Choice::None),
-        frequency.clone().prop_map(Choice::Recycle),
-        frequency.prop_map(Choice::RecycleOne),
-        pool.prop_map(Choice::Pool),
-        adaptive.prop_map(Choice::AdaptiveWith),
+        Just(PolicyChoice::None),
+        frequency.clone().prop_map(PolicyChoice::Recycle),
+        frequency.prop_map(PolicyChoice::RecycleOne),
+        pool.prop_map(PolicyChoice::Pool),
+        adaptive.prop_map(PolicyChoice::AdaptiveWith),
     ]
 }
 
@@ -92,90 +92,97 @@ fn facts(program: u32, kib: u64) -> Facts {
     }
 }
 
-/// Runs steps through a pool, and holds what is promised against each turn.
+/// Runs steps through a pool, and checks the promises after each turn.
 struct Driver {
-    pool: Pool,
+    pool: Planner,
     at: Duration,
     processes: u64,
     done: Vec<Done>,
 }
 
 impl Driver {
-    fn new(choice: Choice, budget_bytes: u64, regions: bool) -> Driver {
-        let state = State::new(budget_bytes, 8 * KIB);
-        let state = if regions { state } else { state.without_regions() };
-        let pool = Pool::new(state, choice.build());
+    fn new(choice: PolicyChoice, budget_bytes: u64, regions: bool) -> Driver {
+        let inventory = Inventory::new(budget_bytes, 8 * KIB);
+        let inventory = if regions { inventory } else { inventory.without_regions() };
+        let pool = Planner::new(inventory, choice.build());
         let mut driver = Driver { pool, at: Duration::ZERO, processes: 0, done: Vec::new() };
-        // One program is told of later.
+        // The pool learns of one program later.
         for program in 0..PROGRAMS - 1 {
-            driver.tell(&Event::Known { program: ProgramId(program), facts: facts(program, 0) });
+            driver.tell(&Event::Known {
+                program: ProgramId::new(u64::from(program)),
+                facts: facts(program, 0),
+            });
         }
         driver
     }
 
     fn tell(&mut self, event: &Event) {
-        let in_use = |state: &State| -> Vec<(BodyId, Status)> {
-            let used = state.bodies().filter(|(_, body)| matches!(body.status, Status::InUse(_)));
+        let in_use = |inventory: &Inventory| -> Vec<(BodyId, BodyStatus)> {
+            let used = inventory.bodies().filter(|(_, body)| matches!(body.status, BodyStatus::InUse(_)));
             used.map(|(id, body)| (id, body.status)).collect()
         };
-        let before = in_use(self.pool.state());
+        let before = in_use(self.pool.inventory());
         let done = self.pool.handle(self.at, event).unwrap_or_else(|error| panic!("{event:?}: {error}"));
-        let state = self.pool.state();
-        state.audit().unwrap();
-        assert!(state.kept_bytes() <= state.budget_bytes(), "{event:?}");
-        assert!(state.bodies().all(|(_, body)| body.status != Status::Left), "{event:?}");
-        let after = in_use(state);
+        let inventory = self.pool.inventory();
+        inventory.audit().unwrap();
+        assert!(inventory.kept_bytes() <= inventory.budget_bytes(), "{event:?}");
+        assert!(inventory.bodies().all(|(_, body)| body.status != BodyStatus::Left), "{event:?}");
+        let after = in_use(inventory);
         let gone = before.iter().filter(|used| !after.contains(used)).count();
         let may_go = usize::from(matches!(event, Event::Exited { .. } | Event::Lost(_)));
         assert!(gone <= may_go, "{event:?} took away what was in use");
-        for (kept, _) in all_kept(state) {
+        for (kept, _) in all_kept(inventory) {
             assert!(self.pool.why(kept).is_some(), "{kept} has no reason");
         }
         if *event == Event::Pressure {
-            assert_eq!(state.kept_bytes(), 0);
+            assert_eq!(inventory.kept_bytes(), 0);
         }
         self.done.extend(done);
     }
 
     fn step(&mut self, step: &Step) {
-        let state = self.pool.state();
+        let inventory = self.pool.inventory();
         match step {
             Step::Create { program, waited } => {
-                let program = ProgramId(*program);
-                if let Some(facts) = state.facts(program) {
-                    let from = match state.ready_body(program) {
+                let program = ProgramId::new(u64::from(*program));
+                if let Some(facts) = inventory.facts(program) {
+                    let from = match inventory.ready_body(program) {
                         Some(body) => Source::Body(body),
                         None => Source::Made {
-                            image: state.has_image(program),
-                            shell: state.ready_shell(),
-                            regions: state.ready_regions(&facts.regions),
+                            image: inventory.has_image(program),
+                            shell: inventory.ready_shell(),
+                            regions: inventory.ready_regions(&facts.regions),
+                            body: None,
                         },
                     };
-                    let parent = state.processes().next().map(|(id, _)| id);
+                    let parent = inventory.processes().next().map(|(id, _)| id);
                     self.processes += 1;
-                    let (process, site) = (ProcessId(self.processes), waited.then_some(7));
+                    let (process, site) = (ProcessId::new(self.processes), waited.then_some(7));
                     let waited = Duration::from_micros(u64::from(*waited));
                     self.tell(&Event::Created { process, program, parent, site, waited, from });
                 }
             }
             Step::End { which, offered } => {
                 let processes: Vec<_> =
-                    state.processes().map(|(id, process)| (id, process.program)).collect();
+                    inventory.processes().map(|(id, process)| (id, process.program)).collect();
                 if let Some(&(process, program)) = pick(&processes, *which) {
-                    let offer = offered.then(|| state.facts(program).cloned().unwrap());
+                    let offer = offered.then(|| inventory.facts(program).cloned().unwrap());
                     self.tell(&Event::Exited { process, offer });
                 }
             }
             Step::Ready { which } => {
-                let waiting: Vec<Kept> =
-                    all_kept(state).into_iter().filter(|(_, ready)| !ready).map(|(kept, _)| kept).collect();
+                let waiting: Vec<KeptId> = all_kept(inventory)
+                    .into_iter()
+                    .filter(|(_, ready)| !ready)
+                    .map(|(kept, _)| kept)
+                    .collect();
                 if let Some(&kept) = pick(&waiting, *which) {
                     self.tell(&Event::Ready(kept));
                 }
             }
             Step::Lose { which } => {
-                let mut all: Vec<Kept> = all_kept(state).into_iter().map(|(kept, _)| kept).collect();
-                all.extend(state.bodies().map(|(id, _)| Kept::Body(id)));
+                let mut all: Vec<KeptId> = all_kept(inventory).into_iter().map(|(kept, _)| kept).collect();
+                all.extend(inventory.bodies().map(|(id, _)| KeptId::Body(id)));
                 if let Some(&kept) = pick(&all, *which) {
                     self.tell(&Event::Lost(kept));
                 }
@@ -184,7 +191,10 @@ impl Driver {
             Step::Pressure => self.tell(&Event::Pressure),
             Step::Budget { bytes } => self.tell(&Event::Budget { bytes: *bytes }),
             Step::Learn { program, kib } => {
-                self.tell(&Event::Known { program: ProgramId(*program), facts: facts(*program, *kib) });
+                self.tell(&Event::Known {
+                    program: ProgramId::new(u64::from(*program)),
+                    facts: facts(*program, *kib),
+                });
             }
         }
     }
@@ -207,30 +217,31 @@ fn pick<T>(from: &[T], which: usize) -> Option<&T> {
 }
 
 /// All that is kept, and whether it is ready.
-fn all_kept(state: &State) -> Vec<(Kept, bool)> {
-    let bodies = state.bodies().filter(|(_, body)| body.is_kept());
-    let bodies = bodies.map(|(id, body)| (Kept::Body(id), body.status == Status::Idle));
-    let shells = state.shells().map(|(id, shell)| (Kept::Shell(id), shell.ready));
-    let regions = state.regions().map(|(id, region)| (Kept::Region(id), region.ready));
+fn all_kept(inventory: &Inventory) -> Vec<(KeptId, bool)> {
+    let bodies = inventory.bodies().filter(|(_, body)| body.is_kept());
+    let bodies = bodies.map(|(id, body)| (KeptId::Body(id), body.status == BodyStatus::Idle));
+    let shells = inventory.shells().map(|(id, shell)| (KeptId::Shell(id), shell.ready));
+    let regions = inventory.regions().map(|(id, region)| (KeptId::Region(id), region.ready));
     bodies.chain(shells).chain(regions).collect()
 }
 
 /// Any action on anything, there or not.
 fn action() -> impl Strategy<Value = Action> {
     let kept = (0..3, 0..40_u64).prop_map(|(kind, id)| match kind {
-        0 => Kept::Body(BodyId(id)),
-        1 => Kept::Shell(ShellId(id)),
-        _ => Kept::Region(RegionId(id)),
+        0 => KeptId::Body(BodyId::new(id)),
+        1 => KeptId::Shell(ShellId::new(id)),
+        _ => KeptId::Region(RegionId::new(id)),
     });
-    let place = prop_oneof![Just(Place::Pool), (0..40_u64).prop_map(|id| Place::Body(BodyId(id)))];
+    let place =
+        prop_oneof![Just(RegionPlace::Pool), (0..40_u64).prop_map(|id| RegionPlace::Body(BodyId::new(id)))];
     prop_oneof![
-        (0..40_u64).prop_map(|id| Action::Keep(BodyId(id))),
-        (0..40_u64).prop_map(|id| Action::BreakUp(BodyId(id))),
+        (0..40_u64).prop_map(|id| Action::Keep(BodyId::new(id))),
+        (0..40_u64).prop_map(|id| Action::BreakUp(BodyId::new(id))),
         kept.prop_map(Action::Drop),
         Just(Action::AddShell),
-        (0..PROGRAMS + 1).prop_map(|program| Action::AddBody(ProgramId(program))),
+        (0..PROGRAMS + 1).prop_map(|program| Action::AddBody(ProgramId::new(u64::from(program)))),
         (place, 0..100 * KIB).prop_map(|(place, bytes)| Action::Prefault { place, bytes }),
-        (0..40_u64).prop_map(|id| Action::Trim(BodyId(id))),
+        (0..40_u64).prop_map(|id| Action::Trim(BodyId::new(id))),
     ]
 }
 
@@ -266,19 +277,19 @@ proptest! {
         steps in prop::collection::vec(step(), 0..60),
         actions in prop::collection::vec(action(), 1..60),
     ) {
-        let mut driver = Driver::new(Choice::RecycleOne(Frequency::ANY), 1000 * KIB, true);
+        let mut driver = Driver::new(PolicyChoice::RecycleOne(Frequency::ANY), 1000 * KIB, true);
         steps.iter().for_each(|step| driver.step(step));
-        let mut state = driver.pool.state().clone();
+        let mut inventory = driver.pool.inventory().clone();
         for action in actions {
-            let before = format!("{state:?}");
-            let used = |state: &State| state.bodies().filter(|(_, body)| matches!(body.status, Status::InUse(_))).count();
-            let in_use = used(&state);
-            if state.apply(action).is_err() {
-                prop_assert_eq!(&before, &format!("{state:?}"));
+            let before = format!("{inventory:?}");
+            let used = |inventory: &Inventory| inventory.bodies().filter(|(_, body)| matches!(body.status, BodyStatus::InUse(_))).count();
+            let in_use = used(&inventory);
+            if inventory.apply(action).is_err() {
+                prop_assert_eq!(&before, &format!("{inventory:?}"));
             }
-            prop_assert_eq!(used(&state), in_use);
-            prop_assert!(state.kept_bytes() <= state.budget_bytes());
-            prop_assert_eq!(state.audit(), Ok(()));
+            prop_assert_eq!(used(&inventory), in_use);
+            prop_assert!(inventory.kept_bytes() <= inventory.budget_bytes());
+            prop_assert_eq!(inventory.audit(), Ok(()));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 mod common;
 
-use regrow_pool::policy::Choice;
-use regrow_pool::sim::{Costs, Existing, Report, Setup, choice, run, run_with};
+use regrow_pool::policy::PolicyChoice;
+use regrow_pool::sim::{Costs, Existing, Setup, SimReport, choice, run, run_with};
 use regrow_pool::trace::Creation;
 
 const EXISTING: [Existing; 5] = [
@@ -39,13 +39,13 @@ fn recorded() -> Vec<(String, Vec<Creation>)> {
     traces
 }
 
-fn reports(setup: &Setup<'_>) -> Vec<Report> {
+fn reports(setup: &Setup<'_>) -> Vec<SimReport> {
     let report = |name| run(setup, choice(name, setup.costs).unwrap()).unwrap();
-    Choice::NAMES.into_iter().map(report).collect()
+    PolicyChoice::NAMES.into_iter().map(report).collect()
 }
 
 /// Every trace, with every number of processes and every budget.
-fn all(mut hold: impl FnMut(&str, &Setup<'_>, &[Report])) {
+fn all(mut hold: impl FnMut(&str, &Setup<'_>, &[SimReport])) {
     let costs = Costs::linux();
     for (name, trace) in generated() {
         for existing in EXISTING {
@@ -59,7 +59,7 @@ fn all(mut hold: impl FnMut(&str, &Setup<'_>, &[Report])) {
 
 /// Whether somebody else takes no more time and holds no more memory, and either time less by more than a fiftieth, or
 /// memory less by more than one part in `parts`. Far below its budget `adaptive` pays memory for time that it may save.
-fn is_dominated(report: &Report, by: &Report, parts: u64) -> bool {
+fn is_dominated(report: &SimReport, by: &SimReport, parts: u64) -> bool {
     let (own, other) = (report.end(), by.end());
     let is_no_worse = other.time_us <= own.time_us && other.mean_kept_bytes <= own.mean_kept_bytes;
     let is_better = other.time_us < own.time_us * 0.98
@@ -100,7 +100,7 @@ fn adaptive_is_on_the_front_of_time_and_memory() {
                     assert!(own < other_us * 1.3, "{name}: {own} against {other_us} of {}", other.policy);
                     continue;
                 }
-                // By a hair, as where each program is first made, somebody else may be quicker.
+                // Another policy may be quicker by a hair, as with the first process of each program.
                 assert!(own < other_us * 1.02, "{name}: {own} against {other_us} of {}", other.policy);
                 assert!(!is_dominated(adaptive, other, 5), "{name}: {}", other.policy);
             }
@@ -169,11 +169,11 @@ fn the_same_trace_gives_the_same_actions() {
     for (name, trace) in generated() {
         let setup =
             Setup { budget_bytes: 8 << 20, existing: Existing::Recorded, ..Setup::new(&trace, &costs) };
-        for policy in Choice::NAMES {
+        for policy in PolicyChoice::NAMES {
             let actions = || {
                 let mut all = Vec::new();
                 let report = run_with(&setup, choice(policy, &costs).unwrap(), |at, event, pool, done| {
-                    pool.state().audit().unwrap();
+                    pool.inventory().audit().unwrap();
                     all.push(format!("{at:?} {event:?} {done:?}"));
                 });
                 (report.unwrap(), all)
@@ -200,7 +200,7 @@ fn one_body_holds_less_than_half_of_every_body_at_twenty_processes() {
 #[test]
 fn an_empty_trace_is_no_error() {
     let costs = Costs::linux();
-    let report = run(&Setup::new(&[], &costs), Choice::Adaptive).unwrap();
+    let report = run(&Setup::new(&[], &costs), PolicyChoice::Adaptive).unwrap();
     assert_eq!((report.points.len(), report.end().creations), (0, 0));
 }
 

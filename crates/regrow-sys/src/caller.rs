@@ -1,6 +1,6 @@
 //! What a child inherits from the calling process and thread, read so that it can be compared.
 //!
-//! [`Ids`] is read before every spawn: whoever drops its rights must not start a process with the old ones. [`Caller`] is
+//! [`UserIds`] is read before every spawn: whoever drops its rights must not start a process with the old ones. [`Caller`] is
 //! the rest; reading it takes tens of microseconds.
 
 #![allow(unsafe_code, reason = "raw system calls into buffers on the stack")]
@@ -8,20 +8,23 @@
 use std::fs;
 use std::io;
 
+use regrow_abi::task::{AFFINITY_WORDS, Resource, Task};
+
 use crate::raw::{check, syscall};
+use crate::scheduling::Scheduling;
 
 /// User and group ids of the calling thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ids {
+pub struct UserIds {
     user: [u32; 3],
     group: [u32; 3],
 }
 
-impl Ids {
+impl UserIds {
     /// Reads them: two system calls.
     #[must_use]
-    pub fn read() -> Ids {
-        let mut ids = Ids::default();
+    pub fn read() -> UserIds {
+        let mut ids = UserIds::default();
         let three = |number: i64, to: &mut [u32; 3]| {
             let at = to.as_mut_ptr();
             // SAFETY: the three words are live and distinct.
@@ -99,8 +102,8 @@ impl Default for RandomWords {
 /// What a body cannot be given: when it differs, the body is of another domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
-    /// Ids.
-    pub ids: Ids,
+    /// User and group ids.
+    pub ids: UserIds,
     /// Supplementary groups, capability sets, securebits.
     pub credentials: Vec<u64>,
     /// An exec gives it capabilities that it has given up: it is root, and they are in its bounding or inheritable set. A
@@ -141,36 +144,21 @@ impl Domain {
 /// a caller starts. Some callers ignore both, GNU make among them.
 pub const OF_C_LIBRARY: u64 = 0b11 << 31;
 
-/// What a run can be given if it differs from the body's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settable {
-    /// Process group.
-    pub process_group: i32,
-    /// Niceness.
-    pub nice: i32,
-    /// Soft and hard limits, by number.
-    pub limits: [[u64; 2]; 16],
-    /// Ignored signals; bit 0 is signal 1.
-    pub ignored: u64,
-    /// Processors that may be used, the first 1,024.
-    pub affinity: [u64; 16],
-}
-
 /// Everything that is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// See [`Domain`].
+    /// What a body cannot be given.
     pub domain: Domain,
-    /// See [`Settable`].
-    pub settable: Settable,
+    /// What a run can be given: process group, niceness, limits, ignored signals, processors.
+    pub task: Task,
 }
 
 impl Caller {
     /// Reads everything.
     #[must_use]
     pub fn read() -> Caller {
-        let (policy, flags, nice) = scheduling();
-        let (ids, sets) = (Ids::read(), capability_sets());
+        let scheduling = Scheduling::read().unwrap_or_default();
+        let (ids, sets) = (UserIds::read(), capability_sets());
         let domain = Domain {
             gains_by_exec: gains_by_exec(&ids, sets),
             credentials: credentials(sets),
@@ -181,21 +169,25 @@ impl Caller {
             namespaces: namespaces(),
             cgroup: fs::read("/proc/self/cgroup").unwrap_or_default(),
             scheduling: [
-                policy,
-                flags,
+                i64::from(scheduling.policy),
+                scheduling.flags.cast_signed(),
                 i64::from(number(libc::SYS_ioprio_get, [1, 0])),
                 prctl(libc::PR_GET_TIMERSLACK),
                 i64::from(number(libc::SYS_personality, [0xffff_ffff, 0])),
             ],
         };
-        let settable = Settable {
-            process_group: number(libc::SYS_getpgid, [0; 2]),
-            nice,
-            limits: limits(),
-            ignored: ignored(),
-            affinity: affinity(),
-        };
-        Caller { domain, settable }
+        let mut task = Task::new();
+        task.set_nice(scheduling.nice).set_ignored_signals(ignored()).set_affinity(&affinity());
+        for resource in Resource::ALL {
+            let [soft, hard] = limit(resource);
+            task.set_limit(resource, soft, hard);
+        }
+        let group = number(libc::SYS_getpgid, [0; 2]);
+        // It is zero where the group's leader is in no pid namespace of this process's: nobody can be put into it.
+        if group > 0 {
+            task.set_process_group(group);
+        }
+        Caller { domain, task }
     }
 }
 
@@ -220,7 +212,7 @@ fn capability_sets() -> [u32; 6] {
 }
 
 /// See [`Domain::gains_by_exec`]. Capabilities that it has are not asked for, so that an ordinary root costs little.
-fn gains_by_exec(ids: &Ids, sets: [u32; 6]) -> bool {
+fn gains_by_exec(ids: &UserIds, sets: [u32; 6]) -> bool {
     /// `SECBIT_NOROOT`.
     const NO_ROOT: i64 = 1;
     let is_root = ids.user.iter().take(2).any(|&id| id == 0);
@@ -264,13 +256,12 @@ fn namespaces() -> Vec<String> {
     NAMES.iter().filter_map(read).map(|link| link.to_string_lossy().into_owned()).collect()
 }
 
-fn limits() -> [[u64; 2]; 16] {
-    let mut limits = [[0; 2]; 16];
-    for (index, pair) in limits.iter_mut().enumerate() {
-        // SAFETY: the pair has the layout of `struct rlimit64`.
-        unsafe { syscall(libc::SYS_prlimit64, [0, index, 0, pair.as_mut_ptr() as usize, 0, 0]) };
-    }
-    limits
+fn limit(resource: Resource) -> [u64; 2] {
+    let mut pair = [0; 2];
+    let number = resource.number() as usize;
+    // SAFETY: the pair has the layout of `struct rlimit64`.
+    unsafe { syscall(libc::SYS_prlimit64, [0, number, 0, pair.as_mut_ptr() as usize, 0, 0]) };
+    pair
 }
 
 fn ignored() -> u64 {
@@ -283,29 +274,13 @@ fn ignored() -> u64 {
     })
 }
 
-fn affinity() -> [u64; 16] {
-    let mut words = [0u64; 16];
+fn affinity() -> [u64; AFFINITY_WORDS] {
+    let mut words = [0; AFFINITY_WORDS];
     // SAFETY: the buffer has the size that is named.
-    unsafe { syscall(libc::SYS_sched_getaffinity, [0, 128, words.as_mut_ptr() as usize, 0, 0, 0]) };
+    unsafe {
+        syscall(libc::SYS_sched_getaffinity, [0, size_of_val(&words), words.as_mut_ptr() as usize, 0, 0, 0])
+    };
     words
-}
-
-/// Policy, flags and niceness of the calling thread.
-fn scheduling() -> (i64, i64, i32) {
-    #[repr(C)]
-    #[derive(Default)]
-    struct Attr {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        rest: [u32; 9],
-    }
-    let mut attr = Attr::default();
-    let bytes = size_of::<Attr>();
-    // SAFETY: the kernel writes at most the size that is named.
-    unsafe { syscall(libc::SYS_sched_getattr, [0, &raw mut attr as usize, bytes, 0, 0, 0]) };
-    (i64::from(attr.policy), attr.flags.cast_signed(), attr.nice)
 }
 
 #[cfg(test)]
@@ -315,7 +290,7 @@ mod tests {
     #[test]
     fn two_readings_of_one_caller_are_equal() {
         assert_eq!(Caller::read(), Caller::read());
-        assert_eq!(Caller::read().domain.ids, Ids::read());
+        assert_eq!(Caller::read().domain.ids, UserIds::read());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use crate::probe::Feature;
+use crate::probe::feature::Feature;
 
 /// The environment variable.
 pub const VARIABLE: &str = "REGROW_DISABLE";

@@ -22,6 +22,8 @@ use std::ffi::CStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use crate::ptrace::request::{event_message, request};
+
 /// Something that a followed process did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Happened {
@@ -122,7 +124,7 @@ impl Follower {
             | libc::PTRACE_O_TRACECLONE
             | libc::PTRACE_O_TRACEEXIT;
         let options = usize::try_from(options).unwrap_or(0);
-        ptrace(libc::PTRACE_SEIZE, pid, options).map_err(failed("ptrace"))?;
+        request(libc::PTRACE_SEIZE, pid, 0, options).map_err(failed("ptrace"))?;
         ignore_interrupts();
         let mut gate = std::fs::File::from(gate_in);
         gate.write_all(&[1]).map_err(failed("write"))?;
@@ -213,7 +215,7 @@ impl Follower {
     /// A task has made another one, which is a thread or a process.
     fn born(&mut self, maker: i32) -> Option<Happened> {
         let parent = self.tasks.get(&maker).copied().unwrap_or(maker);
-        let Some(child) = event_message(maker) else {
+        let Ok(child) = event_message(maker) else {
             go_on(maker, Onward::Run(0));
             return None;
         };
@@ -277,25 +279,12 @@ unsafe fn child(
     }
 }
 
-fn ptrace(request: u32, pid: i32, data: usize) -> io::Result<()> {
-    // SAFETY: the requests that this file makes take numbers, or write to what `data` points to, which callers keep alive.
-    let result = unsafe { libc::ptrace(request, pid, 0_usize, data) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 fn go_on(task: i32, onward: Onward) {
     // A task that was killed meanwhile is reported by the next wait.
     let _ = match onward {
-        Onward::Run(signal) => ptrace(libc::PTRACE_CONT, task, usize::try_from(signal).unwrap_or(0)),
-        Onward::Listen => ptrace(libc::PTRACE_LISTEN, task, 0),
+        Onward::Run(signal) => request(libc::PTRACE_CONT, task, 0, usize::try_from(signal).unwrap_or(0)),
+        Onward::Listen => request(libc::PTRACE_LISTEN, task, 0, 0),
     };
-}
-
-/// The number of the task that a fork has made.
-fn event_message(task: i32) -> Option<i32> {
-    let mut message: libc::c_ulong = 0;
-    ptrace(libc::PTRACE_GETEVENTMSG, task, &raw mut message as usize).ok()?;
-    i32::try_from(message).ok()
 }
 
 /// The process that a task belongs to.

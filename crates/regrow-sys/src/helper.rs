@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::blocked_signals::BlockedSignals;
 use crate::caller;
 use crate::raw;
 
@@ -24,22 +25,22 @@ const STACK_BYTES: usize = 1024 * 1024;
 /// # Errors
 /// When the process cannot be made, or when it died before it was done.
 pub fn run<T>(work: impl FnOnce() -> T) -> io::Result<T> {
-    struct Job<F, T> {
+    struct HelperJob<F, T> {
         work: Option<F>,
         result: Option<T>,
     }
     extern "C" fn start<F: FnOnce() -> T, T>(job: *mut libc::c_void) -> i32 {
         // SAFETY: the caller passes its own job and sleeps until this process is gone.
-        let job = unsafe { &mut *job.cast::<Job<F, T>>() };
+        let job = unsafe { &mut *job.cast::<HelperJob<F, T>>() };
         if let Some(work) = job.work.take() {
             job.result = catch_unwind(AssertUnwindSafe(work)).ok();
         }
         0
     }
-    fn starter<F: FnOnce() -> T, T>(_: &Job<F, T>) -> extern "C" fn(*mut libc::c_void) -> i32 {
+    fn starter<F: FnOnce() -> T, T>(_: &HelperJob<F, T>) -> extern "C" fn(*mut libc::c_void) -> i32 {
         start::<F, T>
     }
-    let mut job = Job { work: Some(work), result: None };
+    let mut job = HelperJob { work: Some(work), result: None };
     let entry = starter(&job);
     let mut stack = vec![0u8; STACK_BYTES];
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::CLONE_FS;
@@ -61,31 +62,6 @@ pub fn run<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     job.result.ok_or_else(|| io::Error::other("the helper process died before it was done"))
 }
 
-/// Blocks all signals of this thread until the value is dropped.
-struct BlockedSignals {
-    old: libc::sigset_t,
-}
-
-impl BlockedSignals {
-    fn all() -> BlockedSignals {
-        // SAFETY: both sets live on this stack; zero is a valid set.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut old: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
-            BlockedSignals { old }
-        }
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        // SAFETY: the set was filled by `all`.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.old, std::ptr::null_mut()) };
-    }
-}
-
 /// A program to be started for tracing.
 #[derive(Debug)]
 pub struct Exec<'a> {
@@ -104,7 +80,7 @@ pub struct Exec<'a> {
 
 /// A process that waits, before its exec, until it is let go. Its parent is the caller of [`run`].
 #[derive(Debug)]
-pub struct Pending {
+pub struct PreparedExec {
     pid: i32,
     gate: Box<Gate>,
     _stack: Vec<u8>,
@@ -126,7 +102,7 @@ struct Gate {
 ///
 /// # Errors
 /// As `clone(2)`.
-pub fn prepare(exec: &Exec<'_>) -> io::Result<Pending> {
+pub fn prepare(exec: &Exec<'_>) -> io::Result<PreparedExec> {
     let gate = Box::new(Gate {
         open: AtomicU32::new(0),
         errno: AtomicI32::new(0),
@@ -140,17 +116,17 @@ pub fn prepare(exec: &Exec<'_>) -> io::Result<Pending> {
     let mut stack = vec![0u8; 64 * 1024];
     let flags = libc::CLONE_VM | libc::CLONE_PARENT | libc::CLONE_FS;
     // SAFETY: the child has its own stack, uses nothing of thread-local storage (raw system calls only), and the gate,
-    // the stack and what `exec` borrows live until it has executed or exited: `Pending` keeps the first two, and `go`
+    // the stack and what `exec` borrows live until it has executed or exited: `PreparedExec` keeps the first two, and `go`
     // returns after the exec or the failure.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(stack.len());
         let top = top.sub(top as usize & 15);
         libc::clone(pending_child, top.cast(), flags, (&raw const *gate).cast_mut().cast())
     };
-    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pending { pid, gate, _stack: stack }) }
+    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(PreparedExec { pid, gate, _stack: stack }) }
 }
 
-impl Pending {
+impl PreparedExec {
     /// The child.
     #[must_use]
     pub fn pid(&self) -> i32 {

@@ -1,8 +1,12 @@
 //! Raw system calls, the maps reader and the kernel probe.
 
+mod arch;
+mod blocked_signals;
 pub mod caller;
 pub mod child;
 pub mod disable;
+pub mod environ;
+pub mod exec;
 pub mod follow;
 pub mod helper;
 pub mod maps;
@@ -10,3 +14,6 @@ pub mod pressure;
 pub mod probe;
 pub mod ptrace;
 pub mod raw;
+pub mod scheduling;
+pub mod search;
+pub mod strings;

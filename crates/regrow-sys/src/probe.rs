@@ -23,134 +23,29 @@
 
 mod cgroup;
 mod child;
-mod cpu;
 mod examine;
-mod feature;
+pub(crate) mod feature;
+mod outcome;
 mod sheet;
+mod state;
 #[cfg(test)]
 mod tests;
 mod trials;
 mod wire;
 
-use std::fmt;
-use std::io;
-
 pub use cgroup::CgroupPlace;
 pub use feature::{Feature, Need};
+pub use state::{FeatureState, NotTried};
 
+pub use crate::arch::ExtendedState;
 use crate::disable::FeatureSet;
 
-/// What one trial says.
-type Outcome = Result<(), TrialError>;
-
-/// How a trial fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TrialError {
-    /// A call that it needs failed.
-    Errno(i32),
-    /// Every call succeeded, and the effect is not what the kernel documents.
-    Misbehaves,
-}
-
-impl From<io::Error> for TrialError {
-    fn from(error: io::Error) -> Self {
-        error.raw_os_error().map_or(Self::Misbehaves, Self::Errno)
-    }
-}
-
-impl From<rustix::io::Errno> for TrialError {
-    fn from(errno: rustix::io::Errno) -> Self {
-        Self::Errno(errno.raw_os_error())
-    }
-}
-
-/// Fails a trial whose effect is not what it should be.
-fn expect(condition: bool) -> Outcome {
-    if condition { Ok(()) } else { Err(TrialError::Misbehaves) }
-}
-
-/// What the probe knows of a feature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// It was used and did what it should.
-    Works,
-    /// The kernel refuses it, with this error number.
-    Missing {
-        /// The error number.
-        errno: i32,
-    },
-    /// The kernel accepts it and does not do what it documents.
-    Misbehaves,
-    /// `REGROW_DISABLE` names it.
-    Disabled,
-    /// It is not known whether it works. It is not used.
-    NotTried {
-        /// The reason.
-        why: NotTried,
-    },
-}
-
-/// Why a feature could not be tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotTried {
-    /// The child that tries could not be made.
-    NoChild {
-        /// The error number.
-        errno: i32,
-    },
-    /// The trial ended the child that made it, as a filter of system calls does.
-    Ended {
-        /// The signal that ended it, if one did.
-        signal: Option<i32>,
-    },
-    /// Too many trials before it ended their child.
-    GaveUp,
-    /// Regrow does not use it on this architecture.
-    Architecture,
-}
-
-impl From<Outcome> for State {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Ok(()) => Self::Works,
-            Err(TrialError::Errno(errno)) => Self::Missing { errno },
-            Err(TrialError::Misbehaves) => Self::Misbehaves,
-        }
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Works => f.write_str("works"),
-            Self::Missing { errno } => write!(f, "missing: {}", io::Error::from_raw_os_error(*errno)),
-            Self::Misbehaves => f.write_str("does not do what it should"),
-            Self::Disabled => write!(f, "disabled by {}", crate::disable::VARIABLE),
-            Self::NotTried { why } => write!(f, "not tried: {why}"),
-        }
-    }
-}
-
-impl fmt::Display for NotTried {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoChild { errno } => {
-                write!(f, "no child could be made for it: {}", io::Error::from_raw_os_error(*errno))
-            }
-            Self::Ended { signal: Some(signal) } => write!(f, "the trial was ended by signal {signal}"),
-            Self::Ended { signal: None } => f.write_str("the trial did not come to its end"),
-            Self::GaveUp => f.write_str("too many trials before it were ended"),
-            Self::Architecture => f.write_str("not for this architecture"),
-        }
-    }
-}
-
-/// Facts of the machine that are not a matter of yes or no.
+/// MachineFacts of the machine that are not a matter of yes or no.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Facts {
+pub struct MachineFacts {
     /// The kernel's release, `6.18.44`.
     pub release: String,
-    /// The architecture, `x86_64`.
+    /// The architecture, by the kernel's name.
     pub architecture: String,
     /// Processors that this process may run on.
     pub cores: usize,
@@ -163,20 +58,21 @@ pub struct Facts {
     pub cgroup: Option<CgroupPlace>,
     /// userfaultfd must be asked for with `UFFD_USER_MODE_ONLY`.
     pub uffd_user_mode_only: bool,
-    /// Bytes of the processor state that the kernel saves with XSAVE.
-    pub xsave_bytes: Option<u32>,
+    /// The floating-point state beyond the oldest registers.
+    #[serde(flatten)]
+    pub extended_state: ExtendedState,
 }
 
 /// What the running kernel can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    states: [State; Feature::COUNT],
-    facts: Facts,
+    states: [FeatureState; Feature::COUNT],
+    facts: MachineFacts,
 }
 
 /// One line of the report.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Row {
+pub struct FeatureRow {
     /// Name of the feature.
     pub feature: &'static str,
     /// The kernel version that has it first.
@@ -205,20 +101,23 @@ impl Kernel {
         let wanted = Feature::all().filter(|feature| !disabled.contains(*feature)).collect();
         let findings = examine::examine(wanted);
         let place = CgroupPlace::find();
-        let xsave_bytes = cpu::xsave_bytes();
-        let mut states = [State::Disabled; Feature::COUNT];
+        let extended_state = ExtendedState::read();
+        let mut states = [FeatureState::Disabled; Feature::COUNT];
         for (feature, slot) in Feature::all().zip(&mut states) {
             if disabled.contains(feature) {
                 continue;
             }
             *slot = match feature {
                 Feature::Cgroup2 => cgroup::try_to_make_one(place.as_ref()).into(),
-                Feature::Xsave => cpu::state(xsave_bytes),
-                _ => findings.state(feature).unwrap_or(State::NotTried { why: NotTried::Architecture }),
+                Feature::ExtendedState if extended_state.bytes.is_some() => FeatureState::Works,
+                Feature::ExtendedState => FeatureState::Missing { errno: libc::ENOSYS },
+                _ => {
+                    findings.state(feature).unwrap_or(FeatureState::NotTried { why: NotTried::Architecture })
+                }
             };
         }
         let uname = rustix::system::uname();
-        let facts = Facts {
+        let facts = MachineFacts {
             release: uname.release().to_string_lossy().into_owned(),
             architecture: uname.machine().to_string_lossy().into_owned(),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -226,7 +125,7 @@ impl Kernel {
             yama_ptrace_scope: yama_ptrace_scope(),
             cgroup: place,
             uffd_user_mode_only: findings.uffd_user_mode_only,
-            xsave_bytes,
+            extended_state,
         };
         Self { states, facts }
     }
@@ -234,12 +133,12 @@ impl Kernel {
     /// Whether a feature may be used.
     #[must_use]
     pub fn works(&self, feature: Feature) -> bool {
-        self.state(feature) == State::Works
+        self.state(feature) == FeatureState::Works
     }
 
     /// What is known of a feature.
     #[must_use]
-    pub fn state(&self, feature: Feature) -> State {
+    pub fn state(&self, feature: Feature) -> FeatureState {
         // The array has one state for each feature.
         self.states[feature.index()]
     }
@@ -255,29 +154,29 @@ impl Kernel {
         self.missing_required().next().is_none()
     }
 
-    /// Facts of the machine.
+    /// MachineFacts of the machine.
     #[must_use]
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &MachineFacts {
         &self.facts
     }
 
     /// All that is known, a row for each feature.
     #[must_use]
-    pub fn report(&self) -> Vec<Row> {
-        Feature::all().map(|feature| Row::new(feature, self.state(feature))).collect()
+    pub fn report(&self) -> Vec<FeatureRow> {
+        Feature::all().map(|feature| FeatureRow::new(feature, self.state(feature))).collect()
     }
 }
 
-impl Row {
-    fn new(feature: Feature, state: State) -> Self {
+impl FeatureRow {
+    fn new(feature: Feature, state: FeatureState) -> Self {
         let (word, errno) = match state {
-            State::Works => ("works", None),
-            State::Missing { errno } => ("missing", Some(errno)),
-            State::Misbehaves => ("misbehaves", None),
-            State::Disabled => ("disabled", None),
-            State::NotTried { .. } => ("not_tried", None),
+            FeatureState::Works => ("works", None),
+            FeatureState::Missing { errno } => ("missing", Some(errno)),
+            FeatureState::Misbehaves => ("misbehaves", None),
+            FeatureState::Disabled => ("disabled", None),
+            FeatureState::NotTried { .. } => ("not_tried", None),
         };
-        let works = state == State::Works;
+        let works = state == FeatureState::Works;
         Self {
             feature: feature.name(),
             since: feature.since(),

@@ -4,13 +4,15 @@
 #![allow(unsafe_code, reason = "ptrace takes pointers")]
 
 use std::io;
-use std::mem::{MaybeUninit, offset_of, size_of};
+use std::mem::{MaybeUninit, size_of};
 use std::time::Duration;
 
+use crate::arch;
+pub use crate::arch::{BREAKPOINTS, TaskRegisters};
 use crate::raw::word;
+use request::{event_message, request};
 
-/// General registers, as the kernel hands them out.
-pub type Registers = libc::user_regs_struct;
+pub(crate) mod request;
 
 /// A process that this thread group traces and that is stopped.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ pub enum Stop {
     Clone(Stopped, i32),
     /// It is a thread or child that was just made and has run nothing, or it was stopped as one of a group.
     Attached(Stopped),
-    /// A breakpoint or the end of a step: which debug registers fired (bits 0 to 3).
+    /// A breakpoint or the end of a step: which breakpoints fired (bit 0 is breakpoint 0).
     Trap(Stopped, u64),
     /// It is about to get this signal.
     Signal(Stopped, i32),
@@ -77,14 +79,7 @@ pub struct RseqConfig {
 }
 
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
-const NT_X86_XSTATE: usize = 0x202;
 const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
-
-fn request(request: u32, pid: i32, address: usize, data: usize) -> io::Result<i64> {
-    // SAFETY: callers pass the pointers that their request takes, to memory that lives across the call.
-    let result = unsafe { libc::ptrace(request, pid, address, data) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
 
 /// Attaches to a process without stopping it; it is killed when the tracer dies.
 ///
@@ -172,7 +167,7 @@ impl Stopped {
         match status >> 16 {
             libc::PTRACE_EVENT_EXEC => return Ok(Stop::Exec(self)),
             libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
-                let made = self.event_message()?;
+                let made = event_message(self.pid)?;
                 return Ok(Stop::Clone(self, made));
             }
             libc::PTRACE_EVENT_STOP => return Ok(Stop::Attached(self)),
@@ -182,17 +177,10 @@ impl Stopped {
             return self.syscall_stop();
         }
         if signal == libc::SIGTRAP && (status >> 16) == 0 {
-            let fired = self.debug_register(6)?;
-            self.set_debug_register(6, 0)?;
-            return Ok(Stop::Trap(self, fired & 15));
+            let fired = arch::take_fired_breakpoints(self.pid)?;
+            return Ok(Stop::Trap(self, fired));
         }
         Ok(Stop::Signal(self, signal))
-    }
-
-    fn event_message(&self) -> io::Result<i32> {
-        let mut message: libc::c_ulong = 0;
-        request(libc::PTRACE_GETEVENTMSG, self.pid, 0, &raw mut message as usize)?;
-        i32::try_from(message).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
     fn syscall_stop(self) -> io::Result<Stop> {
@@ -244,20 +232,16 @@ impl Stopped {
     ///
     /// # Errors
     /// As `ptrace(2)`.
-    pub fn registers(&self) -> io::Result<Registers> {
-        let mut registers = MaybeUninit::<Registers>::zeroed();
-        request(libc::PTRACE_GETREGS, self.pid, 0, registers.as_mut_ptr() as usize)?;
-        // SAFETY: plain numbers, filled by the kernel.
-        Ok(unsafe { registers.assume_init() })
+    pub fn registers(&self) -> io::Result<TaskRegisters> {
+        TaskRegisters::read(self.pid)
     }
 
-    /// Sets the general registers. A system call that the stop interrupted is not restarted.
+    /// Sets the general registers. The kernel does not restart a system call that the stop interrupted.
     ///
     /// # Errors
     /// As `ptrace(2)`.
-    pub fn set_registers(&self, mut registers: Registers) -> io::Result<()> {
-        registers.orig_rax = u64::MAX;
-        request(libc::PTRACE_SETREGS, self.pid, 0, &raw const registers as usize).map(drop)
+    pub fn set_registers(&self, registers: TaskRegisters) -> io::Result<()> {
+        registers.write(self.pid)
     }
 
     /// Changes the first argument of the system call at whose start the process is stopped.
@@ -265,21 +249,15 @@ impl Stopped {
     /// # Errors
     /// As `ptrace(2)`.
     pub fn set_first_argument(&self, value: u64) -> io::Result<()> {
-        let offset = offset_of!(libc::user, regs) + offset_of!(Registers, rdi);
-        let value = usize::try_from(value).map_err(|_| io::ErrorKind::InvalidInput)?;
-        request(libc::PTRACE_POKEUSER, self.pid, offset, value).map(drop)
+        arch::set_first_argument(self.pid, value)
     }
 
-    /// Floating-point and vector state in the XSAVE format.
+    /// Floating-point and vector registers, as the kernel saves them.
     ///
     /// # Errors
     /// As `ptrace(2)`.
-    pub fn xstate(&self) -> io::Result<Vec<u8>> {
-        let mut buffer = vec![0u8; 16 * 1024];
-        let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        request(libc::PTRACE_GETREGSET, self.pid, NT_X86_XSTATE, &raw mut vector as usize)?;
-        buffer.truncate(vector.iov_len);
-        Ok(buffer)
+    pub fn float_state(&self) -> io::Result<Vec<u8>> {
+        arch::float_state(self.pid)
     }
 
     /// Where the kernel writes this task's `struct rseq`.
@@ -313,35 +291,11 @@ impl Stopped {
         Ok((head, bytes))
     }
 
-    fn debug_register(&self, index: usize) -> io::Result<u64> {
-        let mut value = 0u64;
-        let offset = offset_of!(libc::user, u_debugreg) + index * 8;
-        let args = [libc::PTRACE_PEEKUSER as usize, word(self.pid), offset, &raw mut value as usize, 0, 0];
-        // SAFETY: the raw call writes the word to `value`.
-        crate::raw::check(unsafe { crate::raw::syscall(libc::SYS_ptrace, args) })?;
-        Ok(value)
-    }
-
-    fn set_debug_register(&self, index: usize, value: u64) -> io::Result<()> {
-        let offset = offset_of!(libc::user, u_debugreg) + index * 8;
-        let value = usize::try_from(value).map_err(|_| io::ErrorKind::InvalidInput)?;
-        request(libc::PTRACE_POKEUSER, self.pid, offset, value).map(drop)
-    }
-
-    /// Sets or clears hardware breakpoint `index` (0 to 3): the process traps before it executes the address.
+    /// Sets or clears hardware breakpoint `index` (below [`BREAKPOINTS`]): the process traps before it executes the address.
     ///
     /// # Errors
     /// As `ptrace(2)`; some virtual machines have no debug registers.
     pub fn set_breakpoint(&self, index: usize, address: Option<u64>) -> io::Result<()> {
-        let enabled = 1u64 << (index * 2);
-        let control = self.debug_register(7)?;
-        self.set_debug_register(7, control & !enabled)?;
-        if let Some(address) = address {
-            self.set_debug_register(index, address)?;
-            // Type (bits 16 and 17 of each group) 0: execution; length 0: one byte.
-            let group = 0xfu64 << (16 + index * 4);
-            self.set_debug_register(7, (control & !group) | enabled)?;
-        }
-        Ok(())
+        arch::set_breakpoint(self.pid, index, address)
     }
 }

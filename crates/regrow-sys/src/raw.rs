@@ -11,24 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// One system call without `errno`: values from -4095 to -1 are negative error numbers.
-///
-/// # Safety
-/// The arguments are what the call takes; pointers among them are valid for it.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-pub unsafe fn syscall(number: i64, args: [usize; 6]) -> isize {
-    let result: i64;
-    // SAFETY: the instruction clobbers rcx and r11; the rest is the caller's contract.
-    unsafe {
-        std::arch::asm!("syscall", inlateout("rax") number => result,
-            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
-            in("r10") args[3], in("r8") args[4], in("r9") args[5],
-            lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    // A register is as wide as a pointer on this architecture.
-    isize::try_from(result).unwrap_or(isize::MIN)
-}
+pub use crate::arch::syscall;
 
 /// A number as the kernel takes it: one register, sign kept.
 #[must_use]

@@ -10,7 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 
 use regrow_sys::disable::FeatureSet;
-use regrow_sys::probe::{Feature, Kernel, NotTried, State};
+use regrow_sys::probe::{Feature, FeatureState, Kernel, NotTried};
 
 struct OneProcess;
 
@@ -51,7 +51,8 @@ fn children_do_not_allocate() {
     let kernel = Kernel::probe(&FeatureSet::EMPTY);
     for feature in Feature::all() {
         let state = kernel.state(feature);
-        let ended = matches!(state, State::NotTried { why: NotTried::Ended { .. } | NotTried::GaveUp });
+        let ended =
+            matches!(state, FeatureState::NotTried { why: NotTried::Ended { .. } | NotTried::GaveUp });
         assert!(!ended, "{feature}: {state}");
     }
 }

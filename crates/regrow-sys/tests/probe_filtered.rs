@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "installs filters of system calls")]
 
 use regrow_sys::disable::FeatureSet;
-use regrow_sys::probe::{Feature, Kernel, NotTried, State};
+use regrow_sys::probe::{Feature, FeatureState, Kernel, NotTried};
 
 /// `offsetof(struct seccomp_data, nr)`.
 const CALL_NUMBER: u32 = 0;
@@ -46,7 +46,7 @@ fn unfiltered() -> Kernel {
 fn a_refused_call_is_a_missing_feature() {
     let refuse = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
     let kernel = probe_with(refuse, &[libc::SYS_userfaultfd, libc::SYS_kcmp]);
-    let (missing, whole) = (State::Missing { errno: libc::EPERM }, unfiltered());
+    let (missing, whole) = (FeatureState::Missing { errno: libc::EPERM }, unfiltered());
     for feature in Feature::all() {
         let expected = match feature {
             Feature::UffdWpAsync | Feature::UffdMove | Feature::Kcmp => missing,
@@ -60,7 +60,7 @@ fn a_refused_call_is_a_missing_feature() {
 fn a_call_that_ends_its_process_is_survived() {
     let calls = [libc::SYS_kcmp, libc::SYS_io_setup];
     let kernel = probe_with(libc::SECCOMP_RET_KILL_PROCESS, &calls);
-    let ended = State::NotTried { why: NotTried::Ended { signal: Some(libc::SIGSYS) } };
+    let ended = FeatureState::NotTried { why: NotTried::Ended { signal: Some(libc::SIGSYS) } };
     let whole = unfiltered();
     for feature in Feature::all() {
         let expected = match feature {
@@ -76,10 +76,10 @@ fn the_probe_gives_up_when_too_much_ends_its_children() {
     let calls =
         [libc::SYS_kcmp, libc::SYS_io_setup, libc::SYS_unshare, libc::SYS_membarrier, libc::SYS_pkey_alloc];
     let kernel = probe_with(libc::SECCOMP_RET_KILL_PROCESS, &calls);
-    let states: Vec<State> = Feature::all().map(|feature| kernel.state(feature)).collect();
-    let ended = State::NotTried { why: NotTried::Ended { signal: Some(libc::SIGSYS) } };
+    let states: Vec<FeatureState> = Feature::all().map(|feature| kernel.state(feature)).collect();
+    let ended = FeatureState::NotTried { why: NotTried::Ended { signal: Some(libc::SIGSYS) } };
     assert_eq!(states.iter().filter(|state| **state == ended).count(), 4);
-    assert!(states.contains(&State::NotTried { why: NotTried::GaveUp }));
+    assert!(states.contains(&FeatureState::NotTried { why: NotTried::GaveUp }));
     // Those before the first that ended are known all the same.
     assert_eq!(kernel.state(Feature::Clone3), unfiltered().state(Feature::Clone3));
 }
@@ -89,7 +89,7 @@ fn without_children_nothing_is_known_and_nothing_breaks() {
     let refuse = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EAGAIN).unwrap();
     let kernel = probe_with(refuse, &[libc::SYS_clone]);
     let why = NotTried::NoChild { errno: libc::EAGAIN };
-    assert_eq!(kernel.state(Feature::Ptrace), State::NotTried { why });
+    assert_eq!(kernel.state(Feature::Ptrace), FeatureState::NotTried { why });
     assert!(!kernel.can_recycle());
     assert_eq!(kernel.facts().page_bytes, unfiltered().facts().page_bytes);
 }

@@ -16,7 +16,7 @@
 //!   output is no difference.
 //! - The environment of a run is the one in the manifest, with `HOME` and `TMPDIR` in the work directory, and
 //!   nothing of the test's own.
-//! - What is compared is everything: the two streams, the status, and each file, directory and link that the run
+//! - The comparison covers everything: the two streams, the status, and each file, directory and link that the run
 //!   left, with mode, link count and (when it was set on purpose) modification time.
 
 mod compare;

@@ -19,7 +19,7 @@ pub struct PoolSpawner {
 }
 
 impl PoolSpawner {
-    /// Runs out of `pool`. Before the first run of an entry its image is made, so that this run can be recycled too.
+    /// Runs out of `pool`. Makes the image of an entry before its first run, so that this run can be recycled too.
     pub fn new(pool: Pool) -> Self {
         Self { pool, prepared: BTreeSet::new() }
     }

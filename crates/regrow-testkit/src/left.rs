@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 /// The children and descriptors of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
-    /// Numbers of its children, those that ended and were not waited for included.
+    /// Numbers of its children, zombies included.
     pub children: Vec<String>,
-    /// What each of its descriptors is of.
+    /// What each of its descriptors names.
     pub descriptors: Vec<String>,
 }
 
@@ -22,8 +22,8 @@ impl Left {
         Ok(Left { children: children(std::process::id())?, descriptors: descriptors()? })
     }
 
-    /// What there is beside this, after waiting until it is nothing, at most `limit`: an image that nobody wants any
-    /// more may still be on its way.
+    /// What has come since, after waiting at most `limit` until there is nothing: a thread may still make an image
+    /// that nobody wants.
     ///
     /// # Errors
     /// As [`Left::now`].
@@ -44,7 +44,7 @@ impl Left {
     }
 }
 
-/// What is in `now` beside what is in `before`.
+/// What `now` has and `before` has not.
 fn more(now: &[String], before: &[String]) -> Vec<String> {
     let mut rest = before.to_vec();
     let mut more = Vec::new();

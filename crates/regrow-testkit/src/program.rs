@@ -1,5 +1,5 @@
-//! Files that are executed, written by another process: what a test opens to be written, a process that another test makes at that
-//! moment has open as well for a while, and the kernel executes no file that somebody can write to (`ETXTBSY`).
+//! Has another process write the files that a test executes. A process that another test makes at that moment would
+//! inherit a file that this test has open for writing, and the kernel executes no such file (`ETXTBSY`).
 
 use std::io::{self, Write as _};
 use std::path::Path;

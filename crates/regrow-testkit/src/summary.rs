@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 /// The variable that names the file of the lines.
 const FILE: &str = "REGROW_SUMMARY";
-/// The variable that says that the tests have run as root before: an unprivileged user repeats them with fewer runs.
+/// The variable that says that the tests run as root too: an unprivileged user repeats them with fewer runs.
 const AGAIN: &str = "REGROW_AGAIN";
 
 /// Adds a line to the file that `REGROW_SUMMARY` names; without the variable, does nothing.
@@ -20,7 +20,7 @@ pub fn add(line: &str) -> io::Result<()> {
     file.write_all(format!("{line}\n").as_bytes())
 }
 
-/// Whether all tests have run as root already, as `scripts/test-unprivileged` says.
+/// Whether the same tests run as root too, as `scripts/suite_parts.py` says.
 #[must_use]
 pub fn is_repetition() -> bool {
     std::env::var_os(AGAIN).is_some()

@@ -1,5 +1,4 @@
-//! The victims: small programs that check from inside that they were given a fresh world, run out of a pool in every
-//! flavour.
+//! The victims: small programs that check from inside that their world is fresh, run out of a pool in every flavour.
 //!
 //! `tests/victims/` has the programs and `manifest.toml`; its README says what a victim expects of its caller.
 //!
@@ -8,18 +7,18 @@
 //!  ────────────                    ─────────────────────────────────────────────────
 //!  Manifest ──► Cases              stdin: one Job a line ──► Pool of the job's flavour
 //!  Flavours ──► Jobs ─────────────────────────────────────► N runs of the case, each in a World of its own
-//!  Tally ◄──────────────────────── stdout: one Report a line ◄── what differed, how the runs were made
+//!  VictimTally ◄────────────────── stdout: one Report a line ◄── what differed, how the runs were made
 //! ```
 //!
 //! Workers are processes, because a run inherits much of its world from the calling process as a whole: its
 //! directory, mask, limits, ignored signals, group. A worker changes all of these from run to run, so that every run
-//! follows one in another world. A worker that dies or hangs is reported with the case that it was at, and replaced.
+//! follows one in another world. The test reports a worker that dies or hangs, with its case, and replaces it.
 //!
 //! Invariants:
 //!
-//! - The world of run `n` of a case is a function of the case's name and `n`: a failure is repeated by the same names.
-//! - Whatever a run is given it is told in an `EXPECT_` variable, or the caller looks at it from outside.
-//! - After each case the worker's pool is emptied, and nothing of it may be left: no child, no descriptor.
+//! - The world of run `n` of a case is a function of the case's name and `n`: the same names repeat a failure.
+//! - An `EXPECT_` variable tells a run what it has been given, or the caller checks that from outside.
+//! - After each case the worker empties its pool, and nothing of it may be left: no child, no descriptor.
 
 mod caller;
 mod case;
@@ -38,7 +37,7 @@ pub use flavour::Flavour;
 pub use fleet::{Fleet, run_worker};
 pub use manifest::{Case, Ending, Manifest, StdoutRule};
 pub use report::{Job, Report};
-pub use tally::Tally;
+pub use tally::VictimTally;
 
 use std::path::PathBuf;
 

@@ -11,10 +11,9 @@ use regrow_testkit::summary;
 
 /// How many times each entry runs.
 const RUNS: usize = 20;
-/// The same where all of it has run as root already.
-const RUNS_AGAIN: usize = 6;
-/// The least share of the runs that must not have fallen back to exec: a suite that did would prove nothing.
-const LEAST_RECYCLED_PERCENT: usize = 95;
+/// The greatest share of the entries that may have no recycled run: a suite of runs by exec would prove nothing. How many runs of
+/// the other entries find all bodies busy depends on what else the machine does.
+const MOST_NEVER_RECYCLED_PERCENT: usize = 5;
 /// How many entries run at a time: the test is meant for two processors.
 const THREADS: usize = 2;
 
@@ -45,12 +44,12 @@ fn recycled_runs_are_what_plain_exec_gives() {
         corpus.retain(|entry| entry.name.contains(&part));
     }
     let asked = std::env::var("REGROW_RUNS").ok().and_then(|text| text.parse().ok());
-    let runs = asked.unwrap_or(if summary::is_repetition() { RUNS_AGAIN } else { RUNS });
+    let runs = asked.unwrap_or(RUNS);
     let tally = prove(&corpus, runs);
     println!("{tally}");
     summary::add(&tally.sum()).expect("the summary can be written");
     assert!(tally.failures.is_empty(), "{tally}");
     assert_eq!(tally.runs, corpus.entries.len() * runs);
-    let percent = tally.recycled_runs() * 100 / tally.runs.max(1);
-    assert!(percent >= LEAST_RECYCLED_PERCENT, "only {percent} % of the runs were recycled");
+    let never = tally.by_exec().into_values().filter(|&count| count == runs).count();
+    assert!(never * 100 <= corpus.entries.len() * MOST_NEVER_RECYCLED_PERCENT, "{never} entries: {tally}");
 }

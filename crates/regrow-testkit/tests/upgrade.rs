@@ -91,7 +91,7 @@ fn changed(command: &mut Command, pool: &Pool, kind: &str, change: impl FnOnce()
 }
 
 fn runs_recycled(command: &mut Command, pool: &Pool, kind: &str, answer: i32) {
-    // What has just been written is not trusted for some milliseconds: the kernel's stamps are as coarse.
+    // The engine does not trust a file that changed some milliseconds ago: the kernel's stamps are as coarse.
     std::thread::sleep(Duration::from_millis(30));
     pool.prepare(command).unwrap_or_else(|error| panic!("{kind}: {error}"));
     for _ in 0..3 {

@@ -1,41 +1,39 @@
-//! A web gateway: every request is answered by a fresh, recycled process.
+//! A web gateway that answers every request with a fresh, recycled process.
 //!
 //! ```text
-//!  HTTP/1.1, h2c ──┐                                            ┌─ a folder of CGI scripts, or one program (RFC 3875)
-//!                  ├──> admit ──> process ──> head, body ──>    ├─ a function: body in, body out
-//!  FastCGI ────────┘     limits   recycled                      └─ a Python application: WSGI, ASGI
+//!  ask/                                job.rs             serve/
+//!  HTTP/1.1, h2c ──┐                                          ┌─ a folder of CGI scripts, or one program (RFC 3875)
+//!                  ├─> request ──────> RequestJob ──> process ┼─ a function: body in, body out
+//!  FastCGI ────────┘   head, variables                recycled└─ a Python application: WSGI, ASGI
+//!                  <── HTTP, FastCGI <── CgiHead, body <──────┘
 //! ```
 //!
-//! One thread serves all connections: what takes time happens in the processes. Everything that a client, a web server or a
-//! script can make grow or wait has its limit in [`settings::Limits`].
+//! `ask` turns the bytes of a connection into a job, and the reply of a process into the bytes of a connection. `serve` starts
+//! a process for a job, reads its reply, and waits for its end. `ask` calls `serve`; `serve` knows nothing of `ask`.
 //!
-//! The cost of a process per request, and what recycling makes of it, is measured in the second Tender paper (4.4, 4.5).
+//! One thread serves all connections, since the processes do the work that takes time. [`settings::Limits`] bounds everything that
+//! a client, a web server or a script can make grow or wait.
+//!
+//! The second Tender paper (4.4, 4.5) measures what a process for each request costs, and what recycling saves.
 
 #![forbid(unsafe_code)]
 
-mod access;
-mod application;
-mod busy_poll;
-mod content;
+mod access_log;
+mod ask;
+pub mod cgi_head;
 pub mod error;
-mod fastcgi;
-mod function;
 mod gateway;
-pub mod head;
-mod http;
-mod input;
+mod health_file;
+mod job;
+mod listeners;
 mod metrics;
-mod orphans;
-mod records;
-mod reply;
-mod run;
+mod prepare;
+mod request_body;
+pub mod request_error;
+mod serve;
 mod server;
 pub mod settings;
-mod socket;
-mod spare;
-mod stderr;
-pub mod target;
-mod under_way;
-mod variables;
+mod signals;
 
+pub use ask::target;
 pub use server::serve;

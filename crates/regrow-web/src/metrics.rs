@@ -1,4 +1,4 @@
-//! What a gateway counts, in the format of Prometheus.
+//! The counters of a gateway, in the format of Prometheus.
 
 use std::sync::atomic::AtomicU64;
 
@@ -10,27 +10,27 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-/// What the answer is labelled as.
+/// The content type of the metrics.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct How {
-    /// The point of the image, or `exec`.
+struct CreationLabels {
+    /// The snapshot point of the image, or `exec`.
     how: &'static str,
-    /// Why it was executed.
+    /// Why the engine executed the program.
     why: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Status {
+struct StatusLabel {
     status: u16,
 }
 
-/// The counters.
-pub(crate) struct Metrics {
+/// The counters of a gateway.
+pub(crate) struct WebMetrics {
     registry: Registry,
-    runs: Family<How, Counter>,
-    replies: Family<Status, Counter>,
+    runs: Family<CreationLabels, Counter>,
+    replies: Family<StatusLabel, Counter>,
     under_way: Gauge,
     waiting: Gauge,
     connections: Gauge,
@@ -38,7 +38,7 @@ pub(crate) struct Metrics {
     sent_bytes: Counter<u64, AtomicU64>,
 }
 
-impl Metrics {
+impl WebMetrics {
     pub(crate) fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("regrow_web"),
@@ -68,29 +68,34 @@ impl Metrics {
         metrics
     }
 
+    /// Counts a process by how the engine made it.
     pub(crate) fn run(&self, (how, why): (&'static str, &'static str)) {
-        self.runs.get_or_create(&How { how, why }).inc();
+        self.runs.get_or_create(&CreationLabels { how, why }).inc();
     }
 
+    /// Counts a reply: its status, its time, and the bytes of its body.
     pub(crate) fn reply(&self, status: u16, seconds: f64, bytes: u64) {
-        self.replies.get_or_create(&Status { status }).inc();
+        self.replies.get_or_create(&StatusLabel { status }).inc();
         self.seconds.observe(seconds);
         self.sent_bytes.inc_by(bytes);
     }
 
+    /// Sets how many requests wait for a process.
     pub(crate) fn waiting(&self, number: usize) {
         self.waiting.set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn connected(&self) -> Count {
-        Count::new(&self.connections)
+    /// Counts an open connection as long as the guard lives.
+    pub(crate) fn connected(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.connections)
     }
 
-    pub(crate) fn under_way(&self) -> Count {
-        Count::new(&self.under_way)
+    /// Counts a request that has a process as long as the guard lives.
+    pub(crate) fn under_way(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.under_way)
     }
 
-    /// All of it, as text.
+    /// All counters as text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -99,18 +104,42 @@ impl Metrics {
     }
 }
 
-/// One more of something, as long as it is there.
-pub(crate) struct Count(Gauge);
+/// Adds one to a gauge as long as it lives.
+pub(crate) struct GaugeGuard(Gauge);
 
-impl Count {
+impl GaugeGuard {
     fn new(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 }
 
-impl Drop for Count {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_counts_as_long_as_it_lives() {
+        let metrics = WebMetrics::new();
+        let connected = metrics.connected();
+        metrics.run(("warm", ""));
+        metrics.reply(404, 0.001, 14);
+        let text = metrics.text();
+        for line in [
+            "regrow_web_connections 1\n",
+            "regrow_web_runs_total{how=\"warm\",why=\"\"} 1\n",
+            "regrow_web_replies_total{status=\"404\"} 1\n",
+            "regrow_web_sent_bytes_total 14\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        drop(connected);
+        assert!(metrics.text().contains("regrow_web_connections 0\n"));
     }
 }

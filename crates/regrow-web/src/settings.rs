@@ -1,4 +1,4 @@
-//! What a gateway serves, where, and within which limits.
+//! What a gateway serves, where it listens, and its limits.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -10,65 +10,80 @@ use regrow::Policy;
 /// What answers requests.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// The scripts of a folder, each by its path.
+    /// The scripts of a folder. The path of a request names the script.
     Directory(PathBuf),
     /// One CGI program for all paths: its name, then its arguments.
     Program(Vec<OsString>),
-    /// A function: the request's body goes in, the reply's comes out.
-    Function(Function),
+    /// A function: it reads the body of the request and writes the body of the reply.
+    Function(FunctionSettings),
     /// A Python application.
-    Application(Application),
+    Application(ApplicationSettings),
+}
+
+impl Content {
+    /// Whether the exit status of a process says if its reply is whole. Web servers ignore the exit status of a CGI script.
+    pub(crate) fn fails_by_status(&self) -> bool {
+        matches!(self, Content::Function(_) | Content::Application(_))
+    }
+
+    /// The function, if the gateway serves one.
+    pub(crate) fn function(&self) -> Option<&FunctionSettings> {
+        match self {
+            Content::Function(function) => Some(function),
+            _ => None,
+        }
+    }
 }
 
 /// A function, by the contract of the classic watchdog of OpenFaaS.
 #[derive(Debug, Clone)]
-pub struct Function {
+pub struct FunctionSettings {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// The type of the replies, where it is not the request's.
+    /// The content type of all replies. Without it a reply has the content type of its request.
     pub content_type: Option<String>,
-    /// Whether what the program writes to its standard error is part of the reply.
+    /// Whether the standard error of the program is part of the reply.
     pub combine_output: bool,
-    /// The file that is there as long as requests may come (`/_/health` says so).
+    /// The lock file: `/_/health` answers OK while it exists.
     pub lock: PathBuf,
-    /// Whether that file is made by others.
+    /// Whether somebody else makes the lock file.
     pub suppress_lock: bool,
 }
 
-/// A Python application that is imported once, in an image.
+/// A Python application. An image holds the interpreter that has imported it.
 #[derive(Debug, Clone)]
-pub struct Application {
+pub struct ApplicationSettings {
     /// The interpreter.
     pub python: PathBuf,
-    /// Which interface it has.
-    pub interface: Interface,
-    /// Where it is: `MODULE:NAME`.
+    /// The interface of the application.
+    pub interface: PythonInterface,
+    /// The name of the application: `MODULE:NAME`.
     pub name: String,
-    /// The folder that its modules are looked for in first.
+    /// The first folder in which Python looks for modules.
     pub directory: PathBuf,
 }
 
-/// The interface of a Python application.
+/// The interface between a Python application and its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interface {
+pub enum PythonInterface {
     /// PEP 3333.
     Wsgi,
     /// ASGI 3.
     Asgi,
 }
 
-impl Interface {
-    /// What it is called.
+impl PythonInterface {
+    /// The name, in lower case.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Interface::Wsgi => "wsgi",
-            Interface::Asgi => "asgi",
+            PythonInterface::Wsgi => "wsgi",
+            PythonInterface::Asgi => "asgi",
         }
     }
 }
 
-/// Where FastCGI is spoken.
+/// Where the gateway speaks FastCGI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FastCgiAddress {
     /// A socket in the file system.
@@ -77,20 +92,20 @@ pub enum FastCgiAddress {
     Tcp(SocketAddr),
 }
 
-/// The bounds of everything that grows or waits.
+/// The limits of everything that grows or waits.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Requests that are answered at a time.
+    /// The most requests that have a process at a time.
     pub requests: usize,
-    /// Requests that may wait for their turn.
+    /// The most requests that wait for a process.
     pub queue: usize,
-    /// How long they wait.
+    /// The longest time that a request waits for a process.
     pub queue_timeout: Duration,
-    /// How long a process may take.
+    /// The longest time that a process takes.
     pub run_timeout: Duration,
-    /// How long a client may take to send the head of a request.
+    /// The longest time that a client takes to send the head of a request.
     pub header_timeout: Duration,
-    /// How long a client may neither take nor send anything while it should.
+    /// The longest pause of a client that should send or receive something.
     pub idle_timeout: Duration,
     /// The largest body of a request, in bytes.
     pub body_bytes: Option<u64>,
@@ -98,9 +113,9 @@ pub struct Limits {
     pub header_bytes: usize,
     /// The largest address space of a process, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Connections that are open at a time.
+    /// The most connections that are open at a time.
     pub connections: usize,
-    /// How long requests that are under way may take when the gateway is told to stop.
+    /// How long the gateway waits for running requests when it is told to stop.
     pub grace: Duration,
 }
 
@@ -122,37 +137,37 @@ impl Default for Limits {
     }
 }
 
-/// All that a gateway is told.
+/// All settings of a gateway.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// What answers.
+pub struct GatewaySettings {
+    /// What answers requests.
     pub content: Content,
-    /// Where HTTP is spoken.
+    /// Where the gateway speaks HTTP.
     pub http: Vec<SocketAddr>,
-    /// Where FastCGI is spoken.
+    /// Where the gateway speaks FastCGI.
     pub fastcgi: Vec<FastCgiAddress>,
-    /// Where the metrics are served.
+    /// Where the gateway serves its metrics.
     pub metrics: Option<SocketAddr>,
-    /// The file that a line for each request is written to.
+    /// The file in which the gateway writes a line for each request.
     pub access_log: Option<PathBuf>,
-    /// The bounds.
+    /// The limits.
     pub limits: Limits,
-    /// Variables that every process is given beside those of its request.
+    /// Variables that every process gets beside those of its request.
     pub variables: Vec<(OsString, OsString)>,
-    /// Modules of Perl that are loaded ahead; with `?` behind a name, if it is there.
+    /// Perl modules that images have loaded. A `?` behind a name skips a module that is not installed.
     pub perl_modules: Vec<String>,
-    /// Modules of Python that are imported ahead.
+    /// Python modules that images have imported.
     pub python_modules: Vec<String>,
-    /// Whether Perl scripts are compiled ahead too.
+    /// Whether images hold Perl scripts compiled.
     pub compile: bool,
-    /// Whether processes are recycled; else each is executed.
+    /// Whether the gateway recycles processes. If not, it executes each.
     pub recycle: bool,
-    /// What decides which processes are kept.
+    /// The policy that decides which bodies the pool keeps.
     pub policy: Policy,
 }
 
-impl Settings {
-    /// The settings that serve something, nowhere as yet.
+impl GatewaySettings {
+    /// Settings with default limits and no address.
     #[must_use]
     pub fn new(content: Content) -> Self {
         Self {

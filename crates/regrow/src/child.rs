@@ -4,8 +4,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 
-use regrow_engine::creation::Creation;
-use regrow_engine::started::Started;
+use regrow_engine::run::creation::Creation;
+use regrow_engine::run::started::Started;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags};
 

@@ -10,9 +10,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
+use std::time::Duration;
 
-use regrow_engine::creation::Creation;
-use regrow_engine::request::{ExtraFd, Limit, NulFound, Request, Resource, Warm};
+use regrow_abi::task::{Resource, Task};
+use regrow_engine::run::creation::{Creation, Point, PrepareError};
+use regrow_engine::run::request::{ExtraFd, Request, Warm};
+use regrow_sys::strings::NulFound;
 
 use crate::child::{Child, PipeEnds};
 use crate::environment::{CommandEnvs, EnvChanges};
@@ -63,12 +66,8 @@ pub struct Command {
     stdout: Option<Stdio>,
     stderr: Option<Stdio>,
     extra_fds: Vec<ExtraFd>,
-    process_group: Option<i32>,
+    task: Task,
     traced: bool,
-    setsid: bool,
-    umask: Option<u32>,
-    limits: Vec<Limit>,
-    nice: Option<i32>,
     warm: Option<Arc<Warm>>,
     preload: Vec<String>,
     compile: bool,
@@ -86,8 +85,9 @@ impl Command {
     }
 
     pub(crate) fn in_pool(pool: Pool, program: &OsStr) -> Self {
+        let mut task = Task::new();
+        task.set_session(pool.has_sessions());
         Self {
-            setsid: pool.has_sessions(),
             pool,
             program: program.to_owned(),
             arg0: None,
@@ -98,11 +98,8 @@ impl Command {
             stdout: None,
             stderr: None,
             extra_fds: Vec::new(),
-            process_group: None,
+            task,
             traced: false,
-            umask: None,
-            limits: Vec::new(),
-            nice: None,
             warm: None,
             preload: Vec::new(),
             compile: false,
@@ -222,7 +219,7 @@ impl Command {
 
     /// Puts the run into a process group; 0 makes a group of its own.
     pub fn process_group(&mut self, group: i32) -> &mut Self {
-        self.process_group = Some(group);
+        self.task.set_process_group(group);
         self
     }
 
@@ -237,13 +234,13 @@ impl Command {
     /// Sets whether the run starts as the leader of a session of its own, without a controlling terminal.
     /// By default it does in a pool with [`PoolBuilder::sessions`](crate::PoolBuilder::sessions).
     pub fn setsid(&mut self, setsid: bool) -> &mut Self {
-        self.setsid = setsid;
+        self.task.set_session(setsid);
         self
     }
 
     /// Sets the file mode creation mask of the run.
     pub fn umask(&mut self, mask: u32) -> &mut Self {
-        self.umask = Some(mask);
+        self.task.set_umask(mask);
         self
     }
 
@@ -260,8 +257,7 @@ impl Command {
     /// # }
     /// ```
     pub fn limit(&mut self, resource: Resource, soft: u64, hard: u64) -> &mut Self {
-        self.limits.retain(|limit| limit.resource != resource);
-        self.limits.push(Limit { resource, soft, hard });
+        self.task.set_limit(resource, soft, hard);
         self
     }
 
@@ -305,7 +301,17 @@ impl Command {
 
     /// Sets the niceness of the run, as a value from -20 to 19 and not as a difference to the caller's.
     pub fn nice(&mut self, niceness: i32) -> &mut Self {
-        self.nice = Some(niceness);
+        self.task.set_nice(niceness);
+        self
+    }
+
+    /// Sets how long the scheduler lets the run go on before others: by default some milliseconds. A run with a shorter slice
+    /// gets the processor sooner, for a shorter time, at no loss of its share. The kernel takes lengths from 0.1 to 100
+    /// milliseconds, and what is beyond them for the next of these. Without effect before Linux 6.12; a run under a
+    /// real-time policy has no slice, so that it is not started: `InvalidInput`.
+    pub fn slice(&mut self, length: Duration) -> &mut Self {
+        // Zero would ask for the default.
+        self.task.set_slice_ns(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1));
         self
     }
 
@@ -409,11 +415,7 @@ impl Command {
         request.env = self.env.resolve()?;
         request.current_dir = self.current_dir.as_deref().map(Path::as_os_str).map(c_string).transpose()?;
         request.extra_fds.clone_from(&self.extra_fds);
-        request.process_group = self.process_group;
-        request.setsid = self.setsid;
-        request.umask = self.umask;
-        request.limits.clone_from(&self.limits);
-        request.nice = self.nice;
+        request.task = self.task;
         request.warm.clone_from(&self.warm);
         request.preload.clone_from(&self.preload);
         request.compile = self.compile;
@@ -440,6 +442,37 @@ impl Command {
             command.current_dir(directory);
         }
         command
+    }
+}
+
+/// What a pool does with commands.
+impl Pool {
+    /// A command that runs `program` out of this pool, otherwise as [`Command::new`].
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        Command::in_pool(self.clone(), program.as_ref())
+    }
+
+    /// Makes the image of the command's program ahead, so that its first run is recycled as well. Returns when
+    /// that is done.
+    ///
+    /// ```
+    /// use regrow::{Command, Pool};
+    ///
+    /// match Pool::global().prepare(&Command::new("git")) {
+    ///     Ok(point) => println!("git will start at {point}"),
+    ///     Err(error) => println!("git will start by exec: {error}"),
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no such program, or when it is one that is not recycled, with the reason. Its runs are
+    /// started by exec.
+    pub fn prepare(&self, command: &Command) -> Result<Point, PrepareError> {
+        let request = command
+            .request_without_stdio()
+            .map_err(|source| PrepareError::Program { program: command.get_program().to_owned(), source })?;
+        self.prepare_request(&request)
     }
 }
 

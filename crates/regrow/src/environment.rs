@@ -6,8 +6,8 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::iter::FusedIterator;
 use std::os::unix::ffi::OsStrExt;
 
-use regrow_engine::environ;
-use regrow_engine::request::{NulFound, Strings};
+use regrow_sys::environ;
+use regrow_sys::strings::{NulFound, Strings};
 
 /// Changes to an environment, as a command collects them.
 #[derive(Debug, Clone, Default)]

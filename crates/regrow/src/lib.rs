@@ -41,6 +41,7 @@ compile_error!("Regrow recycles Linux processes");
 mod child;
 mod command;
 mod environment;
+mod per_process;
 mod pool;
 mod readable;
 mod stdio;
@@ -51,11 +52,16 @@ pub use child::Child;
 pub use command::{Command, CommandArgs, Completed};
 pub use environment::CommandEnvs;
 pub use pool::{Pool, PoolBuilder};
-pub use regrow_engine::creation::{CallerPart, Creation, Fallback, Point, PointCounts, PrepareError, Stats};
-pub use regrow_engine::request::{Resource, Strings, UNLIMITED, Warm};
+pub use regrow_abi::task::{Resource, UNLIMITED};
+pub use regrow_engine::keeping::inspection::Reports;
+pub use regrow_engine::run::creation::{
+    CallerPart, Creation, Fallback, Point, PointCounts, PrepareError, Stats,
+};
+pub use regrow_engine::run::request::Warm;
 pub use regrow_engine::settings::PointChoice;
-pub use regrow_engine::shard::{Reports, RunTimes};
-pub use regrow_pool::policy::Choice as Policy;
+pub use regrow_engine::view::RunTimes;
+pub use regrow_pool::policy::PolicyChoice as Policy;
 pub use regrow_sys::disable::FeatureSet;
 pub use regrow_sys::probe::Feature;
+pub use regrow_sys::strings::Strings;
 pub use stdio::Stdio;

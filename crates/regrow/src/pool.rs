@@ -1,27 +1,30 @@
 //! What is kept between runs, and the settings of it.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use regrow_engine::creation::{CallerPart, Fallback, Point, PrepareError, Stats};
-use regrow_engine::exec::spawn_exec;
-use regrow_engine::request::Request;
+use regrow_engine::keeping::inspection::Reports;
+use regrow_engine::run::creation::{CallerPart, Fallback, Point, PrepareError, Stats};
+use regrow_engine::run::exec::spawn_exec;
+use regrow_engine::run::request::Request;
+use regrow_engine::run::started::Started;
 use regrow_engine::settings::{PointChoice, Settings};
-use regrow_engine::shard::{self, Reports, RunTimes, Shard};
-use regrow_engine::started::Started;
+use regrow_engine::shard::Shard;
+use regrow_engine::shared::SharedShard;
+use regrow_engine::view::RunTimes;
 
-use regrow_pool::policy::Choice as Policy;
+use once_cell::race::OnceBox;
+use regrow_pool::policy::PolicyChoice as Policy;
 use regrow_sys::disable::FeatureSet;
 
-use crate::command::Command;
+use crate::per_process::PerProcess;
 
 /// The images and bodies that runs are made from. A pool is a handle: its clones are the same pool, and it may be
 /// used from many threads.
 ///
-/// [`Command::new`] uses the pool of the process, [`Pool::global`]. A program that wants other settings makes its
+/// [`Command::new`](crate::Command::new) uses the pool of the process, [`Pool::global`]. A program that wants other settings makes its
 /// own:
 ///
 /// ```
@@ -42,13 +45,10 @@ pub struct Pool {
 
 /// What all handles of a pool have.
 struct Shared {
-    /// The process that made it.
-    owner: u32,
     /// See [`PoolBuilder::sessions`].
     sessions: bool,
-    shard: Arc<Mutex<Shard>>,
-    /// What a forked copy of that process has instead. In the copy a thread that is not there may hold the lock.
-    of_copy: OnceLock<Arc<Mutex<Shard>>>,
+    /// A forked copy of the process that made the pool has a shard that keeps nothing.
+    shard: PerProcess<SharedShard>,
 }
 
 impl Pool {
@@ -67,36 +67,14 @@ impl Pool {
     /// The pool of this process, made with the default settings when it is first asked for.
     #[must_use]
     pub fn global() -> &'static Self {
-        static GLOBAL: OnceLock<Pool> = OnceLock::new();
-        GLOBAL.get_or_init(Self::new)
+        // No lock: a copy of this process that is forked while another thread makes the pool would wait for it for ever.
+        static GLOBAL: OnceBox<Pool> = OnceBox::new();
+        GLOBAL.get_or_init(|| Box::new(Self::new()))
     }
 
-    /// A command that runs `program` out of this pool, otherwise as [`Command::new`].
-    #[must_use]
-    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        Command::in_pool(self.clone(), program.as_ref())
-    }
-
-    /// Makes the image of the command's program ahead, so that its first run is recycled as well. Returns when
-    /// that is done.
-    ///
-    /// ```
-    /// use regrow::{Command, Pool};
-    ///
-    /// match Pool::global().prepare(&Command::new("git")) {
-    ///     Ok(point) => println!("git will start at {point}"),
-    ///     Err(error) => println!("git will start by exec: {error}"),
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// When there is no such program, or when it is one that is not recycled, with the reason. Its runs are
-    /// started by exec.
-    pub fn prepare(&self, command: &Command) -> Result<Point, PrepareError> {
-        let request = command
-            .request_without_stdio()
-            .map_err(|source| PrepareError::Program { program: command.get_program().to_owned(), source })?;
-        self.shard().prepare(&request)
+    /// Makes the image of a request's program.
+    pub(crate) fn prepare_request(&self, request: &Request) -> Result<Point, PrepareError> {
+        self.shard().prepare(request)
     }
 
     /// How many processes were created in which way.
@@ -122,7 +100,7 @@ impl Pool {
     /// Sets how much memory may be held by what is kept and in no use. What is more is given back as soon as it is in no
     /// use.
     pub fn set_budget(&self, bytes: u64) {
-        shard::set_budget(self.current(), bytes);
+        self.current().set_budget(bytes);
     }
 
     /// Drops everything that is kept. Runs that go on are not touched.
@@ -133,19 +111,19 @@ impl Pool {
     /// The processes that keep images and bodies at present: children of this process.
     #[must_use]
     pub fn keepers(&self) -> Vec<i32> {
-        self.shard().keepers()
+        self.shard().view().keepers()
     }
 
     /// The processes that hold what is kept and in no use: idle bodies with their images, and shells.
     #[must_use]
     pub fn idle_keepers(&self) -> Vec<i32> {
-        self.shard().idle_keepers()
+        self.shard().view().idle_keepers()
     }
 
     /// Whether a child of this process is one of a pool's: it keeps a body, waits for an order, or runs in a body.
     #[must_use]
     pub fn is_used_by(&self, process: i32) -> bool {
-        self.shard().is_used_by(process)
+        self.shard().view().is_used_by(process)
     }
 
     /// Whether every run leads a session of its own.
@@ -157,7 +135,7 @@ impl Pool {
     /// the pool was built with [`PoolBuilder::timed`] and the run was recycled. Waits for the body, at most `timeout`.
     #[must_use]
     pub fn last_times(&self, timeout: Duration) -> Option<RunTimes> {
-        self.shard().last_times(timeout)
+        self.shard().view().last_times(timeout)
     }
 
     /// Starts a run by exec that recycling has failed to start.
@@ -173,25 +151,21 @@ impl Pool {
             self.shard().count(&started.creation);
             return Ok(started);
         }
-        shard::spawn(&self.shared.shard, request)
+        self.current().spawn(request)
     }
 
     /// Whether this process is a forked copy of the one that made the pool: what is kept is that one's.
     fn is_in_a_copy(&self) -> bool {
-        std::process::id() != self.shared.owner
+        self.shared.shard.is_in_a_copy()
     }
 
-    fn current(&self) -> &Arc<Mutex<Shard>> {
-        let Shared { shard, of_copy, .. } = &*self.shared;
-        if !self.is_in_a_copy() {
-            return shard;
-        }
-        let nothing = || Shard::new(Settings { recycle: false, ..Settings::default() });
-        of_copy.get_or_init(|| Arc::new(Mutex::new(nothing())))
+    fn current(&self) -> &SharedShard {
+        let keeps_nothing = || SharedShard::new(Settings { recycle: false, ..Settings::default() });
+        self.shared.shard.get(keeps_nothing)
     }
 
     fn shard(&self) -> MutexGuard<'_, Shard> {
-        self.current().lock().unwrap_or_else(PoisonError::into_inner)
+        self.current().lock()
     }
 }
 
@@ -236,7 +210,7 @@ impl PoolBuilder {
         self
     }
 
-    /// Whether every run leads a session of its own, as by [`Command::setsid`]. It is made before the run is asked for, and
+    /// Whether every run leads a session of its own, as by [`Command::setsid`](crate::Command::setsid). It is made before the run is asked for, and
     /// costs it nothing. A run that is told to have none is started by exec. What puts memory back has a session too, which gives way to all
     /// others where sessions share the processors (`sched_autogroup_enabled`, for tasks in no cpu cgroup).
     #[must_use]
@@ -288,9 +262,9 @@ impl PoolBuilder {
         self
     }
 
-    /// The fault point that fails each time it is reached (see `regrow_engine::fault`): for tests.
+    /// The fault point that fails each time it is reached: for tests.
     #[must_use]
-    pub fn fault(mut self, fault: u32) -> Self {
+    pub fn fault(mut self, fault: regrow_engine::fault::FaultPoint) -> Self {
         self.settings.fault = fault;
         self
     }
@@ -298,8 +272,9 @@ impl PoolBuilder {
     /// Makes the pool. It keeps nothing until the first run.
     #[must_use]
     pub fn build(self) -> Pool {
-        let (owner, sessions) = (std::process::id(), self.settings.sessions);
-        let shard = Arc::new(Mutex::new(Shard::new(self.settings)));
-        Pool { shared: Arc::new(Shared { owner, sessions, shard, of_copy: OnceLock::new() }) }
+        let sessions = self.settings.sessions;
+        Pool {
+            shared: Arc::new(Shared { sessions, shard: PerProcess::new(SharedShard::new(self.settings)) }),
+        }
     }
 }

@@ -8,7 +8,8 @@
 //!   Readable::drop ────────────────▶ entry gone, epoll DEL
 //! ```
 //!
-//! The thread is started with the first future that has to wait, and stays. Invariants: an entry exists as
+//! The thread is started with the first future that has to wait, and stays. A forked copy of the process starts its own: a future
+//! that was registered before the fork registers again there. Invariants: an entry exists as
 //! long as its future; the lock is never held while a waker runs.
 
 use std::collections::HashMap;
@@ -24,6 +25,10 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+
+use once_cell::race::OnceBox;
+
+use crate::per_process::PerProcess;
 
 /// How many events the thread takes at once.
 const EVENTS: usize = 64;
@@ -52,7 +57,7 @@ impl Future for Readable<'_> {
     type Output = io::Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.registered {
+        match self.registered.as_ref().filter(|(poller, _)| poller.is_of_this_process()) {
             Some((poller, key)) => poller.check(*key, context.waker()),
             None => {
                 let poller = Poller::get()?;
@@ -66,7 +71,9 @@ impl Future for Readable<'_> {
 
 impl Drop for Readable<'_> {
     fn drop(&mut self) {
-        if let Some((poller, key)) = self.registered.take() {
+        // In a forked copy the registration is the original's, which still waits.
+        if let Some((poller, key)) = self.registered.take().filter(|(poller, _)| poller.is_of_this_process())
+        {
             poller.forget(self.fd, key);
         }
     }
@@ -74,6 +81,8 @@ impl Drop for Readable<'_> {
 
 /// One `epoll` and the futures that wait for it.
 struct Poller {
+    /// The process whose thread waits.
+    process: u32,
     epoll: OwnedFd,
     entries: Mutex<Entries>,
 }
@@ -92,17 +101,23 @@ enum Entry {
 impl Poller {
     /// The poller of this process, with its thread running.
     fn get() -> io::Result<Arc<Self>> {
-        static POLLER: Mutex<Option<Arc<Poller>>> = Mutex::new(None);
-        let mut slot = POLLER.lock().unwrap_or_else(PoisonError::into_inner);
+        static POLLER: OnceBox<PerProcess<Mutex<Option<Arc<Poller>>>>> = OnceBox::new();
+        let slots = POLLER.get_or_init(|| Box::new(PerProcess::new(Mutex::new(None))));
+        let mut slot = slots.get(|| Mutex::new(None)).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(poller) = &*slot {
             return Ok(Arc::clone(poller));
         }
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let poller = Arc::new(Self { epoll, entries: Mutex::default() });
+        let poller = Arc::new(Self { process: std::process::id(), epoll, entries: Mutex::default() });
         let shared = Arc::clone(&poller);
         thread::Builder::new().name("regrow-wait".to_owned()).spawn(move || shared.run())?;
         *slot = Some(Arc::clone(&poller));
         Ok(poller)
+    }
+
+    /// Whether its thread is there: a forked copy of the process has none of the original's threads.
+    fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
 
-use regrow_engine::request::StdioFd;
+use regrow_engine::run::request::StdioFd;
 
 /// What a standard descriptor of a run is, as [`std::process::Stdio`].
 ///

@@ -10,6 +10,8 @@ use regrow::{Command, Point, PointChoice, Pool, Stdio, Strings, Warm};
 const PYTHON: &str = "/usr/bin/python3";
 /// A process has the time to prepare itself.
 const REST: Duration = Duration::from_millis(50);
+/// How long something may take that is going to happen.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A front end in Python with a gate: what a run does before it has its order, and what then.
 fn script(ahead: &str, run: &str) -> String {
@@ -61,15 +63,26 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, notes)
 }
 
-/// The processes that have prepared themselves, when one is among them.
-fn preparations(notes: &Path, pid: u32) -> Vec<u32> {
-    let until = Instant::now() + Duration::from_secs(10);
+/// The children of this process.
+fn children() -> Vec<i32> {
+    let tasks = fs::read_dir("/proc/self/task").expect("its threads").flatten();
+    let texts = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    texts.flat_map(|text| text.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
+}
+
+/// Waits until a process of the pool that waits for its order has noted that it has prepared itself. The others are not woken ahead.
+fn await_prepared(pool: &Pool, notes: &Path) {
+    let until = Instant::now() + LIMIT;
     loop {
+        let keepers = pool.keepers();
+        let armed: Vec<i32> =
+            children().into_iter().filter(|pid| pool.is_used_by(*pid) && !keepers.contains(pid)).collect();
         let text = fs::read_to_string(notes).unwrap_or_default();
-        let pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-        if pids.contains(&pid) || Instant::now() > until {
-            return pids;
+        let noted: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        if armed.iter().any(|pid| noted.contains(pid)) {
+            return;
         }
+        assert!(Instant::now() < until, "{armed:?} {noted:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -81,11 +94,10 @@ fn a_run_prepares_itself_before_it_has_its_order() {
     let pool = Pool::new();
     let mut command = prepared(&pool, &script(&ahead, "print('right')"));
     for _ in 0..5 {
-        std::thread::sleep(REST);
+        await_prepared(&pool, &notes);
         let before = fs::read_to_string(&notes).unwrap_or_default();
         let child = command.spawn().expect("it starts");
         assert_eq!(child.creation().point(), Some(Point::Warm), "{}", child.creation());
-        assert!(preparations(&notes, child.id()).contains(&child.id()));
         assert!(
             before.lines().any(|line| line == child.id().to_string()),
             "{} was ready: {before}",
@@ -156,7 +168,7 @@ fn a_process_that_dies_before_its_order_costs_its_body_alone() {
     }
     assert!(plain >= 6, "{plain} were executed");
     fs::remove_file(&notes).expect("removed");
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + LIMIT;
     while command.output().expect("it starts").stdout != b"right\n" {
         assert!(Instant::now() < until, "it is recycled again: {:?}", pool.reports());
         std::thread::sleep(REST);

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Has a helper that is nobody's child, in a session of its own, which takes its time and stays when it has helped."""
+"""Has a helper in a session of its own, which is nobody's child. It helps when the test has made a file, and stays."""
 
 import os
 import time
@@ -13,7 +13,8 @@ if os.fork() == 0:
         noted.note(pid=os.getpid())
         for number in range(3):
             os.close(number)
-        time.sleep(1)
+        while not (noted.NOTES / "go").exists():
+            time.sleep(0.05)
         os.write(says, b"helped\n")
         time.sleep(100000)
     os._exit(0)

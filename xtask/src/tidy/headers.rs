@@ -1,6 +1,6 @@
 //! Each source file starts with a comment that says what it is for.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::repo::TextFile;
 
 /// The kinds of source file, by the end of the name, and how the comment at the top may begin.
@@ -11,7 +11,7 @@ const KINDS: &[(&str, &[&str])] = &[
     (".S", &["/*", "// ", "# "]),
     (".ld", &["/*"]),
     (".go", &["// "]),
-    (".py", &["\"\"\"", "# "]),
+    (".py", &["\"\"\"", "r\"\"\""]),
     (".sh", &["# "]),
 ];
 
@@ -47,7 +47,7 @@ fn first_line(text: &str) -> (bool, usize, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::file;
+    use crate::repo::file;
 
     #[test]
     fn a_file_with_its_purpose_on_top_passes() {
@@ -71,6 +71,7 @@ mod tests {
             ("a.rs", ""),
             ("a.c", "#include <stdio.h>\n"),
             ("a.go", "package main\n"),
+            ("a.py", "# A comment is no docstring.\n"),
             (".ci/run", "#!/bin/sh\nset -eu\n"),
         ] {
             assert!(check(&file(path, text)).is_some(), "{path}: {text}");

@@ -2,7 +2,7 @@
 //!
 //! The test kit stands on top of all, and every crate may use it in its tests: a dev-dependency on it is no step up.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::layers::{TESTKIT, layer};
 use crate::repo::{Dependency, Package};
 
@@ -15,7 +15,7 @@ pub(crate) fn check(packages: &[Package]) -> Vec<Finding> {
 }
 
 fn check_package(package: &Package) -> Vec<Finding> {
-    let found = |message: String| Finding::new(&manifest(package), 1, message);
+    let found = |message: String| Finding::new(&format!("{}/Cargo.toml", package.folder), 1, message);
     let name = &package.name;
     if !name.starts_with(PREFIX) {
         let upward = package.dependencies.iter().filter(|dependency| dependency.name.starts_with(PREFIX));
@@ -39,7 +39,7 @@ fn check_package(package: &Package) -> Vec<Finding> {
             dependency.name
         )));
     }
-    if package.description.as_deref().unwrap_or("").is_empty() {
+    if package.description.is_empty() {
         findings.push(found(format!("`{name}` has no description")));
     }
     findings
@@ -56,36 +56,24 @@ fn is_allowed(own: u8, dependency: &Dependency) -> bool {
     layer(&dependency.name).is_some_and(|there| there < own)
 }
 
-/// The manifest's path without the folders above the repository: its last three parts, or two.
-fn manifest(package: &Package) -> String {
-    let parts: Vec<String> =
-        package.manifest_path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    let crates = parts.iter().rposition(|part| part == "crates");
-    let from = crates.unwrap_or(parts.len().saturating_sub(2));
-    parts[from..].join("/")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::repo::package;
 
-    fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
-        Package {
-            name: name.to_owned(),
-            description: Some("What it is for.".to_owned()),
-            manifest_path: format!("/r/crates/{name}/Cargo.toml").into(),
-            dependencies: dependencies
-                .iter()
-                .map(|&(name, kind)| Dependency { name: name.to_owned(), kind: kind.map(str::to_owned) })
-                .collect(),
-        }
+    fn depending(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+        let dependencies = dependencies
+            .iter()
+            .map(|&(name, kind)| Dependency { name: name.to_owned(), kind: kind.map(str::to_owned) })
+            .collect();
+        Package { dependencies, ..package(name, &format!("crates/{name}")) }
     }
 
     #[test]
     fn steps_down_and_foreign_crates_pass() {
-        let down = package("regrow-engine", &[("regrow-body", None), ("regrow-sys", None), ("libc", None)]);
+        let down = depending("regrow-engine", &[("regrow-body", None), ("regrow-sys", None), ("libc", None)]);
         assert_eq!(check(&[down]), []);
-        let kit = package("regrow-sys", &[("regrow-testkit", Some("dev"))]);
+        let kit = depending("regrow-sys", &[("regrow-testkit", Some("dev"))]);
         assert_eq!(check(&[kit]), []);
     }
 
@@ -95,11 +83,12 @@ mod tests {
             ("regrow-image", "regrow-body", None),
             ("regrow-image", "regrow-body", Some("dev")),
             ("regrow-abi", "regrow-sys", None),
+            ("regrow-front", "regrow-sys", None),
             ("regrow-cli", "regrow-testkit", None),
             ("regrow-cli", "regrow-nobody-knows", None),
             ("xtask", "regrow-sys", None),
         ] {
-            let findings = check(&[package(from, &[(to, kind)])]);
+            let findings = check(&[depending(from, &[(to, kind)])]);
             assert_eq!(findings.len(), 1, "{from} -> {to}");
             assert_eq!(findings[0].path, format!("crates/{from}/Cargo.toml"));
         }
@@ -107,9 +96,8 @@ mod tests {
 
     #[test]
     fn a_crate_without_layer_or_description_is_found() {
-        assert_eq!(check(&[package("regrow-nobody-knows", &[])]).len(), 1);
-        let mut silent = package("regrow-sys", &[]);
-        silent.description = None;
+        assert_eq!(check(&[depending("regrow-nobody-knows", &[])]).len(), 1);
+        let silent = Package { description: String::new(), ..depending("regrow-sys", &[]) };
         assert_eq!(check(&[silent]).len(), 1);
     }
 }

@@ -1,21 +1,23 @@
 //! Each promise names a test that exists, or is marked open.
 //!
-//! A promise is a row of a table whose last column is headed `test`, in the specification or in the guide's page of
-//! differences. That cell either begins with `open`, followed by what is missing, or names in backticks what proves the
-//! promise:
+//! A promise is a row of a table whose last column is headed `test`: in the specification, in the guide's page of
+//! differences, in the page of the papers, or among the invariants of the architecture. That cell either begins with
+//! `open`, followed by what is missing, or names in backticks what proves the promise:
 //!
 //! ```text
 //! name            a test function, in Rust or Python
 //! victim:name     a victim of tests/victims/manifest.toml; a `*` at the end stands for any ending
 //! scene:name      a scene of crates/regrow-testkit/tests/faults/; a `*` likewise
+//! tidy:name       a rule of `cargo xtask tidy`
 //! path/to/file    a file, in addition to one of the others
 //! ```
 
-use super::Finding;
-use crate::repo::TextFile;
+use super::finding::Finding;
+use crate::repo::{TextFile, text_of};
 
 /// The pages on which promises stand.
-const PAGES: &[&str] = &["docs/SPECIFICATION.md", "docs/guide/src/differences.md"];
+const PAGES: &[&str] =
+    &["docs/SPECIFICATION.md", "docs/guide/src/differences.md", "docs/papers.md", "ARCHITECTURE.md"];
 
 /// Where the victims stand.
 const VICTIMS: &str = "tests/victims/manifest.toml";
@@ -26,6 +28,10 @@ const VICTIM: &str = "victim:";
 /// Where the scenes stand, and what the name of one follows.
 const SCENES: &str = "crates/regrow-testkit/tests/faults/";
 const SCENE: &str = "scene:";
+
+/// Where the rules stand, and what the name of one follows.
+const RULES: &str = "xtask/src/tidy/";
+const RULE: &str = "tidy:";
 
 /// Checks every row; `exists` tells whether a path of the repository does.
 pub(crate) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
@@ -50,11 +56,18 @@ pub(crate) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Fi
         let mut scenes = files.iter().filter(|file| file.path.starts_with(SCENES));
         scenes.any(|file| file.text.contains(&call) || file.text.contains(&call.replace('(', "(&format!(")))
     };
-    let there = |name: &str| match (name.strip_prefix(VICTIM), name.strip_prefix(SCENE)) {
-        (Some(victim), _) => has_victim(victim),
-        (_, Some(scene)) => has_scene(scene),
-        _ if name.contains('/') => exists(name),
-        _ => has_function(name),
+    let there = |name: &str| {
+        if let Some(victim) = name.strip_prefix(VICTIM) {
+            has_victim(victim)
+        } else if let Some(scene) = name.strip_prefix(SCENE) {
+            has_scene(scene)
+        } else if let Some(rule) = name.strip_prefix(RULE) {
+            exists(&format!("{RULES}{rule}.rs"))
+        } else if name.contains('/') {
+            exists(name)
+        } else {
+            has_function(name)
+        }
     };
     PAGES.iter().flat_map(|path| check_page(path, files, &there)).collect()
 }
@@ -87,7 +100,7 @@ fn check_page(path: &str, files: &[TextFile], there: &impl Fn(&str) -> bool) -> 
 
 /// The names of all victims: each stands on the first `name` line below its `[[victim]]`.
 fn victims(files: &[TextFile]) -> Vec<&str> {
-    let text = files.iter().find(|file| file.path == VICTIMS).map_or("", |file| file.text.as_str());
+    let text = text_of(files, VICTIMS);
     let entries = text.split("[[").filter_map(|entry| entry.strip_prefix("victim]]"));
     entries.filter_map(|entry| entry.lines().find_map(victim_name)).collect()
 }
@@ -127,7 +140,7 @@ fn backticked(cell: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::file;
+    use crate::repo::file;
 
     fn check_row(row: &str) -> usize {
         let page = format!(
@@ -140,7 +153,8 @@ mod tests {
         let scenes =
             "//! S.\nfn scenes() {\n    scene(\"killed\", k);\n    scene(&format!(\"point-{n}\"), p);\n}\n";
         files.push(file(&format!("{SCENES}kills.rs"), scenes));
-        let findings = check(&files, |path| path == "tests/victims/heap.c");
+        let findings =
+            check(&files, |path| ["tests/victims/heap.c", "xtask/src/tidy/circles.rs"].contains(&path));
         assert!(
             PAGES.iter().all(|path| findings.iter().any(|finding| finding.path == *path))
                 || findings.is_empty()
@@ -155,6 +169,7 @@ mod tests {
         assert_eq!(check_row("| P1 | It holds. | open: no kernel here has it |"), 0);
         assert_eq!(check_row("| P1 | It holds. | `victim:heap-up`, `victim:heap-*` |"), 0);
         assert_eq!(check_row("| P1 | It holds. | `scene:killed`, `scene:point-*`, `scene:kill*` |"), 0);
+        assert_eq!(check_row("| P1 | It holds. | `tidy:circles` |"), 0);
     }
 
     #[test]
@@ -167,6 +182,7 @@ mod tests {
         assert_eq!(check_row("| P1 | It holds. | `victim:stack` |"), 1);
         assert_eq!(check_row("| P1 | It holds. | `victim:sta*` |"), 1);
         assert_eq!(check_row("| P1 | It holds. | `scene:kill` |"), 1);
+        assert_eq!(check_row("| P1 | It holds. | `tidy:squares` |"), 1);
         assert_eq!(check_row("| P1 | It holds. | `scene:points-*` |"), 1);
     }
 

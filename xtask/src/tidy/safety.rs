@@ -2,8 +2,8 @@
 //! item that it is part of. Clippy's `undocumented_unsafe_blocks` does not look into macros and is not asked about
 //! every crate; this rule is.
 
-use super::Finding;
-use super::rust_source::RustSource;
+use super::finding::Finding;
+use crate::source::rust::RustSource;
 use proc_macro2::LineColumn;
 
 /// Checks one Rust file.

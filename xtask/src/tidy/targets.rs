@@ -1,15 +1,15 @@
 //! Each file in `fuzz/fuzz_targets/` is named in `fuzz/Cargo.toml`: cargo does not find it there by itself, and a
 //! target that is not built finds nothing.
 
-use super::Finding;
-use crate::repo::TextFile;
+use super::finding::Finding;
+use crate::repo::{TextFile, text_of};
 
 /// The manifest of the fuzz targets.
 const MANIFEST: &str = "fuzz/Cargo.toml";
 
 /// Checks that the manifest names every target.
 pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
-    let manifest = files.iter().find(|file| file.path == MANIFEST).map_or("", |file| file.text.as_str());
+    let manifest = text_of(files, MANIFEST);
     let targets = files.iter().filter_map(|file| file.path.strip_prefix("fuzz/").map(|path| (file, path)));
     let unnamed = targets.filter(|(_, path)| {
         path.starts_with("fuzz_targets/")
@@ -23,7 +23,7 @@ pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::file;
+    use crate::repo::file;
 
     #[test]
     fn a_target_that_the_manifest_does_not_name_is_found() {

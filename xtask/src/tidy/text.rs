@@ -3,7 +3,7 @@
 //!
 //! The words looked for stand in this file, which is the one file that is not searched for them.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::repo::TextFile;
 
 /// Markers of unfinished work, each found where it stands as a word of its own.
@@ -88,7 +88,7 @@ fn starts_somewhere(line: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::file;
+    use crate::repo::file;
 
     fn messages(text: &str) -> usize {
         check(&file("a.md", text), &[]).len()

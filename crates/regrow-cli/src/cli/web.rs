@@ -9,9 +9,9 @@ use clap::{ArgGroup, Args, ValueHint};
 
 /// What `regrow web --help` ends with.
 const EXAMPLES: &str = "\
-What a client or a script does wrong has its status: 400 and 403, 404 (no such script), 408 (the request does not come), 413, 431,
-500 (no process can be started), 502 (no head of a reply), 503 (too many requests), 504 (the script takes too long). SIGTERM ends
-the gateway when the requests that are under way are answered, SIGHUP opens the log again and drops what is kept.
+Each error of a client or a script has its status: 400 and 403, 404 (no such script), 408 (the request does not come), 413, 431,
+500 (no process starts), 502 (the reply has no head), 503 (too many requests), 504 (the script takes too long). On SIGTERM the
+gateway answers the requests that it has begun, and ends; on SIGHUP it opens the log again and drops what it keeps.
 
 Examples:
   regrow web /srv/cgi                                        the scripts of a folder, at http://127.0.0.1:8080/
@@ -20,7 +20,7 @@ Examples:
   regrow web --function -- python3 handler.py                a function: the body goes in, the reply comes out
   regrow web --wsgi app:application --directory /srv/app     a Python application, imported once";
 
-/// What `regrow web` is asked for.
+/// The arguments of `regrow web`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = ArgGroup::new("content").args(["program", "function", "wsgi", "asgi"]))]
@@ -45,11 +45,11 @@ pub(crate) struct WebArgs {
     #[arg(long, value_name = "FILE", default_value = "/usr/bin/python3", value_hint = ValueHint::FilePath)]
     pub(crate) python: PathBuf,
 
-    /// The folder that a Python application's modules are looked for in first, and that it starts in
+    /// The folder of a Python application: it starts there, and finds its modules there first
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 
-    /// Speak HTTP/1.1 and HTTP/2 (without TLS) at an address; port 0 is one that is free
+    /// Speak HTTP/1.1 and HTTP/2 (without TLS) at an address; port 0: any free port
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) http: Vec<SocketAddr>,
 
@@ -65,11 +65,11 @@ pub(crate) struct WebArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) access_log: Option<PathBuf>,
 
-    /// Give every process a variable, or pass on that of the gateway
+    /// Give every process a variable; without a value, the gateway's own
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
 
-    /// Modules that Perl scripts find loaded; with ? behind a name, if it is there
+    /// Modules that Perl scripts find loaded; a name with ? may be missing
     #[arg(long, value_name = "MODULES", value_delimiter = ',', default_value = "strict,warnings,CGI?")]
     pub(crate) perl_modules: Vec<String>,
 
@@ -77,7 +77,7 @@ pub(crate) struct WebArgs {
     #[arg(long, value_name = "MODULES", value_delimiter = ',')]
     pub(crate) python_modules: Vec<String>,
 
-    /// Compile Perl scripts once too: what their BEGIN blocks and modules do is not done in every run
+    /// Compile each Perl script once, too: its BEGIN blocks and its modules do not run again in every run
     #[arg(long)]
     pub(crate) warm_script: bool,
 
@@ -85,9 +85,9 @@ pub(crate) struct WebArgs {
     #[arg(long)]
     pub(crate) no_recycle: bool,
 
-    /// What decides which processes are kept: none, recycle, recycle-one, pool or adaptive
+    /// The policy that decides what the gateway keeps: none, recycle, recycle-one, pool or adaptive
     #[arg(long, value_name = "NAME", default_value = "adaptive")]
-    pub(crate) policy: regrow_pool::policy::Choice,
+    pub(crate) policy: regrow_pool::policy::PolicyChoice,
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
@@ -101,18 +101,18 @@ pub(crate) struct WebArgs {
     pub(crate) words: Vec<OsString>,
 }
 
-/// The bounds of everything that grows or waits.
+/// The limits of everything that grows or waits.
 #[derive(Debug, Args)]
 pub(crate) struct LimitArgs {
-    /// Requests that have a process at a time
+    /// How many requests have a process at a time
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_requests: u32,
 
-    /// Requests that wait for their turn; those beyond are answered with 503
+    /// How many requests wait for their turn; those beyond get 503
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) max_queue: u32,
 
-    /// How long they wait
+    /// How long a request waits for its turn
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) queue_timeout: Duration,
 
@@ -124,11 +124,11 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) header_timeout: Duration,
 
-    /// How long a client may neither send what is missing nor take what it is sent
+    /// How long a client may neither send nor take anything
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(crate) idle_timeout: Duration,
 
-    /// The largest body of a request: bytes, or with K, M or G behind it
+    /// The largest body of a request: bytes, or a number with K, M or G
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_body: Option<u64>,
 
@@ -140,11 +140,11 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
 
-    /// Connections that are open at a time
+    /// How many connections are open at a time
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
 
-    /// How long requests that are under way may take when the gateway is told to stop
+    /// How long requests may still take when the gateway stops
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) grace: Duration,
 }

@@ -1,13 +1,12 @@
-//! What stands between the caller of `regrow run` and the run: descriptors that the caller gave, and signals that the
-//! caller sends to the command and means for the run.
+//! Passes on to the run what the caller of `regrow run` gives to the command: descriptors and signals.
 //!
 //! ```text
 //!   kill PID ──▶ forward() ──▶ the run, if there is one      sent by a process: the run has not seen it
 //!   Ctrl-C   ──▶ forward()                                   sent by the terminal: the run has got it too
 //! ```
 //!
-//! A signal that the caller ignores stays ignored, in the command and in the run. The handler is never inherited:
-//! a run starts with the default of every signal that is not ignored.
+//! A signal that the caller ignores stays ignored, in the command and in the run. The run never inherits the handler: it
+//! starts with the default of every other signal.
 //!
 //! Invariants: [`RUN`] is zero or the number of a child whose status was not taken, so that no other process has it.
 
@@ -20,7 +19,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::io::FdFlags;
 
-/// The signals that are passed on: those that people and service managers send to end or to poke a program.
+/// The signals that the command passes on: people and service managers send them to end a program or to poke it.
 const FORWARDED: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
 
@@ -77,7 +76,7 @@ pub(super) fn forward_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// A run is there to pass signals on to. One that came while it was being started is passed on here.
+/// Names the run that gets the signals, and passes on one that came while it started.
 pub(super) fn run_begins(pid: u32) {
     let pid = pid.cast_signed();
     RUN.store(pid, Ordering::SeqCst);
@@ -88,7 +87,7 @@ pub(super) fn run_begins(pid: u32) {
     }
 }
 
-/// The run has ended, and its status is about to be taken.
+/// Ends the passing on: the run has ended, and the command is about to take its status.
 pub(super) fn run_ends() {
     RUN.store(0, Ordering::SeqCst);
 }

@@ -1,5 +1,5 @@
-//! A run of the daemon's, seen from the command that ordered it: signals go to the run, what becomes of the run becomes of
-//! the command.
+//! Relays between the command and its run, which is the daemon's: the run gets the command's signals, and the command stops
+//! and ends as the run does.
 //!
 //! ```text
 //!   a signal for the command ─▶ to the run, by its pidfd; what a terminal sends to a group, and stops: to the run's group
@@ -10,41 +10,41 @@
 //!
 //! See `docs/decisions/016-signals-of-a-run.md`.
 //!
-//! Invariant: from before the order until the run has ended, no signal that is passed on acts on the command, but for
-//! `SIGTSTP` when the run is stopped.
+//! Invariant: from before the request until the run has ended, a signal that the command passes on does not act on the command
+//! itself, except `SIGTSTP` when the run has stopped.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use regrow_daemon::client::{Client, ClientError, Event};
+use regrow_daemon::client::{Client, ClientError, RunEvent};
 use regrow_sys::raw;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::process::{self, Dispositions, Stat};
+use super::process::{self, ProcessStat, SignalDispositions};
 use super::signals::Signals;
 
-/// How long a run that blocks every signal is taken for one that has not begun.
+/// A run that blocks every signal counts as one that has not begun, for so long at most.
 const BEGIN_LIMIT: Duration = Duration::from_secs(1);
-/// How long to wait before it is looked at again.
+/// How long the command waits before it looks at the run again.
 const BEGIN_PAUSE: Duration = Duration::from_micros(200);
-/// How long a run may take to stop that was sent `SIGTSTP`.
+/// How long a run may take to stop after `SIGTSTP`.
 const STOP_LIMIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// How often a run that has no daemon is looked at: nobody tells that it has stopped.
+/// How often the command looks at a run without a daemon: nobody tells when it stops.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// How a run has ended for the command.
-pub(super) enum End {
+/// How a run ended, for the command.
+pub(super) enum RunEnd {
     /// With this wait status.
     Ended(ExitStatus),
-    /// In a way that nobody can tell any more; the command has said so.
+    /// In a way that nobody can tell; the command has said so.
     Unknown,
-    /// Nothing of the program has run, for this reason.
+    /// Nothing of the program ran, for this reason.
     Declined(String),
 }
 
-/// A run, and the connection on which its end will be told.
+/// A run, and the connection on which the daemon tells its end.
 #[derive(Debug)]
 pub(super) struct Relay {
     client: Client,
@@ -54,7 +54,7 @@ pub(super) struct Relay {
     signals: Signals,
     /// Whether the run is known to take signals.
     has_begun: bool,
-    /// `SIGTSTP` was passed on, and is still pending here unless `SIGCONT` has come.
+    /// The run got a `SIGTSTP`, which is still pending here unless a `SIGCONT` has come.
     stop_is_under_way: bool,
     /// The daemon is gone.
     is_alone: bool,
@@ -66,9 +66,9 @@ impl Relay {
     }
 
     /// Passes signals on until the run has ended.
-    pub(super) fn until_the_end(mut self) -> End {
+    pub(super) fn until_the_end(mut self) -> RunEnd {
         let end = self.relay();
-        if !matches!(end, End::Declined(_)) {
+        if !matches!(end, RunEnd::Declined(_)) {
             // They were for the run, which has ended before they could reach it.
             self.signals.take_stop();
             self.signals.take_others();
@@ -76,7 +76,7 @@ impl Relay {
         end
     }
 
-    fn relay(&mut self) -> End {
+    fn relay(&mut self) -> RunEnd {
         loop {
             let limit = self.stop_is_under_way.then_some(&STOP_LIMIT);
             let has_event = self.wait(&self.client, limit);
@@ -85,16 +85,16 @@ impl Relay {
                 continue;
             }
             match self.client.next_event() {
-                Ok(Event::Ended(status)) => return End::Ended(ExitStatus::from_raw(status)),
-                Ok(Event::Stopped(_)) => self.stop_too(),
-                Ok(Event::Continued) => {}
-                Ok(Event::Declined(why)) => return End::Declined(why),
+                Ok(RunEvent::Ended(status)) => return RunEnd::Ended(ExitStatus::from_raw(status)),
+                Ok(RunEvent::Stopped(_)) => self.stop_too(),
+                Ok(RunEvent::Continued) => {}
+                Ok(RunEvent::Declined(why)) => return RunEnd::Declined(why),
                 Err(error) => return self.without_daemon(&error),
             }
         }
     }
 
-    /// Waits for a signal, or for what is waited for beside; true when that has come. `None` when nothing has.
+    /// Waits for a signal or for `beside`. True when `beside` has something, `None` when the time is over.
     fn wait(&self, beside: impl AsFd, limit: Option<&Timespec>) -> Option<bool> {
         let stop = if self.stop_is_under_way { None } else { Some(self.signals.poll_stop()) };
         let first = [PollFd::new(&beside, PollFlags::IN), self.signals.poll_others()];
@@ -107,7 +107,7 @@ impl Relay {
         }
     }
 
-    /// Sends the run what was sent to this process. `is_late`: a run that was to stop has had its time.
+    /// Passes on what this process got. `is_late`: the run has had its time to stop.
     fn pass_on(&mut self, is_late: bool) {
         self.pass_others_on();
         // Looked at afterwards: a SIGCONT that was taken is older than a SIGTSTP that is pending.
@@ -119,7 +119,7 @@ impl Relay {
         }
     }
 
-    /// All but `SIGTSTP`. False when there was none.
+    /// Passes on all signals but `SIGTSTP`. False when there was none.
     fn pass_others_on(&mut self) -> bool {
         let all = self.signals.take_others();
         for signal in &all {
@@ -131,12 +131,12 @@ impl Relay {
         !all.is_empty()
     }
 
-    /// Where the program leaves `SIGTSTP` to the kernel, it stays pending here until the run has stopped. Without a daemon
-    /// nothing but `SIGSTOP` stops the run, because its group is orphaned.
+    /// Where the program leaves `SIGTSTP` to the kernel, the signal stays pending here until the run has stopped. Without a
+    /// daemon only `SIGSTOP` stops the run, because its group is orphaned.
     fn pass_stop_on(&mut self) {
         let mut number = libc::SIGTSTP;
         self.wait_until_it_has_begun();
-        match Dispositions::read(self.pid) {
+        match SignalDispositions::read(self.pid) {
             Some(signals) if signals.is_default(libc::SIGTSTP) => {
                 if process::group_is_orphaned() {
                     // The program would not be stopped, were it this process.
@@ -159,19 +159,19 @@ impl Relay {
         let _ = raw::pidfd_signal(self.pidfd.as_fd(), number, to_group);
     }
 
-    /// A process that has its order and has not become the run yet drops what it is sent, and is in the daemon's group.
-    /// It blocks every signal, as a program does for an instant at most.
+    /// A process that has its order and is not the run yet is in the daemon's group, and drops every signal. It blocks all
+    /// signals, which a program does for an instant at most.
     fn wait_until_it_has_begun(&mut self) {
         let deadline = Instant::now() + BEGIN_LIMIT;
-        let waits = || Dispositions::read(self.pid).is_some_and(|signals| signals.all_blocked());
+        let waits = || SignalDispositions::read(self.pid).is_some_and(|signals| signals.all_blocked());
         while !self.has_begun && waits() && Instant::now() < deadline {
             std::thread::sleep(BEGIN_PAUSE);
         }
         self.has_begun = true;
     }
 
-    /// Stops as the run has, until somebody continues this process. What was told may be out of date: a run that goes on
-    /// again stops nothing.
+    /// Stops as the run did, until somebody continues this process. The news may be out of date: where the run goes on already,
+    /// this process does not stop.
     fn stop_too(&mut self) {
         while self.is_stopped() {
             if self.stop_is_under_way {
@@ -188,11 +188,11 @@ impl Relay {
     }
 
     fn is_stopped(&self) -> bool {
-        Stat::read(self.pid).is_some_and(|stat| stat.state == 'T')
+        ProcessStat::read(self.pid).is_some_and(|stat| stat.state == 'T')
     }
 
     /// The daemon is gone: the run goes on, and the kernel tells what becomes of it.
-    fn without_daemon(&mut self, error: &ClientError) -> End {
+    fn without_daemon(&mut self, error: &ClientError) -> RunEnd {
         self.is_alone = true;
         tracing::warn!(%error, "the run goes on without the daemon");
         if self.stop_is_under_way {
@@ -208,12 +208,12 @@ impl Relay {
             self.stop_too();
         }
         match self.status_without_daemon() {
-            Some(status) => End::Ended(ExitStatus::from_raw(status)),
+            Some(status) => RunEnd::Ended(ExitStatus::from_raw(status)),
             None => status_is_unknown(error),
         }
     }
 
-    /// The wait status of a run that has ended, which its parent of this time may or may not have waited for.
+    /// The wait status of a run that has ended. Its parent may have waited for it already.
     fn status_without_daemon(&self) -> Option<i32> {
         // As long as the pidfd's process is there, the number is its own.
         let is_there = || raw::pidfd_signal(self.pidfd.as_fd(), 0, false).is_ok();
@@ -221,19 +221,19 @@ impl Relay {
     }
 }
 
-/// Waits for the end of a run that signals cannot be passed on to: they act on the command, and its end is the run's.
-pub(super) fn without_signals(mut client: Client) -> End {
+/// Waits for the end of a run without its pidfd. Signals act on the command, and the end of the command ends the run.
+pub(super) fn without_signals(mut client: Client) -> RunEnd {
     loop {
         match client.next_event() {
-            Ok(Event::Ended(status)) => return End::Ended(ExitStatus::from_raw(status)),
-            Ok(Event::Declined(why)) => return End::Declined(why),
+            Ok(RunEvent::Ended(status)) => return RunEnd::Ended(ExitStatus::from_raw(status)),
+            Ok(RunEvent::Declined(why)) => return RunEnd::Declined(why),
             Ok(_) => {}
             Err(error) => return status_is_unknown(&error),
         }
     }
 }
 
-fn status_is_unknown(error: &ClientError) -> End {
-    crate::complain(&format!("the status of the run is not known: {error}"));
-    End::Unknown
+fn status_is_unknown(error: &ClientError) -> RunEnd {
+    crate::message::complain(&format!("the status of the run is not known: {error}"));
+    RunEnd::Unknown
 }

@@ -1,6 +1,6 @@
 //! The report of `regrow run`: one JSON line for each run.
 //!
-//! The keys are documented where `--report` is. They are stable.
+//! The help of `regrow run` documents the keys. They are stable.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,15 +11,15 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// The file that the lines go to. Each is written as soon as its run has ended.
+/// The file of the lines. Each line is written as soon as its run has ended.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct RunReport {
     file: File,
     path: PathBuf,
 }
 
-impl Report {
-    /// Makes the file, or empties it.
+impl RunReport {
+    /// Creates the file, or empties it.
     pub(super) fn create(path: &Path) -> Result<Self, CliError> {
         let path = path.to_owned();
         match File::create(&path) {
@@ -29,16 +29,16 @@ impl Report {
     }
 
     /// Writes a line.
-    pub(super) fn write(&mut self, line: &Line) -> Result<(), CliError> {
+    pub(super) fn write(&mut self, line: &RunLine) -> Result<(), CliError> {
         let mut text = serde_json::to_vec(line).map_err(CliError::Json)?;
         text.push(b'\n');
         self.file.write_all(&text).map_err(|source| CliError::Write { path: self.path.clone(), source })
     }
 }
 
-/// What is told of a run.
+/// The line of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Line {
+pub(super) struct RunLine {
     /// The number of the run, from 1.
     run: u64,
     /// `recycled`, `forked_body` or `exec`; nothing for a run that could not be started.
@@ -61,7 +61,7 @@ pub(super) struct Line {
     pub(super) wall_us: Option<f64>,
 }
 
-impl Line {
+impl RunLine {
     /// A run that was started and whose end is not known.
     pub(super) fn of(run: u64, creation: &Creation, pid: u32) -> Self {
         let fallback = creation.fallback();
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_recycled_run_has_a_point_and_no_reason() {
-        let mut line = Line::of(2, &Creation::Recycled { point: Point::Main }, 4711);
+        let mut line = RunLine::of(2, &Creation::Recycled { point: Point::Main }, 4711);
         line.wall_us = Some(21.5);
         let expected = r#"{"run":2,"how":"recycled","point":"main","fallback":null,"detail":null,"status":0,"#
             .to_owned() + r#""signal":null,"error":null,"pid":4711,"wall_us":21.5}"#;
@@ -114,14 +114,14 @@ mod tests {
     #[test]
     fn an_exec_says_why_in_a_name_and_in_words() {
         let why = Fallback::RefusedState { detail: "2 threads at main".to_owned() };
-        let line = Line::of(1, &Creation::Exec { why }, 4711);
+        let line = RunLine::of(1, &Creation::Exec { why }, 4711);
         assert_eq!((line.how, line.point, line.fallback), (Some("exec"), None, Some("refused_state")));
         assert_eq!(line.detail.unwrap(), "the program's state cannot be kept: 2 threads at main");
     }
 
     #[test]
     fn a_run_that_could_not_be_started_has_no_process() {
-        let line = Line::not_started(1, 127, &io::Error::from_raw_os_error(libc::ENOENT));
+        let line = RunLine::not_started(1, 127, &io::Error::from_raw_os_error(libc::ENOENT));
         assert_eq!((line.how, line.pid, line.status), (None, None, 127));
         assert_eq!(line.error.unwrap(), "No such file or directory (os error 2)");
     }

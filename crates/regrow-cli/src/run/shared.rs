@@ -3,49 +3,54 @@
 //! ```text
 //!   a controlling terminal?  ── yes ─▶ exec: a child of the daemon is not in the caller's session
 //!   a daemon?                ── no ──▶ start one for the next time, exec
-//!   order ─▶ declined?       ── yes ─▶ exec
+//!   ask   ─▶ declined?       ── yes ─▶ exec
 //!         ─▶ started ─▶ pass signals on, stop and go on with the run, end with its status
 //! ```
 //!
-//! Whatever goes wrong before the program's first instruction ends in exec: this process becomes the program, as it would
-//! have by `env PROG`. See `docs/decisions/015-when-the-client-executes.md`.
+//! Whatever goes wrong before the program's first instruction ends in exec: this process becomes the program, as `env PROG`
+//! does. See `docs/decisions/015-when-the-client-executes.md`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::ExitStatus;
 
-use regrow_daemon::client::{Answer, Client, ClientError, borrow, inherited_descriptors, order_of_caller};
+use regrow_daemon::caller::{borrow, inherited_descriptors, spawn_message};
+use regrow_daemon::client::{Answer, Client, ClientError};
 use regrow_daemon::place::Place;
+use regrow_sys::strings::NulFound;
 
-use super::relay::{self, End, Relay};
+use super::relay::{self, Relay, RunEnd};
 use super::signals::Signals;
-use super::{REGROW_FAILED, end_as, status_of_error};
-use crate::{detach, launcher};
+use crate::exit_status::{self, REGROW_FAILED};
+use crate::message::{chain, complain};
+use crate::{detach, program_search};
 
-/// What is to be run.
+/// The program that the user asks for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Program<'a> {
-    /// Modules that it is to find imported, with commas between.
+pub(crate) struct ProgramName<'a> {
+    /// The modules that it finds imported, with commas between.
     pub(crate) preload: &'a OsStr,
-    /// A path, or a name that is looked for in `PATH`.
+    /// A path, or a name that stands in `PATH`.
     pub(crate) file: &'a OsStr,
     /// What the program sees as `argv[0]`.
     pub(crate) argv0: &'a OsStr,
 }
 
-/// Runs a program, or what it stands for if it is a launcher, and returns the status that the command is to end with. Does
-/// not return where this process becomes the program. With `terminal`, a controlling terminal is no hindrance.
+/// Runs a program, or the program behind it if it is a launcher, and returns the exit status of the command. Does not return
+/// where this process becomes the program. With `terminal`, the daemon runs it although there is a controlling terminal.
 pub(crate) fn run(program: &OsStr, args: &[OsString], terminal: bool, preload: &OsStr) -> u8 {
-    let behind = match launcher::behind(program).transpose() {
+    let behind = match program_search::behind(program).transpose() {
         Ok(behind) => behind,
         Err(missing) => return missing.tell(),
     };
     let file = behind.as_deref().map_or(program, Path::as_os_str);
-    run_as(Program { file, argv0: program, preload }, args, terminal)
+    run_as(ProgramName { file, argv0: program, preload }, args, terminal)
 }
 
-/// The same of a program that is no launcher.
-pub(crate) fn run_as(program: Program<'_>, args: &[OsString], terminal: bool) -> u8 {
+/// The same for a program that is no launcher.
+pub(crate) fn run_as(program: ProgramName<'_>, args: &[OsString], terminal: bool) -> u8 {
     if !terminal && has_terminal() {
         return execute(program, args, "there is a controlling terminal");
     }
@@ -53,7 +58,7 @@ pub(crate) fn run_as(program: Program<'_>, args: &[OsString], terminal: bool) ->
         Ok(place) => place,
         Err(error) => return execute(program, args, &error.to_string()),
     };
-    match order(&place, program, args) {
+    match ask(&place, program, args) {
         Ok((client, Answer::Started { pid, pidfd, how }, signals)) => {
             tracing::info!(pid, how, "started");
             let end = match pidfd {
@@ -64,9 +69,9 @@ pub(crate) fn run_as(program: Program<'_>, args: &[OsString], terminal: bool) ->
                 }
             };
             match end {
-                End::Ended(status) => end_as(status),
-                End::Unknown => REGROW_FAILED,
-                End::Declined(why) => execute(program, args, &why),
+                RunEnd::Ended(status) => end_as(status),
+                RunEnd::Unknown => REGROW_FAILED,
+                RunEnd::Declined(why) => execute(program, args, &why),
             }
         }
         Ok((_, Answer::Declined { reason, detail }, signals)) => {
@@ -74,7 +79,7 @@ pub(crate) fn run_as(program: Program<'_>, args: &[OsString], terminal: bool) ->
             execute(program, args, &format!("the daemon declines: {reason}: {detail}"))
         }
         Err(error @ ClientError::Unknown(_)) => {
-            crate::complain(&crate::error::chain(&error));
+            complain(&chain(&error));
             REGROW_FAILED
         }
         Err(error) => {
@@ -86,28 +91,29 @@ pub(crate) fn run_as(program: Program<'_>, args: &[OsString], terminal: bool) ->
     }
 }
 
-/// Orders the run. Until it has been answered, and longer if it was started, signals wait: it is not known yet whom they
+/// Asks the daemon for the run. Until it has been answered, and longer if it was started, signals wait: it is not known yet whom they
 /// are for.
-fn order(
+fn ask(
     place: &Place,
-    program: Program<'_>,
+    program: ProgramName<'_>,
     args: &[OsString],
 ) -> Result<(Client, Answer, Signals), ClientError> {
     // Before anything is opened here.
     let numbers = inherited_descriptors()?;
     let mut client = Client::connect(place)?;
-    let mut order = order_of_caller(program.file, args)?;
-    order.arg0 = (program.argv0 != program.file).then(|| program.argv0.as_bytes().to_vec());
+    let mut message = spawn_message(program.file, args)?;
+    message.arg0 = (program.argv0 != program.file).then(|| program.argv0.as_bytes().to_vec());
     let modules = program.preload.as_bytes().split(|&byte| byte == b',');
     for module in modules.filter(|module| !module.is_empty()) {
-        order.preload.0.extend_from_slice(module);
-        order.preload.0.push(0);
+        let cannot =
+            |source: NulFound| ClientError::Caller { what: "a module's name", source: source.into() };
+        message.preload.push(&[module]).map_err(cannot)?;
     }
     let descriptors: Vec<_> = numbers.iter().map(|&number| borrow(number)).collect();
-    order.targets = numbers;
+    message.targets = numbers;
     let signals = Signals::hold()
         .map_err(|source| ClientError::Caller { what: "the signals of the command", source })?;
-    client.send_order(order, &descriptors)?;
+    client.send_spawn(message, &descriptors)?;
     signals.wait_for(&client);
     let answer = client.answer()?;
     Ok((client, answer, signals))
@@ -120,9 +126,18 @@ fn has_terminal() -> bool {
 }
 
 /// Becomes the program. Returns the status for when that fails.
-fn execute(program: Program<'_>, args: &[OsString], why: &str) -> u8 {
+fn execute(program: ProgramName<'_>, args: &[OsString], why: &str) -> u8 {
     tracing::info!(why, "executed by the command itself");
-    let error = detach::become_program(program, args);
-    crate::complain(&format!("{}: {error}", program.file.display()));
-    status_of_error(&error)
+    let error = detach::become_program(program.file, program.argv0, args);
+    complain(&format!("{}: {error}", program.file.display()));
+    exit_status::of_error(&error)
+}
+
+/// Ends this process as the run ended, if by a signal: whoever waits for it learns what `env` would have told, and a shell
+/// that was interrupted ends its loop. Returns the exit status otherwise.
+fn end_as(status: ExitStatus) -> u8 {
+    if let Some(signal) = status.signal() {
+        detach::die_by(signal);
+    }
+    exit_status::of_run(status)
 }

@@ -1,10 +1,10 @@
-//! The signals that the command passes on to its run, kept from acting on the command itself.
+//! The signals that the command passes on to its run. They do not act on the command itself.
 //!
-//! `SIGTSTP` is apart from the others. It stays pending in the command while the run is stopped by it, and is let act when
-//! the run has stopped: so a `SIGCONT` that comes meanwhile takes it back, as the kernel has it for every process, and the
-//! command never stops for a run that goes on.
+//! `SIGTSTP` is different from the others. It stays pending in the command until the run has stopped, and only then stops the
+//! command. A `SIGCONT` that comes meanwhile takes it back, as the kernel does for every process. So the command never stops
+//! for a run that goes on.
 //!
-//! Invariant: a pending `SIGTSTP` and a pending `SIGCONT` are not there at once; the later one takes the other away.
+//! Invariant: `SIGTSTP` and `SIGCONT` are never pending together; the later one takes the other away.
 
 use std::os::fd::OwnedFd;
 
@@ -12,7 +12,7 @@ use regrow_daemon::client::Client;
 use regrow_sys::raw;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Those that are passed on, but for `SIGTSTP`.
+/// The signals that the command passes on, without `SIGTSTP`.
 const PASSED_ON: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -27,10 +27,10 @@ const PASSED_ON: [i32; 8] = [
 /// Bytes of the kernel's `struct signalfd_siginfo`.
 const RECORD: usize = 128;
 
-/// How long a signal waits for the daemon's answer to an order before it acts on the command.
+/// How long a signal waits for the daemon's answer before it acts on the command.
 const ANSWER_LIMIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// The signals, kept from acting on this process as long as this lives.
+/// Holds the signals: they do not act on this process while this lives.
 #[derive(Debug)]
 pub(super) struct Signals {
     /// What all but `SIGTSTP` are read from.
@@ -45,12 +45,12 @@ pub(super) struct Signals {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Signal {
     pub(super) number: i32,
-    /// The kernel has sent it, as for a key of a terminal, and so to a whole group.
+    /// Whether the kernel sent it, as for a key of a terminal, and so to a whole group.
     pub(super) from_kernel: bool,
 }
 
 impl Signals {
-    /// Keeps them from acting.
+    /// Holds the signals from here on.
     pub(super) fn hold() -> std::io::Result<Signals> {
         let (others, before) = raw::signals_as_descriptor(others())?;
         let (stop, _) =
@@ -58,7 +58,7 @@ impl Signals {
         Ok(Signals { others, stop, before })
     }
 
-    /// Waits until there is something to read for the client. Were the daemon to hang, a signal would act in the end.
+    /// Waits until the client has something to read. If the daemon hangs, a signal acts after a while.
     pub(super) fn wait_for(&self, client: &Client) {
         loop {
             let mut ready = [self.poll_others(), self.poll_stop(), PollFd::new(client, PollFlags::IN)];
@@ -90,7 +90,7 @@ impl Signals {
         PollFd::new(&self.stop, PollFlags::IN)
     }
 
-    /// Takes what has come, but for `SIGTSTP`.
+    /// Takes the signals that have come, without `SIGTSTP`.
     pub(super) fn take_others(&self) -> Vec<Signal> {
         let mut buffer = [0u8; 16 * RECORD];
         let mut all = Vec::new();
@@ -110,12 +110,12 @@ impl Signals {
         poll(&mut [self.poll_stop()], Some(&Timespec::default())) == Ok(1)
     }
 
-    /// Takes a `SIGTSTP` that is pending, which then does nothing.
+    /// Takes a pending `SIGTSTP` away: it does nothing.
     pub(super) fn take_stop(&self) {
         let _ = rustix::io::read(&self.stop, &mut [0u8; RECORD]);
     }
 
-    /// Lets a `SIGTSTP` that is still pending stop this process. Returns when it goes on.
+    /// Lets a pending `SIGTSTP` stop this process. Returns when somebody continues it.
     pub(super) fn let_stop_act(&self) {
         raw::set_signal_mask(self.held() & !bit(libc::SIGTSTP));
         raw::set_signal_mask(self.held());

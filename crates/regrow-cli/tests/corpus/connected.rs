@@ -8,35 +8,38 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
-use regrow_daemon::client::{Answer, Client, ClientError, Event};
+use regrow_daemon::client::{Answer, Client, ClientError, RunEvent};
 use regrow_daemon::place::Place;
-use regrow_daemon::wire::{Order, Strings};
+use regrow_daemon::wire::SpawnMessage;
+use regrow_sys::strings::Strings;
 use regrow_testkit::corpus::{
     Input, Invocation, Output, Pipes, PlainExec, RunResult, Running, Spawner, gather,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-/// Orders runs, and executes by other means what the daemon declines.
+/// Asks for runs, and executes by other means what the daemon declines.
 pub(crate) struct Connected {
     client: Client,
-    template: Order,
+    template: SpawnMessage,
 }
 
 impl Connected {
-    /// A client of a place; its orders are like this one.
-    pub(crate) fn new(place: &Place, template: Order) -> Connected {
+    /// A client of a place; its messages are like this one.
+    pub(crate) fn new(place: &Place, template: SpawnMessage) -> Connected {
         Connected { client: Client::connect(place).unwrap(), template }
     }
 
-    fn order(&self, invocation: &Invocation, dir: &Path) -> Order {
+    fn message(&self, invocation: &Invocation, dir: &Path) -> SpawnMessage {
         let block = |strings: &mut dyn Iterator<Item = Vec<u8>>| {
-            Strings(strings.flat_map(|string| [string.as_slice(), b"\0"].concat()).collect())
+            let mut list = Strings::new();
+            strings.for_each(|string| list.push(&[&string]).unwrap());
+            list
         };
         let mut args = invocation.args.iter().map(|arg| arg.as_bytes().to_vec());
         let mut env =
             invocation.env.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
-        Order {
+        SpawnMessage {
             program: invocation.program.as_bytes().to_vec(),
             args: block(&mut args),
             env: block(&mut env),
@@ -84,10 +87,10 @@ impl Ends {
 
 impl Spawner for Connected {
     fn run(&mut self, invocation: &Invocation, dir: &Path) -> io::Result<RunResult> {
-        let order = self.order(invocation, dir);
+        let message = self.message(invocation, dir);
         let Ends { own, stdin, stdout, stderr } = Ends::of(invocation)?;
         let descriptors: Vec<BorrowedFd<'_>> = own.iter().map(AsFd::as_fd).collect();
-        let answer = self.client.order(order, &descriptors);
+        let answer = self.client.spawn(message, &descriptors);
         drop(own);
         let why = match answer {
             Ok(Answer::Started { pidfd: Some(pidfd), how, .. }) => {
@@ -124,9 +127,9 @@ struct Run<'a> {
 impl Run<'_> {
     fn next(&mut self) -> io::Result<Option<ExitStatus>> {
         match self.client.next_event().map_err(io::Error::other)? {
-            Event::Ended(status) => Ok(Some(ExitStatus::from_raw(status))),
-            Event::Stopped(_) | Event::Continued => Ok(None),
-            Event::Declined(why) => {
+            RunEvent::Ended(status) => Ok(Some(ExitStatus::from_raw(status))),
+            RunEvent::Stopped(_) | RunEvent::Continued => Ok(None),
+            RunEvent::Declined(why) => {
                 self.refused = Some(why);
                 Err(io::ErrorKind::NotFound.into())
             }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use regrow_daemon::wire::{Question, ToClient, ToDaemon};
+use regrow_sys::strings::Strings;
 use regrow_testkit::left;
 
 use crate::line::Line;
@@ -153,6 +154,14 @@ pub(crate) fn all_runs(siege: &Siege, _: &mut Random) -> String {
     format!("{count} runs of {MAX_RUNS} taken")
 }
 
+/// An environment with an entry before all others.
+fn first(entry: &str, env: &Strings) -> Strings {
+    let mut strings = Strings::new();
+    strings.push(&[entry.as_bytes()]).unwrap();
+    strings.append(env);
+    strings
+}
+
 /// A new image each time: no more is kept than the limits allow.
 pub(crate) fn many_programs(siege: &Siege, random: &mut Random) -> String {
     for number in 0..PROGRAMS {
@@ -165,8 +174,8 @@ pub(crate) fn many_programs(siege: &Siege, random: &mut Random) -> String {
                 order.directory = format!("/proc/self/root/{}", "./".repeat(number)).into_bytes();
             }
             _ => {
-                let path = format!("PATH=/nonexistent/{unique}:/usr/bin:/bin\0");
-                order.env.0.splice(0..0, path.into_bytes());
+                let path = format!("PATH=/nonexistent/{unique}:/usr/bin:/bin");
+                order.env = first(&path, &order.env);
             }
         }
         let last = answered(siege, &message(order), &Given::new().all());
@@ -190,8 +199,8 @@ pub(crate) fn long_names(siege: &Siege, random: &mut Random) -> String {
             0 => order.program = format!("{unique}{}", "x".repeat(90_000)).into_bytes(),
             1 => order.arg0 = Some(format!("{unique}{}", "x".repeat(90_000)).into_bytes()),
             _ => {
-                let path = format!("PATH=/{unique}{}:/usr/bin:/bin\0", ":/usr".repeat(15_000));
-                order.env.0.splice(0..0, path.into_bytes());
+                let path = format!("PATH=/{unique}{}:/usr/bin:/bin", ":/usr".repeat(15_000));
+                order.env = first(&path, &order.env);
             }
         }
         let last = answered(siege, &message(order), &Given::new().all());

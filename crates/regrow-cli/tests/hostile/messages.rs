@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use regrow_daemon::wire::{MAGIC, MAX_FDS, MAX_MESSAGE, Order, Question, ToClient, ToDaemon, VERSION};
+use regrow_daemon::wire::{MAGIC, MAX_FDS, MAX_MESSAGE, Question, SpawnMessage, ToClient, ToDaemon, VERSION};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 
 use crate::line::{Line, MOST_FDS};
@@ -35,7 +35,7 @@ impl Given {
     }
 }
 
-pub(crate) fn message(order: Order) -> Vec<u8> {
+pub(crate) fn message(order: SpawnMessage) -> Vec<u8> {
     ToDaemon::Run(Box::new(order)).to_bytes()
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn descriptors(siege: &Siege, random: &mut Random) -> String {
             0 => bytes(random, 20),
             1 => ToDaemon::Ask(Question::Status).to_bytes(),
             2 => message(siege.order("true", &[])),
-            _ => message(Order { targets: vec![0; 63], ..siege.order("cat", &[]) }),
+            _ => message(SpawnMessage { targets: vec![0; 63], ..siege.order("cat", &[]) }),
         };
         let line = Line::to(&siege.service);
         if line.send_with(&message, &vec![to.as_fd(); count]).is_ok() {

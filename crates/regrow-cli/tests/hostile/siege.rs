@@ -8,8 +8,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use regrow_daemon::client::{Client, ClientError, order_of_caller};
-use regrow_daemon::wire::{Order, Question, Strings};
+use regrow_daemon::caller::spawn_message;
+use regrow_daemon::client::{Client, ClientError};
+use regrow_daemon::wire::{Question, SpawnMessage};
+use regrow_sys::strings::Strings;
 use regrow_testkit::left;
 
 use crate::service::{Said, Service, eventually, text};
@@ -66,7 +68,7 @@ pub(crate) struct Siege {
     pub(crate) daemon: i32,
     pub(crate) connected: Served,
     pub(crate) commands: Served,
-    template: Order,
+    template: SpawnMessage,
     is_over: AtomicBool,
 }
 
@@ -75,16 +77,17 @@ impl Siege {
         let service = Service::with(args);
         let daemon = service.daemon();
         // Once, while there is one thread: the umask cannot be read without being set.
-        let template = order_of_caller("sh".as_ref(), &[""; 0]).unwrap();
+        let template = spawn_message("sh".as_ref(), &[""; 0]).unwrap();
         let (connected, commands) = (Served::default(), Served::default());
         Siege { service, daemon, connected, commands, template, is_over: AtomicBool::new(false) }
     }
 
-    /// An order of a program with arguments, as a well-behaved client has it. Its descriptors are 0, 1 and 2.
-    pub(crate) fn order(&self, program: &str, args: &[&str]) -> Order {
-        let block = args.iter().flat_map(|arg| [arg.as_bytes(), b"\0"].concat()).collect();
-        let (program, args) = (program.into(), Strings(block));
-        Order { program, args, targets: vec![0, 1, 2], ..self.template.clone() }
+    /// The message for a program with arguments, as a well-behaved client has it. Its descriptors are 0, 1 and 2.
+    pub(crate) fn order(&self, program: &str, args: &[&str]) -> SpawnMessage {
+        let mut strings = Strings::new();
+        args.iter().for_each(|arg| strings.push(&[arg.as_bytes()]).unwrap());
+        let program = program.into();
+        SpawnMessage { program, args: strings, targets: vec![0, 1, 2], ..self.template.clone() }
     }
 
     /// Besieges the daemon while the well-behaved clients work. Returns the most that the daemon has taken.

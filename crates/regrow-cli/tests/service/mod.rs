@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal};
 /// How long what is to come about may take. Nothing is measured by it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// How often a command is repeated until it is recycled.
-const ATTEMPTS: usize = 200;
+pub(crate) const ATTEMPTS: usize = 200;
 /// How many bytes of a line of the log stand before its level.
 const TIMESTAMP: usize = 28;
 

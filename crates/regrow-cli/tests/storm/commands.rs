@@ -9,7 +9,7 @@ use crate::Storm;
 use crate::killer::Kind;
 use crate::nursery::Subject;
 use crate::random::Random;
-use crate::service::{Said, shell_status, text};
+use crate::service::{LIMIT, Said, shell_status, text};
 
 /// The status of a run that `SIGKILL` has ended.
 const KILLED: i32 = 137;
@@ -29,7 +29,7 @@ const STARTED: &str = ": started pid=";
 const SURVIVES: &str = "the run goes on without the daemon";
 
 /// How long a process may live on after it was killed.
-const DYING: Duration = Duration::from_secs(10);
+const DYING: Duration = LIMIT;
 
 /// How a command has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

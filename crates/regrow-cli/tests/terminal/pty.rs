@@ -37,8 +37,14 @@ impl Terminal {
         set_size(master.as_fd(), SIZE);
         let end = || Stdio::from(ioctl_tiocgptpeer(&master, flags).unwrap());
         // A child of this process leads no group, so that `setsid` has no child of its own.
-        let mut command = Command::new("setsid");
-        command.arg("--ctty").args(program).stdin(end()).stdout(end()).stderr(end());
+        let mut command = Command::new("env");
+        // Whoever runs the tests in the background may have them ignore what a terminal sends.
+        command
+            .args(["--default-signal=HUP,INT,QUIT", "setsid", "--ctty"])
+            .args(program)
+            .stdin(end())
+            .stdout(end())
+            .stderr(end());
         set_up(&mut command, service, folder);
         let program = command.spawn().unwrap();
         let screen = vt100::Parser::new(SIZE.0, SIZE.1, 0);

@@ -7,7 +7,7 @@ use crate::wire::Question;
 
 /// What the daemon knows of itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Own {
+pub(super) struct DaemonState {
     /// Those that are connected, but for the one that asks.
     pub(super) clients: usize,
     pub(super) runs: usize,
@@ -18,11 +18,11 @@ pub(super) struct Own {
 pub(super) fn answer(
     controller: &mut Controller,
     question: &Question,
-    own: Own,
+    state: DaemonState,
 ) -> Result<String, TreeError> {
     let path = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let answer = match question {
-        Question::Status => status(controller, own)?,
+        Question::Status => status(controller, state)?,
         Question::List(at) => json!(list(controller, &path(at))?),
         Question::Show(at) => json(&read(controller, &path(at))?),
     };
@@ -30,7 +30,7 @@ pub(super) fn answer(
 }
 
 /// The pool, the daemon, and every image.
-fn status(controller: &mut Controller, own: Own) -> Result<serde_json::Value, TreeError> {
+fn status(controller: &mut Controller, state: DaemonState) -> Result<serde_json::Value, TreeError> {
     let mut images = Vec::new();
     for name in list(controller, "/./image")? {
         // One that is gone meanwhile is left out.
@@ -45,9 +45,9 @@ fn status(controller: &mut Controller, own: Own) -> Result<serde_json::Value, Tr
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
             "protocol": crate::wire::VERSION,
-            "clients": own.clients,
-            "runs": own.runs,
-            "stopping": own.stopping,
+            "clients": state.clients,
+            "runs": state.runs,
+            "stopping": state.stopping,
         },
         "pool": json(&read(controller, "/.")?),
         "images": images,

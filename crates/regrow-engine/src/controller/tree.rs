@@ -1,15 +1,6 @@
-//! The resource tree: paths, and what stands at them.
+//! The resource tree: which paths there are, what a path names, and the form of what stands there.
 
-use std::collections::BTreeMap;
-
-use regrow_abi::State;
-use regrow_body::Body;
-
-use super::Controller;
-use crate::creation::Stats;
-use crate::front_end::FrontEnd;
-use crate::log::Record;
-use crate::table::{Entry, Kept, Slot};
+use crate::ids::{BodyId, ImageId, ResourceId, ShellId};
 
 /// A table of resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,6 +32,10 @@ impl Table {
             Table::Creation => "creation",
         }
     }
+
+    fn gone(self, number: u64) -> TreeError {
+        TreeError::Gone { table: self.name(), number }
+    }
 }
 
 /// What a path names.
@@ -49,7 +44,13 @@ pub(super) enum Resource {
     Root,
     Host,
     Table(Table),
-    Item(Table, u64),
+    Image(ImageId),
+    Body(BodyId),
+    Shell(ShellId),
+    /// By its number for the kernel.
+    Process(i32),
+    /// By its number in the log.
+    Creation(u64),
 }
 
 /// Why a resource cannot be had.
@@ -105,15 +106,15 @@ pub enum Value {
 }
 
 impl Value {
-    fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    pub(super) fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
         Value::Fields(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    fn text(text: impl std::fmt::Display) -> Value {
+    pub(super) fn text(text: impl std::fmt::Display) -> Value {
         Value::Text(text.to_string())
     }
 
-    fn counts<K: std::fmt::Display>(counts: impl IntoIterator<Item = (K, u64)>) -> Value {
+    pub(super) fn counts<K: std::fmt::Display>(counts: impl IntoIterator<Item = (K, u64)>) -> Value {
         Value::Fields(
             counts.into_iter().map(|(name, count)| (name.to_string(), Value::Number(count))).collect(),
         )
@@ -124,13 +125,17 @@ impl Resource {
     /// The error for when it is not there.
     pub(super) fn gone(self) -> TreeError {
         match self {
-            Resource::Item(table, number) => TreeError::Gone { table: table.name(), number },
             Resource::Root | Resource::Host | Resource::Table(_) => TreeError::NotOpen,
+            Resource::Image(id) => Table::Image.gone(id.number()),
+            Resource::Body(id) => Table::Body.gone(id.number()),
+            Resource::Shell(id) => Table::Shell.gone(id.number()),
+            Resource::Process(pid) => Table::Process.gone(pid.unsigned_abs().into()),
+            Resource::Creation(number) => Table::Creation.gone(number),
         }
     }
 
-    /// Reads a path. The host may be named, or `.`.
-    pub(super) fn parse(path: &str, host: &str) -> Result<Resource, TreeError> {
+    /// Reads a path. The host may be named, or `.`; numbers are those of tables of this generation.
+    pub(super) fn parse(path: &str, host: &str, generation: u32) -> Result<Resource, TreeError> {
         let not_found = || TreeError::NotFound { path: path.to_owned() };
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         let Some(first) = parts.next() else { return Ok(Resource::Root) };
@@ -140,250 +145,14 @@ impl Resource {
         let Some(table) = parts.next() else { return Ok(Resource::Host) };
         let table = Table::ALL.into_iter().find(|known| known.name() == table).ok_or_else(not_found)?;
         let Some(item) = parts.next() else { return Ok(Resource::Table(table)) };
-        match (item.parse(), parts.next()) {
-            (Ok(item), None) => Ok(Resource::Item(table, item)),
-            _ => Err(not_found()),
-        }
-    }
-}
-
-impl Controller {
-    /// What stands at a resource.
-    pub(super) fn look_up(&self, resource: Resource) -> Result<Value, TreeError> {
-        let found = match resource {
-            Resource::Root => Some(Value::fields([("hosts", Value::Number(1))])),
-            Resource::Host => Some(self.pool()),
-            Resource::Table(table) => {
-                let count = self.names_below(Resource::Table(table)).len();
-                Some(Value::fields([("count", Value::Number(count as u64))]))
-            }
-            Resource::Item(Table::Image, id) => self.shard.tables().entries.get(&id).map(image),
-            Resource::Item(Table::Body, id) => self
-                .bodies()
-                .find(|(_, body)| body.id() == id)
-                .map(|(image, found)| body(image, found, self.why(image, id))),
-            Resource::Item(Table::Shell, id) => self.shell(id),
-            Resource::Item(Table::Process, pid) => self.process(pid),
-            Resource::Item(Table::Creation, number) => {
-                self.log.records().find(|record| record.number == number).map(creation)
-            }
-        };
-        found.ok_or_else(|| resource.gone())
-    }
-
-    /// The names below a resource, in order.
-    pub(super) fn names_below(&self, resource: Resource) -> Vec<String> {
-        let sorted = |mut ids: Vec<u64>| {
-            ids.sort_unstable();
-            ids.into_iter().map(|id| id.to_string()).collect()
-        };
-        match resource {
-            Resource::Root => vec![self.host.clone()],
-            Resource::Host => Table::ALL.iter().map(|table| table.name().to_owned()).collect(),
-            Resource::Table(Table::Image) => sorted(self.shard.tables().entries.keys().copied().collect()),
-            Resource::Table(Table::Body) => sorted(self.bodies().map(|(_, body)| body.id()).collect()),
-            Resource::Table(Table::Shell) => sorted(self.shard.shell_ids()),
-            Resource::Table(Table::Process) => self.processes.keys().map(ToString::to_string).collect(),
-            Resource::Table(Table::Creation) => {
-                sorted(self.log.records().map(|record| record.number).collect())
-            }
-            Resource::Item(..) => Vec::new(),
-        }
-    }
-
-    /// Every body, with the number of its image.
-    fn bodies(&self) -> impl Iterator<Item = (u64, &Body)> {
-        let kept = self.shard.tables().entries.iter().filter_map(|(&id, entry)| Some((id, kept(entry)?)));
-        kept.flat_map(|(id, kept)| kept.bodies.iter().map(move |body| (id, body)))
-    }
-
-    fn pool(&self) -> Value {
-        let tables = self.shard.tables();
-        let settings = self.shard.settings();
-        let mut states: BTreeMap<&str, u64> = BTreeMap::new();
-        for (_, body) in self.bodies() {
-            *states.entry(state_name(body)).or_default() += 1;
-        }
-        let kept_images = tables.entries.values().filter(|entry| kept(entry).is_some()).count();
-        let to_main = self.log.to_main().map_or(Value::None, |(p50, p99, count)| {
-            let micros =
-                |time: std::time::Duration| Value::Decimal((time.as_secs_f64() * 1e7).round() / 10.0);
-            Value::fields([
-                ("p50", micros(p50)),
-                ("p99", micros(p99)),
-                ("count", Value::Number(count as u64)),
-            ])
-        });
-        Value::fields([
-            ("host", Value::text(&self.host)),
-            ("uptime_s", Value::Number(self.began.elapsed().as_secs())),
-            ("images", Value::Number(kept_images as u64)),
-            ("bodies", Value::counts(states)),
-            ("shells", Value::Number(self.shard.shell_ids().len() as u64)),
-            ("policy", Value::text(self.shard.pool().policy())),
-            ("processes", Value::Number(self.processes.len() as u64)),
-            ("kept_bytes", Value::Number(tables.bytes())),
-            ("idle_bytes", Value::Number(self.shard.pool().state().kept_bytes())),
-            ("budget_bytes", Value::Number(settings.budget_bytes)),
-            ("max_bodies_per_program", Value::Number(settings.max_bodies_per_program as u64)),
-            ("creations", creations(&self.shard.stats())),
-            ("given_up", Value::counts(self.shard.given_up().iter().map(|(&name, &count)| (name, count)))),
-            ("to_main_us", to_main),
-            ("learned", self.learned()),
-        ])
-    }
-
-    /// Why a body is kept; nothing while a run is in it.
-    fn why(&self, image: u64, id: u64) -> Value {
-        let body = self.shard.pool_body(image, id);
-        let why = body.and_then(|body| self.shard.pool().why(regrow_pool::Kept::Body(body)));
-        why.map_or(Value::None, Value::text)
-    }
-
-    fn shell(&self, id: u64) -> Option<Value> {
-        let shell = regrow_pool::ShellId(id);
-        let (_, kept) = self.shard.pool().state().shells().find(|(other, _)| *other == shell)?;
-        let keeper = self.shard.shell_keeper(shell);
-        Some(Value::fields([
-            ("state", Value::text(if kept.ready { "armed" } else { "starting" })),
-            ("keeper", keeper.map_or(Value::None, |pid| Value::Number(pid.unsigned_abs().into()))),
-            ("why", self.shard.pool().why(regrow_pool::Kept::Shell(shell)).map_or(Value::None, Value::text)),
-        ]))
-    }
-
-    /// What the policy has learned, in the papers' terms; nothing for one that does not learn.
-    fn learned(&self) -> Value {
-        let Some(learned) = self.shard.pool().learned() else { return Value::None };
-        let seconds = |time: std::time::Duration| Value::Decimal((time.as_secs_f64() * 1e6).round() / 1e6);
-        let programs = learned.t2.iter().filter_map(|(program, keep, basis, wanted)| {
-            let image = self.shard.image_of(*program)?;
-            let fields = Value::fields([
-                ("keep_s", seconds(*keep)),
-                ("from", Value::text(basis)),
-                ("wanted", Value::Number(*wanted as u64)),
-            ]);
-            Some((image.to_string(), fields))
-        });
-        Value::fields([
-            ("t1_s", learned.t1.map_or(Value::None, seconds)),
-            ("h1", Value::Number(learned.h1 as u64)),
-            ("h2", Value::Number(learned.h2 as u64)),
-            ("t2", Value::Fields(programs.collect())),
-        ])
-    }
-
-    fn process(&self, pid: u64) -> Option<Value> {
-        let process = self.processes.get(&i32::try_from(pid).ok()?)?;
-        Some(Value::fields([
-            ("program", Value::text(&process.program)),
-            ("how", Value::text(process.creation.how())),
-            ("point", process.creation.point().map_or(Value::None, Value::text)),
-            ("runs_s", Value::Decimal(process.ordered.elapsed().as_secs_f64())),
-        ]))
-    }
-}
-
-fn kept(entry: &Entry) -> Option<&Kept> {
-    match &entry.slot {
-        Slot::Kept(kept) => Some(kept),
-        Slot::Making { .. } | Slot::Refused(_) => None,
-    }
-}
-
-fn creations(stats: &Stats) -> Value {
-    let points = |counts: &crate::creation::PointCounts| {
-        Value::fields([
-            ("warm", Value::Number(counts.warm)),
-            ("main", Value::Number(counts.main)),
-            ("entry", Value::Number(counts.entry)),
-        ])
-    };
-    Value::fields([
-        ("recycled", points(&stats.recycled)),
-        ("forked_body", points(&stats.forked_body)),
-        ("exec", Value::Number(stats.exec)),
-        ("in_shell", Value::Number(stats.in_shell)),
-        ("fallbacks", Value::counts(stats.fallbacks.iter().map(|(&name, &count)| (name, count)))),
-    ])
-}
-
-fn image(entry: &Entry) -> Value {
-    let state = match &entry.slot {
-        Slot::Making { .. } => Value::text("making"),
-        Slot::Refused(why) => Value::text(why),
-        Slot::Kept(_) => Value::text("kept"),
-    };
-    let kept = kept(entry);
-    let runs: u64 = kept.map_or(0, |kept| kept.bodies.iter().map(Body::runs).sum());
-    let bodies = kept.map_or(Value::None, |kept| {
-        let mut ids: Vec<String> = kept.bodies.iter().map(|body| body.id().to_string()).collect();
-        ids.sort_unstable();
-        Value::text(ids.join(" "))
-    });
-    let number = |pid: i32| Value::Number(pid.unsigned_abs().into());
-    let keepers = kept.map_or(Value::None, |kept| {
-        let pids: Vec<String> = kept.bodies.iter().map(|body| body.keeper().to_string()).collect();
-        Value::text(pids.join(" "))
-    });
-    Value::fields([
-        ("file", Value::text(entry.key.file.to_string_lossy())),
-        ("argv0", Value::text(entry.key.argv0.to_string_lossy())),
-        ("loaded", entry.key.warm.as_ref().and_then(FrontEnd::loaded).map_or(Value::None, Value::text)),
-        ("state", state),
-        ("point", kept.map_or(Value::None, |kept| Value::text(kept.point()))),
-        ("seed", kept.map_or(Value::None, |kept| number(kept.image.seed().pid()))),
-        ("keepers", keepers),
-        ("bodies", bodies),
-        ("runs", Value::Number(runs)),
-        ("kept_bytes", kept.map_or(Value::None, |kept| Value::Number(kept.bytes()))),
-    ])
-}
-
-fn body(image: u64, body: &Body, why: Value) -> Value {
-    let work = body.reset_work();
-    let work = [
-        ("compared", work.compared),
-        ("copied", work.copied),
-        ("zeroed", work.zeroed),
-        ("dropped", work.dropped),
-        ("mappings", work.mappings),
-    ];
-    Value::fields([
-        ("image", Value::Number(image)),
-        ("state", Value::text(state_name(body))),
-        ("keeper", Value::Number(u64::from(body.keeper().unsigned_abs()))),
-        ("runs", Value::Number(body.runs())),
-        ("why", why),
-        ("last_reset", Value::counts(work.map(|(name, count)| (name, u64::from(count))))),
-    ])
-}
-
-fn creation(record: &Record) -> Value {
-    let micros = |time: Option<std::time::Duration>| {
-        time.map_or(Value::None, |time| Value::Decimal((time.as_secs_f64() * 1e7).round() / 10.0))
-    };
-    Value::fields([
-        ("at_s", Value::Decimal(record.at.as_secs_f64())),
-        ("program", Value::text(&record.program)),
-        ("site", record.site.map_or(Value::None, Value::Number)),
-        ("how", Value::text(record.creation.how())),
-        ("point", record.creation.point().map_or(Value::None, Value::text)),
-        ("fallback", record.creation.fallback().map_or(Value::None, |why| Value::text(why.name()))),
-        ("to_main_us", micros(record.to_main)),
-        ("took_us", micros(record.took)),
-    ])
-}
-
-/// A stable name for what a body is doing.
-fn state_name(body: &Body) -> &'static str {
-    match body.state() {
-        Some(State::Starting) => "starting",
-        Some(State::Arming) => "arming",
-        Some(State::Armed) => "armed",
-        Some(State::Taken | State::Running) => "running",
-        Some(State::Resetting) => "resetting",
-        Some(State::Clean) => "clean",
-        Some(State::Broken) | None => "broken",
+        let (Ok(number), None) = (item.parse(), parts.next()) else { return Err(not_found()) };
+        Ok(match table {
+            Table::Image => Resource::Image(ImageId::of_generation(generation, number)),
+            Table::Body => Resource::Body(BodyId::of_generation(generation, number)),
+            Table::Shell => Resource::Shell(ShellId::of_generation(generation, number)),
+            Table::Process => Resource::Process(i32::try_from(number).map_err(|_| not_found())?),
+            Table::Creation => Resource::Creation(number),
+        })
     }
 }
 
@@ -393,11 +162,11 @@ mod tests {
 
     #[test]
     fn a_path_names_one_resource() {
-        let parse = |path| Resource::parse(path, "here");
+        let parse = |path| Resource::parse(path, "here", 0);
         assert_eq!(parse("/"), Ok(Resource::Root));
         assert_eq!(parse("/here"), Ok(Resource::Host));
         assert_eq!(parse("/./body/"), Ok(Resource::Table(Table::Body)));
-        assert_eq!(parse("/here/body/7"), Ok(Resource::Item(Table::Body, 7)));
+        assert_eq!(parse("/here/body/7"), Ok(Resource::Body(BodyId::new(7))));
         for wrong in ["/there", "/here/bodies", "/here/body/x", "/here/body/7/8", "/here/body/-1"] {
             assert_eq!(parse(wrong), Err(TreeError::NotFound { path: wrong.to_owned() }), "{wrong}");
         }

@@ -1,26 +1,27 @@
 # The front end for Perl: an interpreter that has loaded modules stops itself, and every run continues from there.
 #
-# Perl is given this by `-M`, so it runs when the interpreter has opened its script and has read none of it: what follows is the script as the
-# main program that it is, with its `__END__`, its INIT and END blocks, its line numbers and no caller. What a front end is told and
-# what it tells is the page `docs/warm.md`.
+# Regrow gives this to Perl by `-M`. Perl runs it when it has opened its script and has read none of it. The script that follows is
+# the main program, with its `__END__`, its INIT and END blocks and its line numbers, and without a caller. The page `docs/warm.md`
+# says what a front end is told and what it tells.
 #
 #     prepare: modules (and, where it is wanted, the script is compiled) -- report -- SIGSTOP -- wake: order, %ENV, @ARGV -- script
 #
-# All stands in one line when Perl reads it, since the script's first line is its first: comments have lines of their own, and a
-# line ends where a space may stand. Nothing here leaves a name behind; an `eval` of a text would be counted.
+# Perl reads all of this as one line, so that the script's first line stays the first. So a comment has a line of its own, and a
+# line ends where a space may stand. Nothing here leaves a name behind. Perl counts each `eval` of a text, so there is none.
 #
-# Before this stand `my ($skip, $compile, @modules)`: how many words of the run's argument vector come before `@ARGV`, whether
-# the script is to be compiled before the stop, and what to load; a name with `?` behind it need not be there.
+# In front of this Regrow puts `my ($skip, $compile, @modules)`: how many words of the run's argument vector come before `@ARGV`,
+# whether Perl compiles the script before the stop, and the modules to load. A module with `?` behind its name may be missing.
 
-# Freeing this code would write to its memory in every run: it refers to itself.
+# This code refers to itself, so that Perl never frees it: that would write to its memory in every run.
 my @kept;
 @kept = (\@kept, CORE::__SUB__);
 
-# System calls by their numbers: the module POSIX is large. (x86-64)
+# System calls by their numbers (x86-64), because the module POSIX is large.
 my ($READ, $WRITE, $OPEN, $CLOSE, $LSEEK, $DUP, $DUP2, $FCNTL, $DUP3, $MEMFD) = (0, 1, 2, 3, 8, 32, 33, 72, 292, 319);
 my $CLOEXEC = 0x80000;
 my $EBADF = 9;
-my $fd = 63;
+# `syscall` takes a number as it is, and a text as a place in memory.
+my $fd = 0 + delete $ENV{REGROW_WARM};
 my $script = "$0\0";
 my $piece = "\0" x 8192;
 
@@ -33,13 +34,13 @@ my $refuse = sub {
     exit 1;
 };
 
-# The descriptor that the script is read from: nothing else has been opened.
+# The descriptor that Perl reads the script from. Perl has opened nothing else.
 my $identity = sub { join ":", (stat "/proc/self/fd/$_[0]")[0, 1] };
 my $itself = join ":", (stat $0)[0, 1];
 my ($number) = grep { $identity->($_) eq $itself } 3 .. 15;
 
-# What is read from standard input or written to standard output and error now, the runs would lack. Files take their places, which
-# tell it by where they stand.
+# What a module reads from standard input or writes to standard output and error here, every run would lack. Two files take the
+# places of the streams; their offsets tell whether anything was read or written.
 my ($input, $output) = map { my $name = "$_\0"; syscall($MEMFD, $name, 0) } "input", "output";
 syscall($WRITE, $input, $piece, 1);
 syscall($LSEEK, $input, 0, 0);
@@ -52,8 +53,7 @@ my $end_of_streams = sub {
     syscall($CLOSE, $_) for $input, $output, @standard;
 };
 
-# Who asks for a variable is noted: its value belongs to the image. What is changed is changed again in every run.
-delete $ENV{REGROW_WARM};
+# Notes which variables are read: their values belong to the image. Every run repeats what was changed.
 my (%asked, %changed);
 my %given = my %now = %ENV;
 my $note = sub { tie %ENV, "Regrow::Noted" };
@@ -82,14 +82,15 @@ my $end_of_notes = sub {
     for my $name (keys %now) {
         $changed{$name} = $now{$name} unless exists $given{$name} && $given{$name} eq $now{$name};
     }
-    # What a request says is another in every run: there would be an image of each.
+    # The variables of a request differ from run to run: each run would need an image of its own.
     my @read = $asked{"*"} ? keys %given : keys %asked;
     my @of_request = sort grep { /^(?:AUTH_TYPE|CONTENT_|HTTP_|PATH_INFO|PATH_TRANSLATED|QUERY_STRING|REMOTE_|REQUEST_)/ } @read;
     $refuse->("$of_request[0] is read while it is prepared") if @of_request;
     $report->("env $_") for keys %asked;
 };
 
-# Two copies of this process draw the same number if it has drawn one: then the runs would, too. What is in the buffers is written.
+# Two copies of this process draw the same number if the process has drawn one: then all runs would. The fork writes out what is in
+# the buffers.
 my $draw = sub {
     my $child = open my $pipe, "-|";
     unless ($child) {
@@ -112,7 +113,7 @@ for my $module (@modules) {
 
 my $offset = 0;
 my $reopen = sub {
-    # The caller may have given the run a descriptor of this number.
+    # The caller may have passed a descriptor of this number to the run.
     return 0 if syscall($FCNTL, $number, 1) >= 0;
     my $at = syscall($OPEN, $script, $CLOEXEC);
     return 0 if $at < 0;
@@ -122,7 +123,7 @@ my $reopen = sub {
     syscall($CLOSE, $at);
     1;
 };
-# The place in a file where a stream begins was looked at when the interpreter began. A seek would be the last handle's.
+# Perl looks at a stream's place in its file when it starts, so a run has to look again. `$.` keeps the handle that was read last.
 my $is_closed = sub {
     local $.;
     grep { !seek($_, 0, 1) && $! == $EBADF } *STDIN, *STDOUT, *STDERR;
@@ -132,13 +133,13 @@ my $stop = sub {
     $end_of_notes->();
     $refuse->("random numbers are drawn while it is prepared") if $draw->() eq $draw->();
     $end_of_streams->();
-    # A script that is compiled is closed by now, or it has a `__DATA__` that is still to be read.
+    # Perl has closed a script that it has compiled, but for one with a `__DATA__`.
     my $reads = $identity->($number) eq $itself;
     if ($reads) {
         $offset = syscall($LSEEK, $number, 0, 1);
         syscall($CLOSE, $number);
     }
-    # The interpreter has a list of its own of what it passes on: a run fills it in the order of its own.
+    # Perl keeps a list of its own of the variables that it passes on. It is empty at the stop, and a run fills it in its own order.
     %ENV = ();
     $@ = "";
     $? = 0;
@@ -153,7 +154,7 @@ my $stop = sub {
     my @strings = split /\0/, $rest, $words + $variables + 1;
     my @argv = splice @strings, 0, $words;
     pop @strings;
-    # Of two entries with one name the first counts, in the place of neither. One without a name or a value is none.
+    # Of two entries with one name the first counts, and stands where neither stood. An entry without a name or a value is left out.
     my @twice;
     for my $entry (@strings) {
         my $at = index $entry, "=";
@@ -162,7 +163,7 @@ my $stop = sub {
         if (exists $ENV{$name}) { push @twice, $name } else { $ENV{$name} = substr $entry, $at + 1 }
     }
     for my $name (@twice) { my $value = delete $ENV{$name}; $ENV{$name} = $value }
-    # How the streams are buffered was decided when the interpreter began, and a script that is gone it has to complain of itself.
+    # Perl decides how it buffers a stream when it starts, and has its own words for a script that is gone: here it starts again.
     my $other = -t STDIN || -t STDOUT || $is_closed->();
     if ($other || $reads && !$reopen->()) {
         exec { $^X } @argv;

@@ -1,9 +1,8 @@
-//! The command line and the environment of CPython, as far as they decide whether a run can begin in a prepared
-//! interpreter.
+//! Decides by the command line and the environment of CPython whether a run can begin in a prepared interpreter.
 //!
 //! Facts are those of CPython 3.9 to 3.14 (`Python/initconfig.c`, `Python/getopt.c`, `Lib/warnings.py`).
 
-/// Flags that take no value, and that a prepared interpreter has as well as one that was started for the run.
+/// Flags without a value that a prepared interpreter obeys as one that was started for the run does.
 const FLAGS: &[u8] = b"bBdEIOPqRsSu";
 
 /// Options of `-X` whose effect lasts. The others print, trace, or name a file.
@@ -38,7 +37,7 @@ const CATEGORIES: &[&str] = &[
     "Warning",
 ];
 
-/// Variables that must be unset or empty: what they ask for shows before the program begins, or after it has ended.
+/// Variables that must be unset or empty: their effect shows before the program begins, or after it has ended.
 const UNWANTED: &[&str] = &[
     "PYTHONDUMPREFS",
     "PYTHONDUMPREFSFILE",
@@ -53,12 +52,12 @@ const UNWANTED: &[&str] = &[
     "PYTHON_PRESITE",
 ];
 
-/// Variables with paths, which the working directory must not complete.
+/// Variables with paths, which must be absolute: the working directory is another in each run.
 const PATHS: &[&str] = &["PYTHONHOME", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONUSERBASE"];
 
 /// How a program is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProgramKind {
     /// `-c CODE`
     Code,
     /// `-m MODULE`
@@ -69,7 +68,7 @@ pub(super) enum Kind {
     File,
 }
 
-/// A command line, taken apart.
+/// The parts of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Words {
     /// The interpreter's options, each in one word.
@@ -77,19 +76,20 @@ pub(super) struct Words {
     /// How many words come before the one that names the program.
     pub(super) skip: usize,
     /// How the program is given.
-    pub(super) kind: Kind,
-    /// Whether the variables that begin with `PYTHON` are not read.
+    pub(super) kind: ProgramKind,
+    /// Whether the interpreter ignores the variables that begin with `PYTHON`.
     pub(super) ignores_environment: bool,
 }
 
 impl Words {
     /// Reads a command line; `None` where a prepared interpreter would not do.
     pub(super) fn read(argv: &[&[u8]]) -> Option<Self> {
-        let mut words = Self { options: Vec::new(), skip: 1, kind: Kind::File, ignores_environment: false };
+        let mut words =
+            Self { options: Vec::new(), skip: 1, kind: ProgramKind::File, ignores_environment: false };
         loop {
             let word = *argv.get(words.skip)?;
             words.kind = match word {
-                b"-" => Kind::Stdin,
+                b"-" => ProgramKind::Stdin,
                 [b'-', b'-', ..] | [] => return None,
                 [b'-', cluster @ ..] => {
                     let behind = argv.get(words.skip + 1).copied();
@@ -98,15 +98,15 @@ impl Words {
                         None => continue,
                     }
                 }
-                _ => Kind::File,
+                _ => ProgramKind::File,
             };
             return Some(words);
         }
     }
 
-    /// Reads the letters behind a dash. Gives the kind of the program if one of them begins it; else goes on to the next
-    /// word, or the one after it.
-    fn cluster(&mut self, letters: &[u8], behind: Option<&[u8]>) -> Option<Option<Kind>> {
+    /// Reads the letters behind a dash. Returns the kind of the program if one of them begins it; else it steps to the next
+    /// word, or to the one after a value.
+    fn cluster(&mut self, letters: &[u8], behind: Option<&[u8]>) -> Option<Option<ProgramKind>> {
         let mut flags = vec![b'-'];
         let mut kind = None;
         let mut next = 1;
@@ -116,7 +116,7 @@ impl Words {
             match letter {
                 b'c' | b'm' => {
                     value.filter(|value| letter == b'c' || !value.is_empty())?;
-                    kind = Some(if letter == b'c' { Kind::Code } else { Kind::Module });
+                    kind = Some(if letter == b'c' { ProgramKind::Code } else { ProgramKind::Module });
                 }
                 b'W' | b'X' => {
                     let value = value?;
@@ -161,28 +161,28 @@ fn is_plain_filter(filter: &[u8]) -> bool {
         && field(4).len() < 9
 }
 
-/// Whether all entries of a list of directories are absolute. An empty entry is the working directory.
+/// Whether all entries of a list of directories are absolute. An empty entry stands for the working directory.
 pub(super) fn all_absolute(list: &[u8]) -> bool {
     list.split(|&byte| byte == b':').all(|path| path.starts_with(b"/"))
 }
 
-/// Whether the environment asks for nothing that a prepared interpreter would not do.
+/// Whether a prepared interpreter does all that the environment asks for.
 pub(super) fn environment_is_plain<'v>(
-    variable: &impl Fn(&str) -> Option<&'v [u8]>,
+    variable: &dyn Fn(&str) -> Option<&'v [u8]>,
     ignores_python: bool,
 ) -> bool {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let settled = |name: &str| set(name).is_none_or(all_absolute);
-    if !settled("HOME") {
+    let absolute = |name: &str| set(name).is_none_or(all_absolute);
+    if !absolute("HOME") {
         return false;
     }
-    // Locale and memory are seen to before the command line is read.
+    // The interpreter sets up locale and memory before it reads the command line: `-E` comes too late for these.
     if set("PYTHONCOERCECLOCALE") == Some(b"warn") || set("PYTHONMALLOCSTATS").is_some() {
         return false;
     }
     ignores_python
         || UNWANTED.iter().all(|name| set(name).is_none())
-            && PATHS.iter().all(|name| settled(name))
+            && PATHS.iter().all(|name| absolute(name))
             && set("PYTHONWARNINGS")
                 .is_none_or(|filters| filters.split(|&byte| byte == b',').all(is_plain_filter))
 }
@@ -192,31 +192,36 @@ mod tests {
     use super::*;
 
     /// A command line with its options, the number of words before the program, and the kind of it.
-    type Case = (&'static [&'static str], &'static [&'static str], usize, Kind);
+    type TakenLine = (&'static [&'static str], &'static [&'static str], usize, ProgramKind);
 
-    const TAKEN: &[Case] = &[
-        (&["p", "-c", "pass"], &[], 1, Kind::Code),
-        (&["p", "-cpass", "-c"], &[], 1, Kind::Code),
-        (&["p", "-c", ""], &[], 1, Kind::Code),
-        (&["p", "-m", "json.tool", "-x"], &[], 1, Kind::Module),
-        (&["p", "-mjson.tool"], &[], 1, Kind::Module),
-        (&["p", "-", "-i"], &[], 1, Kind::Stdin),
-        (&["p", "a.py", "-i"], &[], 1, Kind::File),
-        (&["p", "-u", "a.py"], &["-u"], 2, Kind::File),
-        (&["p", "-IS", "-OO", "-"], &["-IS", "-OO"], 3, Kind::Stdin),
-        (&["p", "-bbBdEPqRs", "-"], &["-bbBdEPqRs"], 2, Kind::Stdin),
-        (&["p", "-uc", "pass"], &["-u"], 1, Kind::Code),
-        (&["p", "-Ouc1"], &["-Ou"], 1, Kind::Code),
-        (&["p", "-W", "ignore", "-"], &["-Wignore"], 3, Kind::Stdin),
-        (&["p", "-Wi", "-"], &["-Wi"], 2, Kind::Stdin),
-        (&["p", "-OW", "error::UserWarning:m:7", "-"], &["-Werror::UserWarning:m:7", "-O"], 3, Kind::Stdin),
+    const TAKEN: &[TakenLine] = &[
+        (&["p", "-c", "pass"], &[], 1, ProgramKind::Code),
+        (&["p", "-cpass", "-c"], &[], 1, ProgramKind::Code),
+        (&["p", "-c", ""], &[], 1, ProgramKind::Code),
+        (&["p", "-m", "json.tool", "-x"], &[], 1, ProgramKind::Module),
+        (&["p", "-mjson.tool"], &[], 1, ProgramKind::Module),
+        (&["p", "-", "-i"], &[], 1, ProgramKind::Stdin),
+        (&["p", "a.py", "-i"], &[], 1, ProgramKind::File),
+        (&["p", "-u", "a.py"], &["-u"], 2, ProgramKind::File),
+        (&["p", "-IS", "-OO", "-"], &["-IS", "-OO"], 3, ProgramKind::Stdin),
+        (&["p", "-bbBdEPqRs", "-"], &["-bbBdEPqRs"], 2, ProgramKind::Stdin),
+        (&["p", "-uc", "pass"], &["-u"], 1, ProgramKind::Code),
+        (&["p", "-Ouc1"], &["-Ou"], 1, ProgramKind::Code),
+        (&["p", "-W", "ignore", "-"], &["-Wignore"], 3, ProgramKind::Stdin),
+        (&["p", "-Wi", "-"], &["-Wi"], 2, ProgramKind::Stdin),
+        (
+            &["p", "-OW", "error::UserWarning:m:7", "-"],
+            &["-Werror::UserWarning:m:7", "-O"],
+            3,
+            ProgramKind::Stdin,
+        ),
         (
             &["p", "-X", "utf8", "-Xdev", "-X", "utf8=0", "-"],
             &["-Xutf8", "-Xdev", "-Xutf8=0"],
             6,
-            Kind::Stdin,
+            ProgramKind::Stdin,
         ),
-        (&["p", "-Xtracemalloc=5", "-"], &["-Xtracemalloc=5"], 2, Kind::Stdin),
+        (&["p", "-Xtracemalloc=5", "-"], &["-Xtracemalloc=5"], 2, ProgramKind::Stdin),
     ];
 
     const LEFT: &[&[&str]] = &[

@@ -1,45 +1,45 @@
-//! How many of one kind are needed at a time, and when next.
+//! How many of one kind arrivals need at a time, and when they need the next.
 //!
-//! An arrival that finds two others busy needs a third. So there is a histogram of gaps for each place in that row: the
-//! first place is needed at every arrival, the third only at those that find two busy. A place is worth filling while its
-//! own window lasts; the places beyond are given back.
+//! An arrival that finds two others busy needs a third. So there is a histogram of gaps for each rank in that row: the
+//! first rank is needed at every arrival, the third only at those that find two busy. A rank is worth filling while its
+//! own window lasts; the ranks beyond are given back.
 
 use std::time::Duration;
 
 use super::gaps::{Basis, Gaps, Window};
 
-/// Places that are learned about. What is needed beyond them is made when it is asked for.
+/// How many ranks are learned about. What is needed beyond them is made on request.
 pub const MOST_AT_A_TIME: usize = 64;
 
-/// How long something is kept of which nothing is known: as long as the serverless platforms keep theirs.
+/// How long an unknown rank is kept: as long as the serverless platforms keep an instance.
 const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(600);
 
-/// What was needed once, and not again while so many others came, is not wanted: if it is needed after all, that adds no more than
-/// the start of one process to so many.
+/// A rank that was needed once, and not again while so many others came, is not wanted. If it is needed after all, that
+/// adds the start of one process to so many.
 pub const FORGOTTEN_AFTER: u64 = 384;
 
 /// A histogram with more gaps than these is read only at every eighth.
 const SETTLED: u32 = 32;
 
-/// By what the wanted places are judged.
+/// What decides which ranks are wanted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Frame {
-    /// The gaps of all programs, for a place that has too few of its own.
+    /// The gaps of all programs, for a rank that has too few of its own.
     pub all: Option<Window>,
-    /// A place that is needed only after this long is given back in between.
+    /// A rank that is needed only after this long is given back in between.
     pub rest: Duration,
-    /// A place is kept this long at least, whatever its gaps say, while memory is short.
+    /// A rank is kept this long at least, whatever its gaps say, while memory is short.
     pub least: Duration,
     /// The same while there is enough.
     pub ample_least: Duration,
-    /// Memory is short: a place is kept until its window ends. Else it is kept as long again as its longest gap.
+    /// Memory is short: a rank is kept until its window ends. Else it is kept as long again as its longest gap.
     pub tight: bool,
     /// How many arrivals of any kind there have been.
     pub seen: u64,
 }
 
 impl Frame {
-    /// How long a place with this window is kept.
+    /// How long a rank with this window is kept.
     #[must_use]
     pub fn keep_alive(&self, window: Window) -> Duration {
         if self.tight { window.until.max(self.least) } else { window.longest.max(self.ample_least) }
@@ -47,7 +47,7 @@ impl Frame {
 }
 
 #[derive(Debug, Clone)]
-struct Place {
+struct Rank {
     gaps: Gaps,
     own: Option<Window>,
     last: Duration,
@@ -57,7 +57,7 @@ struct Place {
     first: u64,
 }
 
-impl Place {
+impl Rank {
     fn is_forgotten(&self, seen: u64) -> bool {
         self.gaps.count() == 0 && seen.saturating_sub(self.first) >= FORGOTTEN_AFTER
     }
@@ -66,13 +66,14 @@ impl Place {
 /// The need of one kind: bodies of a program, or shells.
 #[derive(Debug, Clone, Default)]
 pub struct Demand {
-    places: Vec<Place>,
+    ranks: Vec<Rank>,
     arrivals: u64,
 }
 
 impl Demand {
-    /// An arrival, the `seen`th of any kind, that finds `needed` others of its kind in use, and would not have to wait with so
-    /// many more `in_turn`. `all` learns the gap of the first place as well. Gives that gap; `None` for the first arrival.
+    /// Learns from an arrival, the `seen`th of any kind. It finds `needed` others of its kind in use, and with `in_turn`
+    /// more of them it would not have to wait. `all` learns the gap of the first rank as well. Returns that gap; `None` for
+    /// the first arrival.
     pub fn arrive(
         &mut self,
         (at, seen): (Duration, u64),
@@ -82,32 +83,32 @@ impl Demand {
     ) -> Option<Duration> {
         self.arrivals += 1;
         let busy = needed + in_turn;
-        let gap = self.places.first().map(|place| at.saturating_sub(place.last));
-        for (index, place) in self.places.iter_mut().take(busy + 1).enumerate() {
-            let gap = at.saturating_sub(place.last);
-            place.gaps.add(gap);
-            if place.gaps.count() < SETTLED || place.gaps.count().is_multiple_of(8) {
-                place.own = place.gaps.window();
+        let gap = self.ranks.first().map(|rank| at.saturating_sub(rank.last));
+        for (index, rank) in self.ranks.iter_mut().take(busy + 1).enumerate() {
+            let gap = at.saturating_sub(rank.last);
+            rank.gaps.add(gap);
+            if rank.gaps.count() < SETTLED || rank.gaps.count().is_multiple_of(8) {
+                rank.own = rank.gaps.window();
             }
-            place.last = at;
+            rank.last = at;
             if index <= needed {
-                place.hard = Some(at);
+                rank.hard = Some(at);
             }
             if index == 0 {
                 all.add(gap);
             }
         }
-        while self.places.len() < (busy + 1).min(MOST_AT_A_TIME) {
-            let hard = (self.places.len() <= needed).then_some(at);
-            self.places.push(Place { gaps: Gaps::default(), own: None, last: at, hard, first: seen });
+        while self.ranks.len() < (busy + 1).min(MOST_AT_A_TIME) {
+            let hard = (self.ranks.len() <= needed).then_some(at);
+            self.ranks.push(Rank { gaps: Gaps::default(), own: None, last: at, hard, first: seen });
         }
         gap
     }
 
-    /// Whether a place is there that was needed once, and is not wanted any more.
+    /// Whether there is a rank that was needed once and is forgotten.
     #[must_use]
     pub fn has_forgotten(&self, seen: u64) -> bool {
-        self.places.iter().any(|place| place.is_forgotten(seen))
+        self.ranks.iter().any(|rank| rank.is_forgotten(seen))
     }
 
     /// How many arrivals there were.
@@ -116,16 +117,16 @@ impl Demand {
         self.arrivals
     }
 
-    /// How many were needed at a time, at most.
+    /// The most that were needed at a time.
     #[must_use]
-    pub fn places(&self) -> usize {
-        self.places.len()
+    pub fn ranks(&self) -> usize {
+        self.ranks.len()
     }
 
-    /// When a place was last needed, and its window. `None` for a place that never was.
+    /// When a rank was last needed, and its window. `None` for a rank that never was.
     #[must_use]
-    pub fn window(&self, place: usize, all: Option<Window>) -> Option<(Duration, Window)> {
-        let place = self.places.get(place)?;
+    pub fn window(&self, rank: usize, all: Option<Window>) -> Option<(Duration, Window)> {
+        let rank = self.ranks.get(rank)?;
         let of_all = || all.map(|window| Window { from: Duration::ZERO, basis: Basis::All, ..window });
         let default = Window {
             from: Duration::ZERO,
@@ -133,24 +134,24 @@ impl Demand {
             longest: DEFAULT_KEEP_ALIVE,
             basis: Basis::Default,
         };
-        Some((place.last, place.own.or_else(of_all).unwrap_or(default)))
+        Some((rank.last, rank.own.or_else(of_all).unwrap_or(default)))
     }
 
     fn windows(&self, all: Option<Window>) -> impl Iterator<Item = (Duration, Window)> {
-        (0..self.places.len()).filter_map(move |place| self.window(place, all))
+        (0..self.ranks.len()).filter_map(move |rank| self.window(rank, all))
     }
 
-    /// How many are worth having at this moment. A place whose next need is far off is not, until it comes near; nor one that
-    /// was needed once, long ago. While memory is short, one whose need could have waited is not.
+    /// How many are worth having at this moment. A rank is not while its next need is far off, nor if it was needed once, long
+    /// ago. While memory is short, a rank whose need could have waited is not, either.
     #[must_use]
     pub fn wanted(&self, at: Duration, frame: &Frame) -> usize {
-        let open = self.windows(frame.all).zip(&self.places).filter(|((last, window), place)| {
-            let last = if frame.tight { place.hard } else { Some(*last) };
+        let open = self.windows(frame.all).zip(&self.ranks).filter(|((last, window), rank)| {
+            let last = if frame.tight { rank.hard } else { Some(*last) };
             let since = last.map(|last| at.saturating_sub(last));
             let in_time = since.is_some_and(|since| {
                 since < frame.keep_alive(*window) && (window.from < frame.rest || since >= window.from)
             });
-            in_time && !place.is_forgotten(frame.seen)
+            in_time && !rank.is_forgotten(frame.seen)
         });
         open.count()
     }
@@ -165,15 +166,15 @@ impl Demand {
         edges.flatten().filter(|&edge| edge > at).min()
     }
 
-    /// How often a place is needed in an hour, by its last gaps; for one that was needed once: as often as the mean gap of
-    /// all programs says, at most.
+    /// How often a rank is needed in an hour, by its last gaps. A rank that was needed once counts at most as the mean gap of
+    /// all programs says.
     #[must_use]
-    pub fn per_hour(&self, place: usize, at: Duration, all: &Gaps) -> u64 {
+    pub fn per_hour(&self, rank: usize, at: Duration, all: &Gaps) -> u64 {
         const HOUR_US: u64 = 3_600_000_000;
-        let Some(place) = self.places.get(place) else { return 0 };
-        let own = place.gaps.mean().or_else(|| all.mean()).unwrap_or(DEFAULT_KEEP_ALIVE);
-        // One that has not come for longer than usual comes less often than usual.
-        let gap = own.max(at.saturating_sub(place.last));
+        let Some(rank) = self.ranks.get(rank) else { return 0 };
+        let own = rank.gaps.mean().or_else(|| all.mean()).unwrap_or(DEFAULT_KEEP_ALIVE);
+        // A rank that has not been needed for longer than usual is needed less often than usual.
+        let gap = own.max(at.saturating_sub(rank.last));
         HOUR_US / u64::try_from(gap.as_micros()).unwrap_or(u64::MAX).max(1)
     }
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::event::ProgramId;
+use crate::ids::ProgramId;
 
-/// Programs that are counted after one cue. When there are more, the rarest makes room.
+/// Programs that are counted after one cue. One more, and the rarest makes room.
 const MOST_AFTER_ONE: usize = 16;
-/// Cues that are remembered. When there are more, all counts are halved, and those of nothing go.
+/// Cues that are remembered. One more halves all counts, and cues whose counts are zero go.
 const MOST_CUES: usize = 4096;
-/// Fewer cases than these tell nothing.
+/// Fewer cases than these prove nothing.
 const ENOUGH: u32 = 3;
 /// With so many the oldest lose half of their weight.
 const MOST: u32 = 256;
 
-/// What lets a program be expected.
+/// What makes a program expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cue {
     /// A process of this program was created.
@@ -27,7 +27,7 @@ pub enum Cue {
 impl fmt::Display for Cue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Program(ProgramId(program)) => write!(f, "program {program}"),
+            Self::Program(program) => program.fmt(f),
             Self::Site(site) => write!(f, "site {site:#x}"),
         }
     }
@@ -126,9 +126,9 @@ impl After {
 mod tests {
     use super::*;
 
-    const SH: ProgramId = ProgramId(1);
-    const PERL: ProgramId = ProgramId(2);
-    const CAT: ProgramId = ProgramId(3);
+    const SH: ProgramId = ProgramId::new(1);
+    const PERL: ProgramId = ProgramId::new(2);
+    const CAT: ProgramId = ProgramId::new(3);
 
     fn names(follows: &Follows, percent: u8) -> Vec<(ProgramId, u8)> {
         follows.next(percent).into_iter().map(|next| (next.program, next.percent)).collect()
@@ -166,7 +166,7 @@ mod tests {
         let mut follows = Follows::default();
         for other in 0..100 {
             follows.created(Duration::ZERO, SH, None);
-            follows.created(Duration::ZERO, ProgramId(10 + other), None);
+            follows.created(Duration::ZERO, ProgramId::new(10 + other), None);
             follows.created(Duration::ZERO, SH, None);
             follows.created(Duration::ZERO, PERL, None);
         }

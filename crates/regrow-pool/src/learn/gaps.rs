@@ -1,6 +1,6 @@
 //! A hybrid histogram of arrival gaps, after Shahrad et al., "Serverless in the Wild" (2020), section 4.
 //!
-//! Theirs has bins of a minute, up to four hours; processes come faster, so these bins are a quarter of an octave wide,
+//! Their bins are a minute wide, up to four hours. Processes come faster, so these bins are a quarter of an octave wide,
 //! from 16 µs to four hours.
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //!            from     until
 //! ```
 //!
-//! Where the histogram has too few gaps to tell, the gaps of all programs tell; where most gaps lie beyond it, the next
-//! one is expected to be like the last few, 15 % more or less (theirs is a time series forecast); where it is flat, there
-//! is no `from`.
+//! Where the histogram has too few gaps, the gaps of all programs count. Where most gaps lie beyond it, the next one is
+//! expected to be like the last few, 15 % more or less (they use a time series forecast). Where it is flat, there is no
+//! `from`.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const FIRST_US: u64 = 16;
 const PER_OCTAVE: usize = 4;
 /// Bins: up to 16 µs · 2^30, which is 4.8 hours.
 const BINS: usize = 30 * PER_OCTAVE;
-/// Fewer gaps than these tell nothing.
+/// Fewer gaps than these prove nothing.
 const ENOUGH: u32 = 6;
 /// With so many the oldest lose half of their weight.
 const MOST: u32 = 256;
@@ -59,7 +59,7 @@ pub struct Window {
     pub from: Duration,
     /// Hardly after.
     pub until: Duration,
-    /// Never after, as far as it was seen, and as long again.
+    /// Twice the longest gap so far.
     pub longest: Duration,
     /// What says so.
     pub basis: Basis,
@@ -112,7 +112,7 @@ impl Gaps {
         (self.count() > 0).then(|| Duration::from_micros(self.mean_us))
     }
 
-    /// What these gaps say themselves; `None` when they are too few.
+    /// The window of these gaps alone; `None` when they are too few.
     #[must_use]
     pub fn window(&self) -> Option<Window> {
         if self.count() < ENOUGH {

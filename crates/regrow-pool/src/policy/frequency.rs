@@ -3,16 +3,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::event::ProgramId;
+use crate::ids::ProgramId;
 
 /// What "often" means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frequency {
-    /// How many of the last creations are looked at.
+    /// How many of the last creations count.
     pub window: usize,
     /// How many of these must be of a program for it to run often. 1: every program of the window does.
     pub at_least: u32,
-    /// After how many creations the programs that are kept are looked at anew.
+    /// After how many creations the policy looks again at the programs that it keeps.
     pub review_every: u32,
 }
 
@@ -22,7 +22,7 @@ impl Frequency {
 }
 
 impl Default for Frequency {
-    /// Three of the last 200 creations, looked at every 50.
+    /// Three of the last 200 creations, with a look every 50.
     fn default() -> Self {
         Self { window: 200, at_least: 3, review_every: 50 }
     }
@@ -42,7 +42,7 @@ impl Counter {
         Counter { settings, last: VecDeque::new(), counts: BTreeMap::new(), since_review: 0 }
     }
 
-    /// Counts a creation. True when it is time to look at all programs anew.
+    /// Counts a creation. True when it is time to look at all programs again.
     pub(super) fn created(&mut self, program: ProgramId) -> bool {
         self.last.push_back(program);
         *self.counts.entry(program).or_default() += 1;
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_program_runs_often_while_the_window_has_enough_of_it() {
         let mut counter = Counter::new(Frequency { window: 4, at_least: 2, review_every: 3 });
-        let (a, b) = (ProgramId(1), ProgramId(2));
+        let (a, b) = (ProgramId::new(1), ProgramId::new(2));
         let due: Vec<bool> = [a, b, a, b, b, b].into_iter().map(|program| counter.created(program)).collect();
         assert_eq!(due, [false, false, true, false, false, true]);
         // The window is b a b b b without its oldest: a is in it once.

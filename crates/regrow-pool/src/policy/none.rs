@@ -1,8 +1,10 @@
-//! `none`: nothing is kept. What the other policies are compared with.
+//! `none`: keeps nothing. The other policies are compared with it.
 
-use super::{Policy, Turn, Why};
-use crate::event::{Action, Event, Kept};
-use crate::state::{Illegal, State};
+use super::contract::Policy;
+use super::turn::Turn;
+use super::why::Why;
+use crate::event::{Action, Event, KeptId};
+use crate::inventory::{Illegal, Inventory};
 
 /// Keeps nothing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,12 +17,12 @@ impl Policy for Never {
 
     fn turn(&mut self, _: &Event, turn: &mut Turn<'_>) -> Result<(), Illegal> {
         if let Some(id) = turn.left() {
-            turn.act(Action::Drop(Kept::Body(id)))?;
+            turn.act(Action::Drop(KeptId::Body(id)))?;
         }
         turn.come_within_budget()
     }
 
-    fn why(&self, _: &State, _: Kept) -> Why {
+    fn why(&self, _: &Inventory, _: KeptId) -> Why {
         Why::Part
     }
 }

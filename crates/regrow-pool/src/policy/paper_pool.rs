@@ -6,34 +6,38 @@
 //! | fits its size: regions | every T1 those over 64 KiB | below H2, up to 64 KiB |
 //! | fits its program: bodies | one more than are expected to be needed at once, an unused one every T2 | when its program is expected |
 //!
-//! The rule for compound resources: of a body that is given back each part is judged by the rule of its own kind. So it is
-//! broken up: the shell stays, and regions over the bound stay until the next T1.
+//! The rule for compound resources: when the policy gives a body back, it judges each part by the rule of its own kind. So it
+//! breaks the body up: the shell stays, and regions over the bound stay until the next T1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::contract::Policy;
 use super::frequency::Frequency;
-use super::{Policy, RecycleOne, Turn, Why};
-use crate::event::{Action, BodyId, Event, Kept, Place, ProgramId, Source};
+use super::recycle_one::RecycleOne;
+use super::turn::Turn;
+use super::why::Why;
+use crate::event::{Action, Event, KeptId, RegionPlace, Source};
+use crate::ids::{BodyId, ProgramId};
+use crate::inventory::{BodyRecord, BodyStatus, Illegal, Inventory};
 use crate::learn::Follows;
-use crate::state::{Body, Illegal, State, Status};
 
 /// The thresholds, which the paper sets for each service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// How often regions over the bound are given back; zero: never. It depends on how often large programs start.
+    /// How often the policy gives back regions over the bound; zero: never. It depends on how often large programs start.
     pub t1: Duration,
-    /// How often bodies that were not used since are given back; zero: never. It depends on how often one program starts.
+    /// How often it gives back bodies that were unused since; zero: never. It depends on how often one program starts.
     pub t2: Duration,
-    /// How many shells are kept at least: as many as processes run at a time.
+    /// The least number of shells: as many as processes run at a time.
     pub h1: usize,
-    /// How many regions up to the bound are kept at least.
+    /// The least number of regions up to the bound.
     pub h2: usize,
-    /// Up to here a region is likely to be used again.
+    /// Up to this size a region is likely to be used again.
     pub bound_bytes: u64,
     /// Who runs often enough for a body of its own.
     pub frequency: Frequency,
-    /// Programs that are going to be started: a body of each is added as soon as it is known.
+    /// Programs that are going to start: the policy adds a body of each as soon as it knows the program.
     pub named: Vec<ProgramId>,
     /// A program is expected again when it was so many of the last creations.
     pub again: u32,
@@ -67,7 +71,7 @@ pub struct PaperPool {
     follows: Follows,
     named: BTreeSet<ProgramId>,
     expected: BTreeMap<BodyId, Why>,
-    /// How many waiting bodies of a program are worth keeping, where that is more than one: creations found none ready.
+    /// How many waiting bodies of a program are worth keeping, if more than one, because creations found none ready.
     wanted: BTreeMap<ProgramId, usize>,
     asked: BTreeMap<u64, u64>,
     last_t1: Duration,
@@ -93,18 +97,18 @@ impl PaperPool {
 
     fn created(&mut self, event: &Event, turn: &mut Turn<'_>) -> Result<(), Illegal> {
         let Event::Created { program, site, from, .. } = event else { return Ok(()) };
-        // As long as a body was ready, those that there are have been enough: one in use is ready again for the next.
+        // As long as a creation finds a ready body, there are enough: one in use is ready again for the next.
         let missed = !matches!(from, Source::Body(_));
-        let regions = turn.state().facts(*program).map(|facts| facts.regions.clone()).unwrap_or_default();
+        let regions = turn.inventory().facts(*program).map(|facts| facts.regions.clone()).unwrap_or_default();
         for bytes in regions.into_iter().filter(|&bytes| bytes <= self.settings.bound_bytes) {
             *self.asked.entry(bytes).or_default() += 1;
         }
         self.recycle_one.created(*program, turn)?;
-        let at = turn.state().at();
+        let at = turn.inventory().at();
         self.follows.created(at, *program, *site);
         if missed && self.recycle_one.runs(*program) >= self.settings.again.max(1) {
             if matches!(from, Source::Made { image: true, .. }) {
-                let at_once = turn.state().alive(*program).max(1);
+                let at_once = turn.inventory().alive(*program).max(1);
                 let wanted = self.wanted.entry(*program).or_insert(1);
                 *wanted = (*wanted + 1).min(at_once);
             }
@@ -119,7 +123,7 @@ impl PaperPool {
 
     /// Adds a body of a program that is expected, if none is kept.
     fn expect(&mut self, program: ProgramId, why: Why, turn: &mut Turn<'_>) -> Result<(), Illegal> {
-        if turn.state().kept_of(program) == 0
+        if turn.inventory().kept_of(program) == 0
             && let Some(id) = turn.try_add_body(program)?
         {
             self.expected.insert(id, why);
@@ -129,19 +133,20 @@ impl PaperPool {
 
     /// T1: regions over the bound.
     fn reduce_regions(&self, turn: &mut Turn<'_>) -> Result<(), Illegal> {
-        let large = turn.state().regions().filter(|(_, region)| region.bytes > self.settings.bound_bytes);
-        let large: Vec<Kept> = large.map(|(id, _)| Kept::Region(id)).collect();
+        let large = turn.inventory().regions().filter(|(_, region)| region.bytes > self.settings.bound_bytes);
+        let large: Vec<KeptId> = large.map(|(id, _)| KeptId::Region(id)).collect();
         large.into_iter().try_for_each(|kept| turn.act(Action::Drop(kept)).map(drop))
     }
 
-    /// T2: bodies that were not used since the last time. One of a program that was named waits for its first process.
+    /// T2: bodies that were unused since the last time. A body of a named program waits for its first process.
     fn reduce_bodies(&mut self, since: Duration, turn: &mut Turn<'_>) -> Result<(), Illegal> {
-        let waits =
-            |id: &BodyId, body: &Body| body.runs == 0 && matches!(self.expected.get(id), Some(Why::Named));
+        let waits = |id: &BodyId, body: &BodyRecord| {
+            body.runs == 0 && matches!(self.expected.get(id), Some(Why::Named))
+        };
         let unused = turn
-            .state()
+            .inventory()
             .bodies()
-            .filter(|(id, body)| body.status == Status::Idle && body.used <= since && !waits(id, body));
+            .filter(|(id, body)| body.status == BodyStatus::Idle && body.used <= since && !waits(id, body));
         let unused: Vec<(BodyId, ProgramId)> = unused.map(|(id, body)| (id, body.program)).collect();
         for (id, program) in unused {
             if let Some(wanted) = self.wanted.get_mut(&program) {
@@ -152,11 +157,11 @@ impl PaperPool {
         Ok(())
     }
 
-    /// As many bodies of a program are kept as it needed at once beyond those in use; the others are broken up.
+    /// Keeps as many bodies of a program as it needed at once beyond those in use, and breaks the others up.
     fn left(&self, id: BodyId, turn: &mut Turn<'_>) -> Result<(), Illegal> {
-        let program = turn.state().body(id).map(|body| body.program);
+        let program = turn.inventory().body(id).map(|body| body.program);
         let wanted = program.and_then(|program| self.wanted.get(&program)).copied().unwrap_or(1);
-        if program.is_some_and(|program| (1..wanted).contains(&turn.state().kept_of(program))) {
+        if program.is_some_and(|program| (1..wanted).contains(&turn.inventory().kept_of(program))) {
             turn.keep_or_drop(id)
         } else {
             self.recycle_one.left(id, turn)
@@ -164,7 +169,7 @@ impl PaperPool {
     }
 
     fn reduce(&mut self, turn: &mut Turn<'_>) -> Result<(), Illegal> {
-        let at = turn.state().at();
+        let at = turn.inventory().at();
         if is_due(self.settings.t2, self.last_t2, at) {
             self.reduce_bodies(self.last_t2, turn)?;
             self.last_t2 = at;
@@ -178,28 +183,28 @@ impl PaperPool {
 
     /// H1 and H2.
     fn fill_up(&mut self, turn: &mut Turn<'_>) -> Result<(), Illegal> {
-        let shell_bytes = turn.state().shell_bytes();
-        let h1 = if turn.state().keeps_shells() { self.settings.h1 } else { 0 };
-        while turn.state().shells().len() < h1 && turn.state().room() >= shell_bytes {
+        let shell_bytes = turn.inventory().shell_bytes();
+        let h1 = if turn.inventory().keeps_shells() { self.settings.h1 } else { 0 };
+        while turn.inventory().shells().len() < h1 && turn.inventory().room() >= shell_bytes {
             turn.act(Action::AddShell)?;
         }
-        if !turn.state().keeps_regions() {
+        if !turn.inventory().keeps_regions() {
             return Ok(());
         }
         let bound = self.settings.bound_bytes;
         let mut held: BTreeMap<u64, u64> = BTreeMap::new();
-        for (_, region) in turn.state().regions().filter(|(_, region)| region.bytes <= bound) {
+        for (_, region) in turn.inventory().regions().filter(|(_, region)| region.bytes <= bound) {
             *held.entry(region.bytes).or_default() += 1;
         }
         let count = usize::try_from(held.values().sum::<u64>()).unwrap_or(usize::MAX);
         for _ in count..self.settings.h2 {
-            // The size that is asked for most often for each that is held.
+            // The size with the most requests for each held region.
             let held_of = |bytes: &u64| held.get(bytes).copied().unwrap_or(0) + 1;
-            let room = turn.state().room();
+            let room = turn.inventory().room();
             let sizes = self.asked.iter().filter(|(bytes, _)| **bytes <= room);
             let most = sizes.max_by_key(|(bytes, asked)| (*asked * 1024 / held_of(bytes), **bytes));
             let Some((&bytes, _)) = most else { break };
-            turn.act(Action::Prefault { place: Place::Pool, bytes })?;
+            turn.act(Action::Prefault { place: RegionPlace::Pool, bytes })?;
             *held.entry(bytes).or_default() += 1;
         }
         Ok(())
@@ -211,18 +216,18 @@ impl PaperPool {
             Event::Known { program, .. } if self.named.remove(program) => {
                 self.expect(*program, Why::Named, turn)?;
             }
-            Event::Ready(Kept::Body(id)) if self.expected.contains_key(id) => turn.prefault_missing(*id)?,
+            Event::Ready(KeptId::Body(id)) if self.expected.contains_key(id) => turn.prefault_missing(*id)?,
             _ => {}
         }
         let Some(id) = turn.left() else { return Ok(()) };
-        // The one that is there is better than one that is being made.
-        let program = turn.state().body(id).map(|body| body.program);
+        // A present body is better than one that is being made.
+        let program = turn.inventory().body(id).map(|body| body.program);
         let adding = program.and_then(|program| {
-            let mut bodies = turn.state().bodies_of(program);
-            bodies.find(|(_, body)| body.status == Status::Adding).map(|(id, _)| id)
+            let mut bodies = turn.inventory().bodies_of(program);
+            bodies.find(|(_, body)| body.status == BodyStatus::Adding).map(|(id, _)| id)
         });
         if let Some(adding) = adding {
-            turn.act(Action::Drop(Kept::Body(adding)))?;
+            turn.act(Action::Drop(KeptId::Body(adding)))?;
         }
         self.left(id, turn)
     }
@@ -245,35 +250,35 @@ impl Policy for PaperPool {
         self.event(event, turn)?;
         self.reduce(turn)?;
         turn.come_within_budget()?;
-        // What was given back because of a smaller budget is not to be added in the same breath.
+        // The policy must not add again at once what it gave back for a smaller budget.
         if !matches!(event, Event::Budget { .. }) {
             self.fill_up(turn)?;
         }
-        self.expected.retain(|id, _| turn.state().body(*id).is_some_and(|body| body.runs == 0));
+        self.expected.retain(|id, _| turn.inventory().body(*id).is_some_and(|body| body.runs == 0));
         Ok(())
     }
 
-    fn next_tick(&self, state: &State) -> Option<Duration> {
+    fn next_tick(&self, inventory: &Inventory) -> Option<Duration> {
         let due = |interval: Duration, last: Duration| (!interval.is_zero()).then_some(last + interval);
-        let bodies = state.bodies().any(|(_, body)| body.is_kept());
-        let regions = state.regions().any(|(_, region)| region.bytes > self.settings.bound_bytes);
+        let bodies = inventory.bodies().any(|(_, body)| body.is_kept());
+        let regions = inventory.regions().any(|(_, region)| region.bytes > self.settings.bound_bytes);
         let t2 = due(self.settings.t2, self.last_t2).filter(|_| bodies);
         let t1 = due(self.settings.t1, self.last_t1).filter(|_| regions);
         t1.into_iter().chain(t2).min()
     }
 
-    fn why(&self, state: &State, kept: Kept) -> Why {
+    fn why(&self, inventory: &Inventory, kept: KeptId) -> Why {
         match kept {
-            Kept::Body(id) => {
-                self.expected.get(&id).copied().unwrap_or_else(|| self.recycle_one.why_body(state, id))
+            KeptId::Body(id) => {
+                self.expected.get(&id).copied().unwrap_or_else(|| self.recycle_one.why_body(inventory, id))
             }
-            Kept::Shell(_) if state.shells().len() <= self.settings.h1 => {
+            KeptId::Shell(_) if inventory.shells().len() <= self.settings.h1 => {
                 Why::Minimum { least: self.settings.h1 }
             }
-            Kept::Region(id) => {
+            KeptId::Region(id) => {
                 let is_small = |bytes| bytes <= self.settings.bound_bytes;
-                let small = state.regions().filter(|(_, region)| is_small(region.bytes)).count();
-                let this = state.regions().find(|(region, _)| *region == id);
+                let small = inventory.regions().filter(|(_, region)| is_small(region.bytes)).count();
+                let this = inventory.regions().find(|(region, _)| *region == id);
                 match this {
                     Some((_, region)) if is_small(region.bytes) && small <= self.settings.h2 => {
                         Why::Minimum { least: self.settings.h2 }
@@ -281,7 +286,7 @@ impl Policy for PaperPool {
                     _ => Why::Part,
                 }
             }
-            Kept::Shell(_) => Why::Part,
+            KeptId::Shell(_) => Why::Part,
         }
     }
 }

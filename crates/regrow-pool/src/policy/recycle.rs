@@ -1,12 +1,14 @@
-//! `recycle`: every body is kept, for the next process of its program. It has no bound but the budget.
+//! `recycle`: keeps every body, for the next process of its program. It has no bound but the budget.
 //!
-//! The papers' form of it looks at how often a program runs (Tabata and Taniguchi, 4.2): bodies of programs that run
-//! seldom are broken up. With the default every program runs often.
+//! The papers' form of it looks at how often a program runs (Tabata and Taniguchi, 4.2), and breaks up bodies of programs
+//! that run seldom. With the default every program runs often.
 
+use super::contract::Policy;
 use super::frequency::{Counter, Frequency};
-use super::{Policy, Turn, Why};
-use crate::event::{Event, Kept};
-use crate::state::{Illegal, State};
+use super::turn::Turn;
+use super::why::Why;
+use crate::event::{Event, KeptId};
+use crate::inventory::{Illegal, Inventory};
 
 /// Keeps every body of the programs that run often.
 #[derive(Debug, Clone)]
@@ -34,7 +36,7 @@ impl Policy for Recycle {
             _ => {}
         }
         if let Some(id) = turn.left() {
-            let program = turn.state().body(id).map(|body| body.program);
+            let program = turn.inventory().body(id).map(|body| body.program);
             if program.is_some_and(|program| self.counter.is_often(program)) {
                 turn.keep_or_drop(id)?;
             } else {
@@ -44,10 +46,10 @@ impl Policy for Recycle {
         turn.come_within_budget()
     }
 
-    fn why(&self, _: &State, kept: Kept) -> Why {
+    fn why(&self, _: &Inventory, kept: KeptId) -> Why {
         match kept {
-            Kept::Body(_) => Why::EveryBody,
-            Kept::Shell(_) | Kept::Region(_) => Why::Part,
+            KeptId::Body(_) => Why::EveryBody,
+            KeptId::Shell(_) | KeptId::Region(_) => Why::Part,
         }
     }
 }

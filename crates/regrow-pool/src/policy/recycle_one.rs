@@ -1,10 +1,13 @@
-//! `recycle-one`: one body for each program that runs often; a second one, and those of programs that run seldom, are
-//! broken up into what every program can use (Tabata and Taniguchi, figure 6 and 5.3).
+//! `recycle-one`: keeps one body of each program that runs often. It breaks up a second one, and bodies of programs that run
+//! seldom, into what every program can use (Tabata and Taniguchi, figure 6 and 5.3).
 
+use super::contract::Policy;
 use super::frequency::{Counter, Frequency};
-use super::{Policy, Turn, Why};
-use crate::event::{BodyId, Event, Kept, ProgramId};
-use crate::state::{Illegal, State, Status};
+use super::turn::Turn;
+use super::why::Why;
+use crate::event::{Event, KeptId};
+use crate::ids::{BodyId, ProgramId};
+use crate::inventory::{BodyStatus, Illegal, Inventory};
 
 /// Keeps one body of each program that runs often.
 #[derive(Debug, Clone)]
@@ -19,16 +22,16 @@ impl RecycleOne {
         RecycleOne { counter: Counter::new(frequency) }
     }
 
-    /// Counts a creation, and breaks up what is kept of programs that run often no more when that is due.
+    /// Counts a creation. When a review is due, breaks up the bodies of programs that have become seldom.
     pub(super) fn created(&mut self, program: ProgramId, turn: &mut Turn<'_>) -> Result<(), Illegal> {
         if !self.counter.created(program) {
             return Ok(());
         }
         let seldom = |status, program| {
-            matches!(status, Status::Idle | Status::Resetting) && !self.counter.is_often(program)
+            matches!(status, BodyStatus::Idle | BodyStatus::Resetting) && !self.counter.is_often(program)
         };
         let bodies: Vec<BodyId> = turn
-            .state()
+            .inventory()
             .bodies()
             .filter(|(_, body)| seldom(body.status, body.program))
             .map(|(id, _)| id)
@@ -38,8 +41,8 @@ impl RecycleOne {
 
     /// Figure 6: keep it as it is if it runs often and none of its program is kept, else break it up.
     pub(super) fn left(&self, id: BodyId, turn: &mut Turn<'_>) -> Result<(), Illegal> {
-        let Some(program) = turn.state().body(id).map(|body| body.program) else { return Ok(()) };
-        if self.counter.is_often(program) && turn.state().kept_of(program) == 0 {
+        let Some(program) = turn.inventory().body(id).map(|body| body.program) else { return Ok(()) };
+        if self.counter.is_often(program) && turn.inventory().kept_of(program) == 0 {
             turn.keep_or_drop(id)
         } else {
             turn.break_up_or_drop(id)
@@ -55,8 +58,8 @@ impl RecycleOne {
         Why::RunsOften { runs: self.counter.runs(program), of: self.counter.of() }
     }
 
-    pub(super) fn why_body(&self, state: &State, id: BodyId) -> Why {
-        state.body(id).map_or(Why::Part, |body| self.why(body.program))
+    pub(super) fn why_body(&self, inventory: &Inventory, id: BodyId) -> Why {
+        inventory.body(id).map_or(Why::Part, |body| self.why(body.program))
     }
 }
 
@@ -77,10 +80,10 @@ impl Policy for RecycleOne {
         turn.come_within_budget()
     }
 
-    fn why(&self, state: &State, kept: Kept) -> Why {
+    fn why(&self, inventory: &Inventory, kept: KeptId) -> Why {
         match kept {
-            Kept::Body(id) => self.why_body(state, id),
-            Kept::Shell(_) | Kept::Region(_) => Why::Part,
+            KeptId::Body(id) => self.why_body(inventory, id),
+            KeptId::Shell(_) | KeptId::Region(_) => Why::Part,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What things cost in the simulator: times and bytes, as a table that can be stored as JSON.
+//! The costs in the simulator: times and bytes, as a table that is stored as JSON.
 //!
 //! The times of a creation are linear in the sizes of the program, as in the papers' table 3:
 //!
@@ -9,9 +9,10 @@
 //!  ready body         each + ready + pages that are not mapped in it
 //! ```
 //!
-//! A program that was measured by itself has its own figures in `programs`.
+//! `programs` has figures of programs that were measured one by one.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,15 +37,15 @@ pub struct Linear {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sizes {
-    /// The image, of which all bodies have one: the papers' text.
+    /// The image, which all bodies share: the papers' text.
     pub image_kib: u64,
-    /// What a run writes to that has a first content: the papers' data.
+    /// Memory with a first content that a run writes to: the papers' data.
     pub copied_kib: u64,
-    /// What a run writes to that is zero at first: the papers' BSS and stack.
+    /// Memory that is zero at first and that a run writes to: the papers' BSS and stack.
     pub zeroed_kib: u64,
 }
 
-/// What is known of one program by itself.
+/// The figures of one program.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramCosts {
@@ -71,17 +72,17 @@ pub struct ProgramCosts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sharing {
-    /// Its body is forked from the image: shells and regions are of no use to it, and its pages are not there yet.
+    /// Its body is forked from the image: shells and regions do not help it, and its pages are not mapped yet.
     Fork,
-    /// It shares the text with a process that runs; all else is made, and shells and regions are of use.
+    /// It shares the text with a running process; all else is made, and shells and regions help.
     Text,
 }
 
-/// Where work is done that no process waits for.
+/// Where the work runs that no process waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Background {
-    /// On another processor: it takes time until something is ready, and nothing else.
+    /// On another processor: it only delays the moment when something is ready.
     Beside,
     /// On the only processor: its time is added to that of the creations.
     Shared,
@@ -91,13 +92,13 @@ pub enum Background {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
-    /// What every process costs, whatever it was made from, in microseconds.
+    /// What every process costs, in a body or not, in microseconds.
     pub each_us: f64,
     /// A start with nothing kept.
     pub whole: Linear,
     /// A start in a ready body.
     pub ready: Linear,
-    /// What an image that is there saves.
+    /// What a present image saves.
     pub image_saves: Linear,
     /// What a shell saves, in microseconds.
     pub shell_saves_us: f64,
@@ -105,12 +106,12 @@ pub struct Costs {
     pub region_saves_us: f64,
     /// The same for each KiB of it.
     pub region_saves_us_per_kib: f64,
-    /// What a page costs that a run touches and that is not mapped in its body, in microseconds for each KiB.
+    /// What a fault costs for a page that a run touches, in microseconds for each KiB.
     pub fault_us_per_kib: f64,
     /// How long a creation waits, at most, for a body that is being put back, in microseconds.
     pub patience_us: f64,
-    /// How late the policy is told of the end of a process, at most, while others are created, in microseconds: the engine
-    /// does not have a creation wait for that. Zero: at once.
+    /// How late, at most, the policy learns of the end of a process while others are created, in microseconds: the engine
+    /// lets no creation wait for that. Zero: at once.
     #[serde(default)]
     pub told_late_us: f64,
     /// Putting a body back after a run.
@@ -125,7 +126,7 @@ pub struct Costs {
     pub break_up_us: f64,
     /// Destroying something, in microseconds.
     pub drop_us: f64,
-    /// Where the last six are done.
+    /// Where the last six run.
     pub background: Background,
     /// How a second process profits from the first.
     pub sharing: Sharing,
@@ -137,7 +138,7 @@ pub struct Costs {
     pub stack_kib: u64,
     /// A shell, in KiB.
     pub shell_kib: u64,
-    /// The least image of a program of which only the peak of its memory is known, in KiB.
+    /// The least image of a program whose peak of memory alone is known, in KiB.
     pub image_kib: u64,
     /// How much of that peak the image has in addition, in percent.
     pub image_percent: u64,
@@ -145,9 +146,9 @@ pub struct Costs {
     pub copied_percent: u64,
     /// How much of that peak is zero at first, in percent.
     pub zeroed_percent: u64,
-    /// The peak of a program of which no row of the trace tells it, in KiB.
+    /// The peak of a program that has none in the trace, in KiB.
     pub peak_kib: u64,
-    /// Programs that are known by themselves.
+    /// Programs with figures of their own.
     #[serde(default)]
     pub programs: BTreeMap<String, ProgramCosts>,
 }
@@ -216,8 +217,8 @@ impl Costs {
     }
 
     /// The Tender system as Taniguchi et al. measured it (2020, table 3): Intel Core i3-2100, 3.10 GHz, one core. The
-    /// time of each process that is not in the table (running it, taking it down, giving a resource back) is what is
-    /// missing between the sums of the table and their figure 8.
+    /// table lacks a part of each process's time (running it, taking it down, giving a resource back): it is the
+    /// difference between the sums of the table and their figure 8.
     #[must_use]
     pub fn tender() -> Costs {
         Costs {
@@ -262,7 +263,7 @@ impl Costs {
         }
     }
 
-    /// The sizes of each program of a trace: its own where they are known, else by its peak, of which the largest counts.
+    /// The sizes of each program of a trace: its own figures where there are some, else from its largest peak.
     #[must_use]
     pub fn sizes(&self, trace: &[Creation]) -> BTreeMap<String, Sizes> {
         let mut peaks: BTreeMap<&str, Option<u64>> = BTreeMap::new();
@@ -314,17 +315,17 @@ impl Costs {
         self.programs.get(program).and_then(|own| own.make_us).unwrap_or(self.make_image_us)
     }
 
-    /// How long a program works by itself before the next creation, in microseconds.
+    /// How long a program works itself before the next creation, in microseconds.
     #[must_use]
     pub fn own_us(&self, program: &str) -> f64 {
         self.programs.get(program).map_or(0.0, |own| own.own_us)
     }
 
-    /// What keeping a program takes and saves, as a policy is told.
+    /// What keeping a program takes and saves, in the form that a policy gets.
     #[must_use]
     pub fn facts(&self, program: &str, sizes: &Sizes) -> Facts {
         let ready = self.ready_us(program, sizes);
-        let saves = |us: f64| super::micros((us - ready).max(0.0));
+        let saves = |us: f64| micros((us - ready).max(0.0));
         let text = self.sharing == Sharing::Text;
         let text_kib = if text { sizes.image_kib } else { 0 };
         let pages = [text_kib, sizes.copied_kib, sizes.zeroed_kib, self.stack_kib];
@@ -336,4 +337,9 @@ impl Costs {
             saves_over_image: saves(self.image_us(program, sizes)),
         }
     }
+}
+
+/// A number of microseconds as a time.
+pub(super) fn micros(us: f64) -> Duration {
+    Duration::from_secs_f64(us.max(0.0) / 1e6)
 }

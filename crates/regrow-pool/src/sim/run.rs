@@ -3,18 +3,21 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{Background, Existing, Point, Report, Setup, Sharing, SimError, Sizes, micros};
-use crate::event::{Action, BodyId, Done, Event, Facts, Kept, Place, ProcessId, ProgramId, Source};
-use crate::policy::{Choice, missing_regions};
-use crate::pool::Pool;
-use crate::state::{State, Status};
+use super::costs::{Background, Sharing, Sizes, micros};
+use super::report::{SimError, SimPoint, SimReport};
+use super::setup::{Existing, Setup};
+use crate::event::{Action, Done, Event, Facts, KeptId, RegionPlace, Source};
+use crate::ids::{BodyId, ProcessId, ProgramId, ResourceId};
+use crate::inventory::{BodyStatus, Inventory};
+use crate::planner::Planner;
+use crate::policy::{PolicyChoice, missing_regions};
 use crate::trace::Creation;
 
 /// Ticks come at least so far apart.
 const TICK: Duration = Duration::from_micros(1);
 
 #[derive(Debug)]
-struct Known {
+struct SimProgram {
     name: String,
     sizes: Sizes,
     facts: Facts,
@@ -23,35 +26,35 @@ struct Known {
 
 pub(super) struct Simulation<'a, S> {
     setup: &'a Setup<'a>,
-    pool: Pool,
+    planner: Planner,
     see: S,
-    programs: Vec<Known>,
+    programs: Vec<SimProgram>,
     by_name: BTreeMap<&'a str, ProgramId>,
     now: Duration,
     began: Duration,
     number: usize,
-    /// What becomes ready when, in the order of the times.
-    coming: BTreeMap<(Duration, u64), Kept>,
+    /// What becomes ready, in the order of time.
+    coming: BTreeMap<(Duration, u64), KeptId>,
     next_coming: u64,
     worker_free: Duration,
-    /// Images that are being made, with the time at which they are there.
+    /// Images in the making, with the time at which they are ready.
     making: BTreeMap<ProgramId, Duration>,
-    /// Processes that have ended, oldest first, of which the policy has not been told yet, with the time of that.
+    /// Processes whose end the policy does not know yet, oldest first, with the time of the end.
     ended: VecDeque<(ProcessId, Duration)>,
-    /// When the process ended of which it is being told.
+    /// When the process ended that the simulation is reporting.
     ended_at: Duration,
-    /// Processes that are alive, oldest first, with the time at which they end. Those without a number are not the pool's.
+    /// Processes that are alive, oldest first, with the time at which they end. Those without a number are not the planner's.
     alive: VecDeque<(Option<ProcessId>, Duration)>,
-    point: Point,
-    points: Vec<Point>,
+    point: SimPoint,
+    points: Vec<SimPoint>,
     /// Bytes times microseconds.
     kept_integral: f64,
     most_kept_bytes: u64,
     actions: usize,
 }
 
-impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
-    pub(super) fn new(setup: &'a Setup<'a>, policy: Choice, see: S) -> Self {
+impl<'a, S: FnMut(Duration, &Event, &Planner, &[Done])> Simulation<'a, S> {
+    pub(super) fn new(setup: &'a Setup<'a>, policy: PolicyChoice, see: S) -> Self {
         let costs = setup.costs;
         let sizes = costs.sizes(setup.trace);
         let mut programs = Vec::new();
@@ -59,18 +62,18 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         for creation in setup.trace {
             let name = creation.program.as_str();
             by_name.entry(name).or_insert_with(|| {
-                let id = ProgramId(u32::try_from(programs.len()).unwrap_or(u32::MAX));
+                let id = ProgramId::new(programs.len() as u64);
                 let sizes = sizes.get(name).copied().unwrap_or_default();
                 let facts = costs.facts(name, &sizes);
-                programs.push(Known { name: name.to_owned(), sizes, facts, told: false });
+                programs.push(SimProgram { name: name.to_owned(), sizes, facts, told: false });
                 id
             });
         }
-        let state = State::new(setup.budget_bytes, costs.shell_kib * 1024);
-        let state = if costs.keeps_regions { state } else { state.without_regions() };
+        let inventory = Inventory::new(setup.budget_bytes, costs.shell_kib * 1024);
+        let inventory = if costs.keeps_regions { inventory } else { inventory.without_regions() };
         Simulation {
             setup,
-            pool: Pool::new(state, policy.build()),
+            planner: Planner::new(inventory, policy.build()),
             see,
             programs,
             by_name,
@@ -84,7 +87,7 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             ended: VecDeque::new(),
             ended_at: Duration::MAX,
             alive: VecDeque::new(),
-            point: Point::default(),
+            point: SimPoint::default(),
             points: Vec::new(),
             kept_integral: 0.0,
             most_kept_bytes: 0,
@@ -92,7 +95,7 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         }
     }
 
-    pub(super) fn run(mut self) -> Result<Report, SimError> {
+    pub(super) fn run(mut self) -> Result<SimReport, SimError> {
         if self.setup.announced {
             self.announce()?;
         }
@@ -119,15 +122,15 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         if self.points.last().map_or(0, |last| last.creations) != self.number {
             self.report();
         }
-        Ok(Report {
-            policy: self.pool.policy().to_owned(),
+        Ok(SimReport {
+            policy: self.planner.policy().to_owned(),
             points: self.points,
             most_kept_bytes: self.most_kept_bytes,
             actions: self.actions,
         })
     }
 
-    /// Tells of all programs, and lets what is added become ready. No time counts before the first creation.
+    /// Reports all programs, and lets what the policy adds become ready. No time counts before the first creation.
     fn announce(&mut self) -> Result<(), SimError> {
         for index in 0..self.programs.len() {
             self.tell(index)?;
@@ -147,11 +150,11 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             return Ok(());
         }
         let facts = known.facts.clone();
-        let program = ProgramId(u32::try_from(index).unwrap_or(u32::MAX));
+        let program = ProgramId::new(index as u64);
         self.handle(&Event::Known { program, facts })
     }
 
-    /// Ends the processes that were recorded to end by then, and lets the time pass.
+    /// Ends the processes whose recorded end has come, and lets the time pass.
     fn end_until(&mut self, until: Duration) -> Result<(), SimError> {
         while let Some((index, &(_, end))) = self.alive.iter().enumerate().min_by_key(|(_, (_, end))| *end)
             && end <= until
@@ -174,8 +177,8 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         }
     }
 
-    /// Tells of the processes that have ended, as the engine does: of all of them where the oldest end is a while ago, or of
-    /// those of one program, because none of its bodies is known to be ready.
+    /// Reports processes that have ended, as the engine does: all of them when the oldest end is a while ago, or those of one
+    /// program when the policy knows no ready body of it.
     fn tell_ends(&mut self, of: Option<ProgramId>) -> Result<(), SimError> {
         let wait = micros(self.setup.costs.told_late_us);
         let is_due = self.ended.front().is_some_and(|(_, ended)| *ended + wait <= self.now);
@@ -183,9 +186,9 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             return Ok(());
         }
         for (process, ended) in std::mem::take(&mut self.ended) {
-            let program = self.pool.state().process(process).map(|process| process.program);
+            let program = self.planner.inventory().process(process).map(|process| process.program);
             let others =
-                of.is_some_and(|of| program != Some(of) || self.pool.state().ready_body(of).is_some());
+                of.is_some_and(|of| program != Some(of) || self.planner.inventory().ready_body(of).is_some());
             if others {
                 self.ended.push_back((process, ended));
                 continue;
@@ -199,8 +202,8 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
     }
 
     fn end(&mut self, process: ProcessId) -> Result<(), SimError> {
-        let program = self.pool.state().process(process).map(|process| process.program);
-        let known = program.and_then(|program| self.programs.get(program.0 as usize));
+        let program = self.planner.inventory().process(process).map(|process| process.program);
+        let known = program.and_then(|program| self.programs.get(index_of(program)));
         let offer = known.map(|known| known.facts.clone());
         self.handle(&Event::Exited { process, offer })
     }
@@ -208,12 +211,12 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
     fn create(&mut self, index: usize) -> Result<(), SimError> {
         let creation = &self.setup.trace[index];
         let Some(&program) = self.by_name.get(creation.program.as_str()) else { return Ok(()) };
-        self.tell(program.0 as usize)?;
+        self.tell(index_of(program))?;
         if self.setup.costs.sharing == Sharing::Fork && !self.is_image_there(program) {
             return self.create_by_exec(program, creation);
         }
         self.tell_ends(None)?;
-        if self.pool.state().ready_body(program).is_none() {
+        if self.planner.inventory().ready_body(program).is_none() {
             self.tell_ends(Some(program))?;
         }
         let waited = self.wait_for_reset(program)?;
@@ -225,8 +228,8 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             Source::Made { shell: Some(_), .. } => self.point.in_shell += 1,
             Source::Made { .. } => self.point.from_nothing += 1,
         }
-        let process = ProcessId(index as u64 + 1);
-        let parent = (creation.parent > 0).then_some(ProcessId(u64::from(creation.parent)));
+        let process = ProcessId::new(index as u64 + 1);
+        let parent = (creation.parent > 0).then_some(ProcessId::new(u64::from(creation.parent)));
         self.handle(&Event::Created { process, program, parent, site: None, waited: micros(waited), from })?;
         self.point.time_us += waited;
         self.starts(Some(process), us, creation)
@@ -245,29 +248,29 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
 
     fn is_image_there(&self, program: ProgramId) -> bool {
         let is_made = self.making.get(&program).is_none_or(|&at| at <= self.now);
-        is_made && self.pool.state().has_image(program)
+        is_made && self.planner.inventory().has_image(program)
     }
 
-    /// A process of a program without an image: the program is executed, as the engine does. If none is being made, this
+    /// A process of a program without an image runs by exec, as in the engine. If nobody is making the image, this
     /// process stands for the body that comes with the image, and leaves it at once if the policy keeps it.
     fn create_by_exec(&mut self, program: ProgramId, creation: &Creation) -> Result<(), SimError> {
-        let (state, costs) = (self.pool.state(), self.setup.costs);
-        let Some(known) = self.programs.get(program.0 as usize) else { return Ok(()) };
+        let (inventory, costs) = (self.planner.inventory(), self.setup.costs);
+        let Some(known) = self.programs.get(index_of(program)) else { return Ok(()) };
         let mut us = costs.whole_us(&known.name, &known.sizes);
         let make_us = costs.make_image_us(&known.name);
         let offer = Some(known.facts.clone());
-        let begins = !state.has_image(program);
-        match state.ready_shell() {
+        let begins = !inventory.has_image(program);
+        match inventory.ready_shell() {
             Some(shell) => {
                 us -= costs.shell_saves_us;
                 self.point.in_shell += 1;
-                self.handle(&Event::Lost(Kept::Shell(shell)))?;
+                self.handle(&Event::Lost(KeptId::Shell(shell)))?;
             }
             None => self.point.from_nothing += 1,
         }
         if begins {
             self.making.insert(program, self.now + micros(make_us));
-            let process = ProcessId(self.number as u64);
+            let process = ProcessId::new(self.number as u64);
             let (parent, site, waited, from) = (None, None, Duration::ZERO, Source::nothing());
             self.handle(&Event::Created { process, program, parent, site, waited, from })?;
             self.handle(&Event::Exited { process, offer })?;
@@ -275,16 +278,16 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         self.starts(None, us, creation)
     }
 
-    /// Waits for a body that is being put back, where none is ready and that is what the engine does. Gives the time.
+    /// Waits for a body that is being put back, when none is ready and the engine would wait. Returns the time.
     fn wait_for_reset(&mut self, program: ProgramId) -> Result<f64, SimError> {
-        let state = self.pool.state();
-        if state.ready_body(program).is_some() {
+        let inventory = self.planner.inventory();
+        if inventory.ready_body(program).is_some() {
             return Ok(0.0);
         }
-        let resets = |kept: &Kept| match kept {
-            Kept::Body(id) => state
+        let resets = |kept: &KeptId| match kept {
+            KeptId::Body(id) => inventory
                 .body(*id)
-                .is_some_and(|body| body.program == program && body.status == Status::Resetting),
+                .is_some_and(|body| body.program == program && body.status == BodyStatus::Resetting),
             _ => false,
         };
         let first = self.coming.iter().find(|(_, kept)| resets(kept)).map(|(&(at, _), _)| at);
@@ -300,36 +303,41 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
 
     /// What a process of a program is made from.
     fn source(&self, program: ProgramId) -> Source {
-        let (state, costs) = (self.pool.state(), self.setup.costs);
-        if let Some(body) = state.ready_body(program) {
+        let (inventory, costs) = (self.planner.inventory(), self.setup.costs);
+        if let Some(body) = inventory.ready_body(program) {
             return Source::Body(body);
         }
         let image = match costs.sharing {
-            Sharing::Fork => state.has_image(program),
-            Sharing::Text => state.alive(program) > 0 || state.has_image(program),
+            Sharing::Fork => inventory.has_image(program),
+            Sharing::Text => inventory.alive(program) > 0 || inventory.has_image(program),
         };
         if image && costs.sharing == Sharing::Fork {
-            return Source::Made { image, shell: None, regions: Vec::new() };
+            return Source::Made { image, shell: None, regions: Vec::new(), body: None };
         }
-        let sizes = state.facts(program).map(|facts| facts.regions.clone()).unwrap_or_default();
-        Source::Made { image, shell: state.ready_shell(), regions: state.ready_regions(&sizes) }
+        let sizes = inventory.facts(program).map(|facts| facts.regions.clone()).unwrap_or_default();
+        Source::Made {
+            image,
+            shell: inventory.ready_shell(),
+            regions: inventory.ready_regions(&sizes),
+            body: None,
+        }
     }
 
     /// The time of a creation, in microseconds.
     fn cost(&self, program: ProgramId, from: &Source) -> f64 {
-        let Some(known) = self.programs.get(program.0 as usize) else { return 0.0 };
-        let (costs, state) = (self.setup.costs, self.pool.state());
+        let Some(known) = self.programs.get(index_of(program)) else { return 0.0 };
+        let (costs, inventory) = (self.setup.costs, self.planner.inventory());
         let ready = costs.ready_us(&known.name, &known.sizes);
         match from {
             Source::Body(id) => {
-                let missing: u64 = missing_regions(state, *id).iter().sum();
+                let missing: u64 = missing_regions(inventory, *id).iter().sum();
                 ready + costs.fault_us_per_kib * in_kib(missing)
             }
-            Source::Made { image, shell, regions } => {
+            Source::Made { image, shell, regions, .. } => {
                 let whole = costs.whole_us(&known.name, &known.sizes);
                 let made = if *image { costs.image_us(&known.name, &known.sizes) } else { whole };
                 let shell = if shell.is_some() { costs.shell_saves_us } else { 0.0 };
-                let sizes = state.regions().filter(|(id, _)| regions.contains(id));
+                let sizes = inventory.regions().filter(|(id, _)| regions.contains(id));
                 let regions = sizes.map(|(_, region)| {
                     costs.region_saves_us + costs.region_saves_us_per_kib * in_kib(region.bytes)
                 });
@@ -338,11 +346,11 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         }
     }
 
-    /// Lets the time pass: what becomes ready does, and the policy has its ticks.
+    /// Lets the time pass: resources become ready, and the policy gets its ticks.
     fn advance(&mut self, until: Duration) -> Result<(), SimError> {
         loop {
             let coming = self.coming.first_key_value().map(|(&(at, _), _)| at);
-            let tick = self.pool.next_tick().map(|tick| tick.max(self.now + TICK));
+            let tick = self.planner.next_tick().map(|tick| tick.max(self.now + TICK));
             let Some(next) = coming.into_iter().chain(tick).min().filter(|&next| next <= until) else {
                 break;
             };
@@ -363,26 +371,26 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
     fn pass(&mut self, until: Duration) {
         let until = until.max(self.now);
         let passed_us = (until - self.now).as_secs_f64() * 1e6;
-        self.kept_integral += passed_us * in_kib(self.pool.state().kept_bytes());
+        self.kept_integral += passed_us * in_kib(self.planner.inventory().kept_bytes());
         self.now = until;
     }
 
-    fn is_awaited(&self, kept: Kept) -> bool {
-        let state = self.pool.state();
+    fn is_awaited(&self, kept: KeptId) -> bool {
+        let inventory = self.planner.inventory();
         match kept {
-            Kept::Body(id) => {
-                state.body(id).is_some_and(|body| matches!(body.status, Status::Adding | Status::Resetting))
-            }
-            Kept::Shell(id) => state.shells().any(|(shell, found)| shell == id && !found.ready),
-            Kept::Region(id) => state.regions().any(|(region, found)| region == id && !found.ready),
+            KeptId::Body(id) => inventory
+                .body(id)
+                .is_some_and(|body| matches!(body.status, BodyStatus::Adding | BodyStatus::Resetting)),
+            KeptId::Shell(id) => inventory.shells().any(|(shell, found)| shell == id && !found.ready),
+            KeptId::Region(id) => inventory.regions().any(|(region, found)| region == id && !found.ready),
         }
     }
 
     fn handle(&mut self, event: &Event) -> Result<(), SimError> {
         let fault = |illegal| SimError { number: self.number, at: self.now, illegal };
-        let done = self.pool.handle(self.now, event).map_err(fault)?;
-        (self.see)(self.now, event, &self.pool, &done);
-        self.most_kept_bytes = self.most_kept_bytes.max(self.pool.state().kept_bytes());
+        let done = self.planner.handle(self.now, event).map_err(fault)?;
+        (self.see)(self.now, event, &self.planner, &done);
+        self.most_kept_bytes = self.most_kept_bytes.max(self.planner.inventory().kept_bytes());
         self.actions += done.len();
         done.iter().for_each(|done| self.work(done));
         Ok(())
@@ -397,11 +405,11 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
             Action::Drop(_) | Action::Trim(_) => costs.drop_us,
             Action::AddShell => costs.add_shell_us,
             Action::AddBody(program) => {
-                let others = self.pool.state().bodies_of(program).count() > 1;
-                let name = self.programs.get(program.0 as usize).map_or("", |known| known.name.as_str());
+                let others = self.planner.inventory().bodies_of(program).count() > 1;
+                let name = self.programs.get(index_of(program)).map_or("", |known| known.name.as_str());
                 costs.add_body_us + if others { 0.0 } else { costs.make_image_us(name) }
             }
-            Action::Prefault { place: Place::Pool | Place::Body(_), bytes } => {
+            Action::Prefault { place: RegionPlace::Pool | RegionPlace::Body(_), bytes } => {
                 costs.fault_us_per_kib * in_kib(bytes)
             }
         };
@@ -413,23 +421,24 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
 
     /// A body is put back by its own keeper, beside other work.
     fn reset(&mut self, id: BodyId) {
-        let program = self.pool.state().body(id).map(|body| body.program);
+        let program = self.planner.inventory().body(id).map(|body| body.program);
         if let Some(&made) =
             program.and_then(|program| self.making.get(&program)).filter(|&&at| at > self.now)
         {
-            return self.comes(made, Kept::Body(id));
+            return self.comes(made, KeptId::Body(id));
         }
-        let sizes = self.pool.state().body(id).and_then(|body| self.programs.get(body.program.0 as usize));
+        let sizes =
+            self.planner.inventory().body(id).and_then(|body| self.programs.get(index_of(body.program)));
         let us = sizes.map_or(0.0, |known| self.setup.costs.reset.of(&known.sizes));
         let at = match self.setup.costs.background {
-            // It was begun when the process ended, not when the policy was told.
+            // It began when the process ended, not when the policy learned of the end.
             Background::Beside => self.now.max(self.now.min(self.ended_at) + micros(us)),
             Background::Shared => self.spend(us),
         };
-        self.comes(at, Kept::Body(id));
+        self.comes(at, KeptId::Body(id));
     }
 
-    /// When work is done that is begun at this moment.
+    /// When work ends that begins at this moment.
     fn spend(&mut self, us: f64) -> Duration {
         if self.setup.costs.background == Background::Shared {
             self.point.time_us += us;
@@ -440,7 +449,7 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
         self.worker_free
     }
 
-    fn comes(&mut self, at: Duration, kept: Kept) {
+    fn comes(&mut self, at: Duration, kept: KeptId) {
         self.next_coming += 1;
         self.coming.insert((at, self.next_coming), kept);
     }
@@ -448,7 +457,7 @@ impl<'a, S: FnMut(Duration, &Event, &Pool, &[Done])> Simulation<'a, S> {
     fn report(&mut self) {
         let us = (self.now - self.began).as_secs_f64() * 1e6;
         let mean_kib = if us > 0.0 { self.kept_integral / us } else { 0.0 };
-        self.point.kept_bytes = self.pool.state().kept_bytes();
+        self.point.kept_bytes = self.planner.inventory().kept_bytes();
         self.point.mean_kept_bytes = whole(mean_kib * 1024.0);
         self.points.push(self.point);
     }
@@ -462,4 +471,9 @@ fn in_kib(bytes: u64) -> f64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of sizes")]
 fn whole(value: f64) -> u64 {
     value as u64
+}
+
+/// The place of a program in the simulation's list.
+fn index_of(program: ProgramId) -> usize {
+    usize::try_from(program.number()).unwrap_or(usize::MAX)
 }

@@ -4,11 +4,16 @@
 //! column, so every space before the name is padding; no name starts with a space.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use super::{Field, MapName, Mapping, MapsError, Problem, SMALLEST_PAGE};
+use super::error::{Field, MapsError, Problem};
+use super::mapping::{MapName, Mapping};
+
+/// Mappings start and end on multiples of this on every architecture; some have larger pages.
+const SMALLEST_PAGE: u64 = 4096;
 
 /// Where the kernel starts the name, counted from 0 (`show_vma_header_prefix` in `fs/proc/task_mmu.c`).
 const NAME_COLUMN: usize = 73;
@@ -17,12 +22,12 @@ const NAME_COLUMN: usize = 73;
 const DELETED: &[u8] = b" (deleted)";
 
 /// The bytes of one line and where the reader is in it.
-struct Cursor<'a> {
+struct LineCursor<'a> {
     rest: &'a [u8],
     line: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> LineCursor<'a> {
     fn error(&self, field: Field, problem: Problem) -> MapsError {
         MapsError { line: self.line, field, problem }
     }
@@ -65,7 +70,7 @@ impl<'a> Cursor<'a> {
 
 /// Reads one line without its newline. `floor` is the end of the mapping above it.
 pub(super) fn parse(line: &[u8], number: usize, floor: u64) -> Result<Mapping, MapsError> {
-    let mut cursor = Cursor { rest: line, line: number };
+    let mut cursor = LineCursor { rest: line, line: number };
     let start = cursor.page(b'-', Field::Start)?;
     let end = cursor.page(b' ', Field::End)?;
     if end <= start {
@@ -84,7 +89,7 @@ pub(super) fn parse(line: &[u8], number: usize, floor: u64) -> Result<Mapping, M
     Ok(Mapping { start, end, read, write, exec, shared, offset, dev, inode, name })
 }
 
-fn permissions(cursor: &mut Cursor<'_>) -> Result<[bool; 4], MapsError> {
+fn permissions(cursor: &mut LineCursor<'_>) -> Result<[bool; 4], MapsError> {
     let word = cursor.until(b' ', Field::Permissions)?;
     let malformed = cursor.error(Field::Permissions, Problem::Malformed);
     let &[r, w, x, s] = word else { return Err(malformed) };
@@ -96,7 +101,7 @@ fn permissions(cursor: &mut Cursor<'_>) -> Result<[bool; 4], MapsError> {
     Ok([letter(r, b'r', b'-')?, letter(w, b'w', b'-')?, letter(x, b'x', b'-')?, letter(s, b's', b'p')?])
 }
 
-fn device(cursor: &mut Cursor<'_>) -> Result<(u32, u32), MapsError> {
+fn device(cursor: &mut LineCursor<'_>) -> Result<(u32, u32), MapsError> {
     let major = cursor.hex(b':', Field::Device)?;
     let minor = cursor.hex(b' ', Field::Device)?;
     match (u32::try_from(major), u32::try_from(minor)) {
@@ -106,7 +111,7 @@ fn device(cursor: &mut Cursor<'_>) -> Result<(u32, u32), MapsError> {
 }
 
 /// The inode is the last column of a line without a name; the kernel writes a space behind it all the same.
-fn inode(cursor: &mut Cursor<'_>) -> Result<u64, MapsError> {
+fn inode(cursor: &mut LineCursor<'_>) -> Result<u64, MapsError> {
     let word = cursor.until(b' ', Field::Inode)?;
     decimal(word).map_err(|problem| cursor.error(Field::Inode, problem))
 }
@@ -126,7 +131,7 @@ pub(super) fn decimal(word: &[u8]) -> Result<u64, Problem> {
     if word.is_empty() { Err(Problem::Missing) } else { Ok(value) }
 }
 
-fn name(cursor: &Cursor<'_>) -> Result<MapName, MapsError> {
+fn name(cursor: &LineCursor<'_>) -> Result<MapName, MapsError> {
     match cursor.rest {
         [] => Ok(MapName::Anonymous),
         [b'[', inner @ .., b']'] => bracketed(inner, cursor),
@@ -135,7 +140,7 @@ fn name(cursor: &Cursor<'_>) -> Result<MapName, MapsError> {
     }
 }
 
-fn bracketed(inner: &[u8], cursor: &Cursor<'_>) -> Result<MapName, MapsError> {
+fn bracketed(inner: &[u8], cursor: &LineCursor<'_>) -> Result<MapName, MapsError> {
     let text =
         std::str::from_utf8(inner).map_err(|_invalid| cursor.error(Field::Name, Problem::Malformed))?;
     Ok(match text {
@@ -175,7 +180,7 @@ fn unescape(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Appends the kernel's line for a mapping.
-pub(super) fn write(mapping: &Mapping, out: &mut Vec<u8>) {
+fn write(mapping: &Mapping, out: &mut Vec<u8>) {
     let letter = |on, yes, no| if on { yes } else { no };
     let begin = out.len();
     // Writing to a vector cannot fail.
@@ -227,5 +232,21 @@ fn write_file(path: &[u8], deleted: bool, out: &mut Vec<u8>) {
     }
     if deleted {
         out.extend_from_slice(DELETED);
+    }
+}
+
+impl Mapping {
+    /// Appends the line as the kernel writes it, with its newline. The inverse of [`parse_maps`](super::parse_maps).
+    pub fn write_line(&self, out: &mut Vec<u8>) {
+        write(self, out);
+    }
+}
+
+impl fmt::Display for Mapping {
+    /// The kernel's line without its newline; bytes of a name that are not UTF-8 are replaced.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Vec::new();
+        self.write_line(&mut text);
+        f.write_str(String::from_utf8_lossy(&text).trim_end())
     }
 }

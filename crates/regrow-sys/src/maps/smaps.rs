@@ -7,8 +7,10 @@
 
 use std::fmt;
 
+use super::error::{Field, MapsError, Problem, ReadMapsError};
 use super::line::{self, decimal};
-use super::{Field, Lines, Mapping, MapsError, Problem, ReadMapsError, read_proc};
+use super::mapping::Mapping;
+use super::text::{Lines, read_proc};
 
 /// One entry of `smaps`. Amounts are in KiB, as the kernel counts them.
 #[derive(Debug, Clone, PartialEq, Eq)]

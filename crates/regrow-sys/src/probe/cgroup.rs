@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Outcome, TrialError, expect};
+use super::outcome::{TrialError, TrialResult, expect};
 
 /// The place of this process in the hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -47,7 +47,7 @@ const TRIAL: &str = "regrow-probe-";
 const LEFT_AFTER: Duration = Duration::from_secs(10);
 
 /// Makes a group below this process's own, and removes it again.
-pub(super) fn try_to_make_one(place: Option<&CgroupPlace>) -> Outcome {
+pub(super) fn try_to_make_one(place: Option<&CgroupPlace>) -> TrialResult {
     let place = place.ok_or(TrialError::Errno(libc::ENOENT))?;
     remove_what_is_left(&place.own);
     let thread = rustix::thread::gettid().as_raw_nonzero();

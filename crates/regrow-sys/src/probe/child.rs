@@ -16,6 +16,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use super::wire::{CLONE_CLEAR_SIGHAND, CLONE_PIDFD, CloneArgs};
+use crate::blocked_signals::BlockedSignals;
 use crate::raw;
 
 /// The stack of a task that shares memory; such a task calls next to nothing.
@@ -26,12 +27,12 @@ const PANICKED: i32 = 101;
 
 /// A child that has not been reaped. It is killed and reaped when the value is dropped.
 #[derive(Debug)]
-pub(super) struct Child {
+pub(super) struct ProbeChild {
     /// Above 0: `kill` takes 0 and less for groups.
     pid: i32,
 }
 
-impl Child {
+impl ProbeChild {
     /// Its pid, which no other process can have before the child is reaped.
     pub(super) fn pid(&self) -> i32 {
         self.pid
@@ -50,7 +51,7 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for ProbeChild {
     fn drop(&mut self) {
         // SAFETY: two numbers; the pid is that of a child that is not reaped.
         unsafe { raw::syscall(libc::SYS_kill, [arg(self.pid), arg(libc::SIGKILL), 0, 0, 0, 0]) };
@@ -71,7 +72,7 @@ pub(super) fn arg(number: i32) -> usize {
 ///
 /// # Safety
 /// `work` makes system calls only: it neither allocates nor takes a lock.
-pub(super) unsafe fn fork(work: impl FnOnce() -> i32) -> io::Result<Child> {
+pub(super) unsafe fn fork(work: impl FnOnce() -> i32) -> io::Result<ProbeChild> {
     let blocked = BlockedSignals::all();
     let maker = own_pid();
     // SAFETY: without flags, without an exit signal and with no stack given, the call copies this task as
@@ -84,7 +85,7 @@ pub(super) unsafe fn fork(work: impl FnOnce() -> i32) -> io::Result<Child> {
     }
     drop(blocked);
     let pid = i32::try_from(pid).map_err(|_large| io::ErrorKind::InvalidData)?;
-    Ok(Child { pid })
+    Ok(ProbeChild { pid })
 }
 
 /// As [`fork`], with `clone3`: the child has its signal dispositions reset, and comes with its pidfd. It is
@@ -92,7 +93,7 @@ pub(super) unsafe fn fork(work: impl FnOnce() -> i32) -> io::Result<Child> {
 ///
 /// # Safety
 /// As for [`fork`].
-pub(super) unsafe fn fork_with_pidfd(work: impl FnOnce() -> i32) -> io::Result<(Child, OwnedFd)> {
+pub(super) unsafe fn fork_with_pidfd(work: impl FnOnce() -> i32) -> io::Result<(ProbeChild, OwnedFd)> {
     let maker = own_pid();
     let mut pidfd: i32 = -1;
     let args = CloneArgs {
@@ -110,7 +111,7 @@ pub(super) unsafe fn fork_with_pidfd(work: impl FnOnce() -> i32) -> io::Result<(
         exit(work());
     }
     let pid = i32::try_from(pid).map_err(|_large| io::ErrorKind::InvalidData)?;
-    let child = Child { pid };
+    let child = ProbeChild { pid };
     if pidfd < 0 {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -119,12 +120,12 @@ pub(super) unsafe fn fork_with_pidfd(work: impl FnOnce() -> i32) -> io::Result<(
 }
 
 /// Makes a task that shares this memory and sleeps until it is killed.
-pub(super) fn fork_sharer() -> io::Result<Child> {
+pub(super) fn fork_sharer() -> io::Result<ProbeChild> {
     let maker = own_pid();
     // SAFETY: `sleep_forever` takes the pid of its maker in place of a pointer, makes raw system calls only,
     // and so touches neither `errno` nor anything else that it shares with this task.
     let pid = unsafe { clone_sharer(0, sleep_forever, arg(maker), std::ptr::null_mut())? };
-    Ok(Child { pid })
+    Ok(ProbeChild { pid })
 }
 
 /// Runs `entry` in a task that shares this memory while this one sleeps, and reaps it. Returns its wait status.
@@ -138,7 +139,7 @@ pub(super) unsafe fn run_sharer(
     // SAFETY: with CLONE_VFORK this task sleeps until the other has exited, so the two never use the
     // thread-local storage at once; the rest is the caller's contract.
     let pid = unsafe { clone_sharer(libc::CLONE_VFORK, entry, argument, std::ptr::null_mut())? };
-    Child { pid }.wait()
+    ProbeChild { pid }.wait()
 }
 
 /// Makes a task that shares this memory, with a stack of its own, and exits when `entry` returns. The stack
@@ -225,30 +226,5 @@ struct ExitOnUnwind;
 impl Drop for ExitOnUnwind {
     fn drop(&mut self) {
         exit(PANICKED);
-    }
-}
-
-/// Blocks all signals of this thread until the value is dropped. In a child the value is never dropped.
-struct BlockedSignals {
-    before: libc::sigset_t,
-}
-
-impl BlockedSignals {
-    fn all() -> Self {
-        // SAFETY: a signal set is plain bits, zero is a valid one; both live until the calls return.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut before: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-            Self { before }
-        }
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        // SAFETY: `all` filled the set.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
     }
 }

@@ -18,9 +18,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::child;
-use super::sheet::{Mark, SharedSheet, Sheet};
-use super::trials::TRIALS;
-use super::{Feature, NotTried, Outcome, State};
+use super::feature::Feature;
+use super::sheet::{SharedSheet, Sheet, TrialMark};
+use super::state::{FeatureState, NotTried};
+use super::trials::{TRIALS, Trial};
 use crate::disable::FeatureSet;
 use crate::raw;
 
@@ -30,33 +31,24 @@ const EXAMINERS_MAX: usize = 4;
 /// The time an examiner has before the kernel ends it. All trials together take a few milliseconds.
 const EXAMINER_LIMIT_S: u32 = 10;
 
-/// One trial: a feature, and a function that uses it in earnest. It runs in the examiner (see
-/// [`super::child`] for what it may do there) and leaves no child of the examiner behind.
-pub(super) struct Trial {
-    /// What is tried.
-    pub(super) feature: Feature,
-    /// The trial.
-    pub(super) run: fn(&Sheet) -> Outcome,
-}
-
 /// What the examination found.
 pub(super) struct Findings {
     /// The state of each feature that has a trial.
-    states: Vec<(Feature, State)>,
+    states: Vec<(Feature, FeatureState)>,
     /// userfaultfd is given for faults in user mode alone.
     pub(super) uffd_user_mode_only: bool,
 }
 
 impl Findings {
     /// The state of a feature; `None` when it has no trial.
-    pub(super) fn state(&self, feature: Feature) -> Option<State> {
+    pub(super) fn state(&self, feature: Feature) -> Option<FeatureState> {
         self.states.iter().find(|(tried, _)| *tried == feature).map(|(_, state)| *state)
     }
 
     /// Nothing could be tried.
     fn none(error: &io::Error) -> Self {
         let why = NotTried::NoChild { errno: error.raw_os_error().unwrap_or(libc::EAGAIN) };
-        let states = TRIALS.iter().map(|trial| (trial.feature, State::NotTried { why })).collect();
+        let states = TRIALS.iter().map(|trial| (trial.feature, FeatureState::NotTried { why })).collect();
         Self { states, uffd_user_mode_only: false }
     }
 }
@@ -75,7 +67,7 @@ pub(super) fn examine(wanted: FeatureSet) -> Findings {
             Ok(signal) => signal,
             Err(error) => return Findings::none(&error),
         };
-        let begun = |feature: &Feature| sheet.mark(*feature) == Mark::Begun;
+        let begun = |feature: &Feature| sheet.mark(*feature) == TrialMark::Begun;
         let known = |feature: &Feature| broken_off.iter().any(|(noted, _)| noted == feature);
         match Feature::all().find(|feature| begun(feature) && !known(feature)) {
             Some(feature) => broken_off.push((feature, signal)),
@@ -84,11 +76,11 @@ pub(super) fn examine(wanted: FeatureSet) -> Findings {
         }
     }
     let state = |feature| match sheet.mark(feature) {
-        Mark::Ended(outcome) => State::from(outcome),
-        Mark::Untouched => State::NotTried { why: NotTried::GaveUp },
-        Mark::Begun => {
+        TrialMark::Ended(outcome) => FeatureState::from(outcome),
+        TrialMark::Untouched => FeatureState::NotTried { why: NotTried::GaveUp },
+        TrialMark::Begun => {
             let noted = broken_off.iter().find(|(noted, _)| *noted == feature);
-            State::NotTried { why: NotTried::Ended { signal: noted.and_then(|(_, signal)| *signal) } }
+            FeatureState::NotTried { why: NotTried::Ended { signal: noted.and_then(|(_, signal)| *signal) } }
         }
     };
     let states = TRIALS.iter().map(|trial| (trial.feature, state(trial.feature))).collect();
@@ -97,7 +89,9 @@ pub(super) fn examine(wanted: FeatureSet) -> Findings {
 
 /// The first trial that is wanted and that no examiner has begun.
 fn next_trial(sheet: &Sheet, wanted: FeatureSet) -> Option<&'static Trial> {
-    TRIALS.iter().find(|trial| wanted.contains(trial.feature) && sheet.mark(trial.feature) == Mark::Untouched)
+    TRIALS
+        .iter()
+        .find(|trial| wanted.contains(trial.feature) && sheet.mark(trial.feature) == TrialMark::Untouched)
 }
 
 /// Makes an examiner and waits for its end. Returns the signal that ended it, if one did.

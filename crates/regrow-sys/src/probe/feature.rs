@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::arch;
+
 /// Whether a process can be recycled at all without the feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -17,7 +19,7 @@ pub enum Need {
 
 /// What is known of a feature without looking at a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct FeatureEntry {
     feature: Feature,
     name: &'static str,
     since: &'static str,
@@ -30,7 +32,7 @@ struct Entry {
 macro_rules! features {
     ($(
         $(#[$doc:meta])*
-        $variant:ident = $name:literal, since $since:literal, $need:ident,
+        $variant:ident = $name:expr, since $since:literal, $need:ident,
         with $with:literal,
         without $without:literal;
     )*) => {
@@ -42,8 +44,8 @@ macro_rules! features {
         }
 
         /// The table, in the order of the enum.
-        const TABLE: &[Entry] = &[
-            $( Entry {
+        const TABLE: &[FeatureEntry] = &[
+            $( FeatureEntry {
                 feature: Feature::$variant,
                 name: $name,
                 since: $since,
@@ -152,10 +154,10 @@ features! {
     Pkeys = "pkeys", since "4.9", Optional,
         with "A run can allocate protection keys: the reset frees those that the image does not have.",
         without "There is nothing to look for.";
-    /// The processor's XSAVE, enabled by the kernel.
-    Xsave = "xsave", since "2.6.30", Optional,
+    /// The processor keeps more than the oldest floating-point registers, and the kernel saves all of it.
+    ExtendedState = arch::EXTENDED_STATE, since "2.6.30", Optional,
         with "All vector and floating-point state is saved in the image and restored for each run.",
-        without "The x87 and SSE state is all there is, and is restored with FXRSTOR.";
+        without "The oldest floating-point registers are all there is, and are restored in the older way.";
 }
 
 impl Feature {
@@ -202,7 +204,7 @@ impl Feature {
         usize::from(self as u8)
     }
 
-    fn entry(self) -> &'static Entry {
+    fn entry(self) -> &'static FeatureEntry {
         // The macro writes one entry for each variant, in the same order.
         &TABLE[self.index()]
     }

@@ -12,17 +12,18 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::{Feature, Outcome, TrialError};
+use super::feature::Feature;
+use super::outcome::{TrialError, TrialResult};
 
 /// The state of one trial on the sheet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum TrialMark {
     /// Its turn has not come.
     Untouched,
     /// It was begun and has not ended.
     Begun,
     /// It ended.
-    Ended(Outcome),
+    Ended(TrialResult),
 }
 
 const UNTOUCHED: u32 = 0;
@@ -49,7 +50,7 @@ impl Sheet {
     }
 
     /// Notes how it ended.
-    pub(super) fn end(&self, feature: Feature, outcome: Outcome) {
+    pub(super) fn end(&self, feature: Feature, outcome: TrialResult) {
         let code = match outcome {
             Ok(()) => WORKS,
             Err(TrialError::Misbehaves) => MISBEHAVES,
@@ -59,12 +60,12 @@ impl Sheet {
     }
 
     /// What is noted of a trial.
-    pub(super) fn mark(&self, feature: Feature) -> Mark {
+    pub(super) fn mark(&self, feature: Feature) -> TrialMark {
         match self.marks.get(feature.index()).map_or(UNTOUCHED, |mark| mark.load(SeqCst)) {
-            UNTOUCHED => Mark::Untouched,
-            BEGUN => Mark::Begun,
-            WORKS => Mark::Ended(Ok(())),
-            code => Mark::Ended(Err(match code.checked_sub(ERRNO_BASE).map(i32::try_from) {
+            UNTOUCHED => TrialMark::Untouched,
+            BEGUN => TrialMark::Begun,
+            WORKS => TrialMark::Ended(Ok(())),
+            code => TrialMark::Ended(Err(match code.checked_sub(ERRNO_BASE).map(i32::try_from) {
                 Some(Ok(errno)) => TrialError::Errno(errno),
                 _ => TrialError::Misbehaves,
             })),
@@ -125,12 +126,12 @@ mod tests {
             Err(TrialError::Errno(libc::EHWPOISON)),
         ];
         for (feature, outcome) in Feature::all().zip(outcomes) {
-            assert_eq!(sheet.mark(feature), Mark::Untouched);
+            assert_eq!(sheet.mark(feature), TrialMark::Untouched);
             sheet.begin(feature);
-            assert_eq!(sheet.mark(feature), Mark::Begun);
+            assert_eq!(sheet.mark(feature), TrialMark::Begun);
             sheet.end(feature, outcome);
-            assert_eq!(sheet.mark(feature), Mark::Ended(outcome));
+            assert_eq!(sheet.mark(feature), TrialMark::Ended(outcome));
         }
-        assert_eq!(sheet.mark(Feature::Xsave), Mark::Untouched);
+        assert_eq!(sheet.mark(Feature::ExtendedState), TrialMark::Untouched);
     }
 }

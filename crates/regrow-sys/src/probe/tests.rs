@@ -19,16 +19,16 @@ fn every_trial_comes_to_its_end_and_does_what_the_kernel_documents() {
     let kernel = Kernel::probe(&FeatureSet::EMPTY);
     for feature in Feature::all() {
         let state = kernel.state(feature);
-        assert!(matches!(state, State::Works | State::Missing { .. }), "{feature}: {state}");
+        assert!(matches!(state, FeatureState::Works | FeatureState::Missing { .. }), "{feature}: {state}");
     }
 }
 
 #[test]
 fn a_disabled_feature_is_not_used_and_the_others_are() {
-    let disabled = FeatureSet::parse("clone3,xsave,cgroup2,share_check").unwrap();
+    let disabled = FeatureSet::parse("clone3,pkeys,cgroup2,share_check").unwrap();
     let kernel = Kernel::probe(&disabled);
     for feature in Feature::all() {
-        assert_eq!(kernel.state(feature) == State::Disabled, disabled.contains(feature), "{feature}");
+        assert_eq!(kernel.state(feature) == FeatureState::Disabled, disabled.contains(feature), "{feature}");
     }
     assert!(kernel.missing_required().eq([Feature::Clone3, Feature::ShareCheck]));
     assert!(!kernel.can_recycle() && kernel.works(Feature::Pidfd));
@@ -37,7 +37,7 @@ fn a_disabled_feature_is_not_used_and_the_others_are() {
 #[test]
 fn with_everything_disabled_nothing_is_tried() {
     let kernel = Kernel::probe(&Feature::all().collect());
-    assert!(Feature::all().all(|feature| kernel.state(feature) == State::Disabled));
+    assert!(Feature::all().all(|feature| kernel.state(feature) == FeatureState::Disabled));
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn the_facts_are_those_of_the_machine() {
     assert_eq!(facts.release, release.trim());
     assert_eq!(facts.architecture, std::env::consts::ARCH);
     assert!(facts.cores >= 1 && facts.page_bytes.is_power_of_two() && facts.page_bytes >= 4096);
-    assert_eq!(facts.xsave_bytes.is_some(), kernel.works(Feature::Xsave));
-    if let Some(bytes) = facts.xsave_bytes {
+    assert_eq!(facts.extended_state.bytes.is_some(), kernel.works(Feature::ExtendedState));
+    if let Some(bytes) = facts.extended_state.bytes {
         // The legacy area and the header are always there.
         assert!(bytes >= 512 + 64, "{bytes}");
     }
@@ -57,20 +57,20 @@ fn the_facts_are_those_of_the_machine() {
 
 #[test]
 fn a_row_says_what_happens_here() {
-    let works = Row::new(Feature::PagemapScan, State::Works);
+    let works = FeatureRow::new(Feature::PagemapScan, FeatureState::Works);
     assert_eq!((works.state, works.errno, works.reason), ("works", None, None));
     assert_eq!(works.here, Feature::PagemapScan.with());
 
-    let missing = Row::new(Feature::PagemapScan, State::Missing { errno: libc::ENOTTY });
+    let missing = FeatureRow::new(Feature::PagemapScan, FeatureState::Missing { errno: libc::ENOTTY });
     assert_eq!((missing.state, missing.errno), ("missing", Some(libc::ENOTTY)));
     assert!(missing.reason.unwrap().starts_with("missing: Inappropriate ioctl"));
     assert_eq!(missing.here, Feature::PagemapScan.without());
 
-    let ended = State::NotTried { why: NotTried::Ended { signal: Some(libc::SIGSYS) } };
-    let ended = Row::new(Feature::Kcmp, ended);
+    let ended = FeatureState::NotTried { why: NotTried::Ended { signal: Some(libc::SIGSYS) } };
+    let ended = FeatureRow::new(Feature::Kcmp, ended);
     assert_eq!(ended.state, "not_tried");
     assert_eq!(ended.reason.unwrap(), "not tried: the trial was ended by signal 31");
-    let disabled = Row::new(Feature::Kcmp, State::Disabled);
+    let disabled = FeatureRow::new(Feature::Kcmp, FeatureState::Disabled);
     assert_eq!(disabled.reason.unwrap(), "disabled by REGROW_DISABLE");
 }
 

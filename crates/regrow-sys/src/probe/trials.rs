@@ -8,14 +8,23 @@
 mod files;
 mod memory;
 mod tasks;
-#[cfg(target_arch = "x86_64")]
 mod tracing;
 mod userfault;
 
-use super::Feature;
-use super::examine::Trial;
+use super::feature::Feature;
+use super::outcome::TrialResult;
+use super::sheet::Sheet;
 
-const fn trial(feature: Feature, run: fn(&super::sheet::Sheet) -> super::Outcome) -> Trial {
+/// One trial: a feature, and a function that uses it in earnest. It runs in the examiner (see
+/// [`super::child`] for what it may do there) and leaves no child of the examiner behind.
+pub(super) struct Trial {
+    /// What is tried.
+    pub(super) feature: Feature,
+    /// The trial.
+    pub(super) run: fn(&Sheet) -> TrialResult,
+}
+
+const fn trial(feature: Feature, run: fn(&Sheet) -> TrialResult) -> Trial {
     Trial { feature, run }
 }
 
@@ -24,12 +33,9 @@ pub(super) const TRIALS: &[Trial] = &[
     trial(Feature::Clone3, tasks::clone3),
     trial(Feature::Pidfd, tasks::pidfd),
     trial(Feature::CloneParent, tasks::clone_parent),
-    #[cfg(target_arch = "x86_64")]
     trial(Feature::Ptrace, tracing::ptrace),
     trial(Feature::MemfdSeals, files::memfd_seals),
-    #[cfg(target_arch = "x86_64")]
     trial(Feature::PtraceRseq, tracing::ptrace_rseq),
-    #[cfg(target_arch = "x86_64")]
     trial(Feature::HwBreakpoints, tracing::hw_breakpoints),
     trial(Feature::Rseq, tasks::rseq),
     trial(Feature::PagemapScan, memory::pagemap_scan),

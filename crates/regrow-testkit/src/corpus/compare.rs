@@ -1,4 +1,4 @@
-//! What came of a run as a whole, and in what two of them differ.
+//! The outcome of a run as a whole, and how two outcomes differ.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// One thing in which a run is not what it was to be.
+/// One difference between two outcomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
     /// Another end.
@@ -103,7 +103,7 @@ impl Outcome {
         Self { result, tree }
     }
 
-    /// In what `other` differs from this outcome of the same entry and argument list; empty if in nothing.
+    /// The differences between this outcome and `other`, which is of the same entry and argument list.
     pub fn differences(&self, other: &Self, entry: &Entry, corpus: &Corpus) -> Vec<Difference> {
         let normalisers: Vec<&Normaliser> =
             entry.normalise.iter().filter_map(|name| corpus.normalisers.get(name)).collect();
@@ -151,7 +151,7 @@ fn compare_trees(
     }
 }
 
-/// The nodes under the names that they are compared by; several may come to have one name.
+/// The nodes, each under the name by which it is compared; several nodes may share a name.
 fn normal_names<'a>(tree: &'a Tree, normalisers: &[&Normaliser]) -> Vec<(PathBuf, &'a Node)> {
     let plain = |path: &Path| match path.to_str() {
         Some(text) => PathBuf::from(normal_text(text, normalisers).into_owned()),

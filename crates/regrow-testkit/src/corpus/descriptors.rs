@@ -1,4 +1,4 @@
-//! Keeps descriptors that the test itself was started with away from the runs.
+//! Keeps descriptors that the test has inherited away from the runs.
 #![allow(
     unsafe_code,
     reason = "a descriptor that is known by its number alone can be borrowed in no other way"
@@ -12,7 +12,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use super::error::{At, CorpusError};
 use super::tree::sorted_names;
 
-/// Marks every open descriptor above 2 close-on-exec. Those that the standard library opens are so already.
+/// Marks every open descriptor above 2 close-on-exec. The standard library opens its own that way.
 pub(super) fn close_strays_on_exec() -> Result<(), CorpusError> {
     let dir = Path::new("/proc/self/fd");
     let numbers = sorted_names(dir)?.into_iter().filter_map(|name| name.to_str()?.parse::<RawFd>().ok());

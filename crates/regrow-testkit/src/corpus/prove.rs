@@ -46,7 +46,7 @@ pub enum Failure {
         /// What came.
         outcome: Box<Outcome>,
     },
-    /// It is not what the first spawner's run was.
+    /// It differs from the first spawner's run.
     Different {
         /// The entry.
         entry: String,
@@ -109,6 +109,15 @@ impl Tally {
     /// The runs of the second spawner that did not fall back to exec.
     pub fn recycled_runs(&self) -> usize {
         self.runs - self.fallbacks.values().sum::<usize>()
+    }
+
+    /// How many runs of the second spawner were by exec, for each entry that has such runs.
+    pub fn by_exec(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for ((entry, _), count) in &self.fallbacks {
+            *counts.entry(entry.clone()).or_default() += count;
+        }
+        counts
     }
 
     /// Takes in the count of another part of the corpus.
@@ -185,8 +194,8 @@ impl Prover<'_> {
     /// Runs all entries of `corpus` below `root`: each argument list once plainly, checked against the manifest,
     /// then the rounds on trial, each compared with the plain run of its list.
     ///
-    /// Descriptors above 2 that this process was started with are marked close-on-exec first: a plain run would
-    /// inherit them, and a run is to have only what it is given.
+    /// It first marks the inherited descriptors above 2 close-on-exec: a plain run would
+    /// inherit them, and a run may have only what the test gives it.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ pub enum Output {
     File(PathBuf),
 }
 
-/// All that a run is given.
+/// All that the test gives a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
     /// The entry that it belongs to.
@@ -55,7 +55,7 @@ pub struct Invocation {
     pub limit: Duration,
 }
 
-/// What came of a run.
+/// How a run ended, what it wrote, and how it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunResult {
     /// How it ended.

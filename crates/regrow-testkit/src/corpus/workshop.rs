@@ -58,7 +58,7 @@ impl<'a> Workshop<'a> {
     ///
     /// # Errors
     ///
-    /// A [`CorpusError`] if the directory cannot be prepared or read, or the run does not start or not end.
+    /// A [`CorpusError`] if the directory cannot be prepared or read, or the run does not start or does not end.
     pub fn run(
         &self,
         entry: &Entry,
@@ -83,7 +83,7 @@ impl<'a> Workshop<'a> {
         remove(&self.template_dir(entry))
     }
 
-    /// What a run of `entry` is given.
+    /// What the workshop gives a run of `entry`.
     pub fn invocation(&self, entry: &Entry, which: ArgumentList) -> Invocation {
         let dir = self.work_dir(entry);
         let dir_text = dir.to_string_lossy();

@@ -168,7 +168,7 @@ pub(super) fn limit(resource: Resource) -> (u64, u64) {
     (pair.rlim_cur, pair.rlim_max)
 }
 
-/// As `EXPECT_NOFILE` and its like have it.
+/// In the form of `EXPECT_NOFILE` and its like.
 pub(super) fn limit_text(limit: (u64, u64)) -> String {
     let one =
         |value: u64| if value == regrow::UNLIMITED { "unlimited".to_owned() } else { value.to_string() };
@@ -210,8 +210,8 @@ fn block(signals: &[i32]) {
     }
 }
 
-/// The group of this process, or one that it leads from now on, when its group is one of another PID namespace and
-/// has no number here.
+/// The group of this process. If it belongs to another PID namespace and has no number here, the process first makes
+/// a group of its own.
 fn own_group() -> Result<Pid, VictimsError> {
     let group = innermost(&status_fields()["NSpgid"]).parse().ok();
     if let Some(group) = group.and_then(Pid::from_raw) {
@@ -221,7 +221,7 @@ fn own_group() -> Result<Pid, VictimsError> {
     Ok(rustix::process::getpid())
 }
 
-/// The last of the numbers that something has in a PID namespace and those around it.
+/// The last of the numbers that a process or group has in nested PID namespaces: that of the innermost one.
 fn innermost(numbers: &str) -> &str {
     numbers.split_whitespace().last().unwrap_or("0")
 }

@@ -20,7 +20,7 @@ use super::run::{Ran, ended_well, run_once};
 use super::world::{Places, World};
 use crate::left::Left;
 
-/// After so many failures a case is not run on.
+/// A case ends after so many failures.
 const MOST_FAILURES: usize = 3;
 /// The status of a victim whose kernel feature is not there.
 const SKIPPED: i32 = 77;
@@ -108,7 +108,7 @@ impl CallerWorld {
     }
 }
 
-/// What a case is run with.
+/// What a case runs with.
 struct Bench<'a> {
     pool: &'a Pool,
     flavour: Flavour,
@@ -192,7 +192,7 @@ impl Bench<'_> {
     }
 }
 
-/// What the pool has seen of its bodies since `before`: no difference, and none given up that need not be.
+/// Checks what the pool has seen of its bodies since `before`: no difference, and no body given up without need.
 fn judge_bodies(after: &Reports, before: &Reports, case: &Case, report: &mut Report) {
     report.compared = after.compared - before.compared;
     for difference in after.differences.iter().skip(before.differences.len()) {

@@ -58,7 +58,7 @@ pub enum VictimsError {
     /// No case has this name.
     #[error("no case is called {0:?}")]
     UnknownCase(String),
-    /// A worker process cannot be talked to.
+    /// The test cannot talk to a worker process.
     #[error("{step} a worker: {source}")]
     Worker {
         /// What was tried.

@@ -16,10 +16,10 @@ const WITHOUT: [Feature; 8] = [
     Feature::PtraceRseq,
     Feature::MembarrierQuery,
     Feature::Pkeys,
-    Feature::Xsave,
+    Feature::ExtendedState,
 ];
 
-/// Victims whose subject is what a feature makes visible: without the feature they cannot hold.
+/// Victims that test what a feature makes visible: they cannot pass without the feature.
 const CANNOT_HOLD: [(Feature, &str); 1] = [(Feature::MembarrierQuery, "membarriers")];
 
 /// How the pool of a flavour is built.
@@ -64,7 +64,7 @@ impl Flavour {
         .build()
     }
 
-    /// Whether the case is run in this flavour. `Err` says why it is not.
+    /// Whether the case runs in this flavour. `Err` says why not.
     pub fn takes(self, case: &Case) -> Result<(), &'static str> {
         let is = |names: &[&str]| names.iter().any(|name| case.name.split('.').next() == Some(name));
         let not_at = |point: Point| case.not_at.iter().any(|name| name == point.name());
@@ -82,8 +82,8 @@ impl Flavour {
         }
     }
 
-    /// How many runs a case has. Where everything is repeated as another user it has fewer: what is proved a second time
-    /// is that no privilege was needed, and the first runs of a body show that.
+    /// How many runs a case has. It has fewer when another user repeats the suite: the repetition proves that no
+    /// privilege was needed, and the first runs of a body show that.
     pub fn runs(self, is_repetition: bool) -> usize {
         match (self, is_repetition) {
             (Flavour::At(_) | Flavour::Auto, false) => 100,
@@ -94,7 +94,7 @@ impl Flavour {
         }
     }
 
-    /// Whether its runs are expected in kept address spaces.
+    /// Whether its runs must be in kept address spaces.
     pub fn recycles(self) -> bool {
         self != Flavour::Off
     }

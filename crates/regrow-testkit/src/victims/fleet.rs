@@ -14,14 +14,14 @@ use super::error::VictimsError;
 use super::flavour::Flavour;
 use super::manifest::Manifest;
 use super::report::{Job, Report};
-use super::tally::Tally;
+use super::tally::VictimTally;
 
 /// The variable that makes a process a worker.
 const WORKER: &str = "REGROW_VICTIMS_WORKER";
 /// How long a job may take before its worker is killed.
 const JOB_LIMIT: Duration = Duration::from_secs(600);
 
-/// Workers that share out jobs.
+/// Workers that share jobs.
 #[derive(Debug, Clone, Copy)]
 pub struct Fleet {
     /// How many work at a time.
@@ -33,9 +33,9 @@ impl Fleet {
     ///
     /// # Errors
     /// When workers cannot be started. A worker that dies or hangs is a failure of its job.
-    pub fn run(self, jobs: Vec<Job>) -> Result<Tally, VictimsError> {
+    pub fn run(self, jobs: Vec<Job>) -> Result<VictimTally, VictimsError> {
         let jobs = Mutex::new(VecDeque::from(jobs));
-        let tally = Mutex::new(Tally::default());
+        let tally = Mutex::new(VictimTally::default());
         let results: Vec<Result<(), VictimsError>> = std::thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..self.workers).map(|_| scope.spawn(|| work_off(&jobs, &tally))).collect();
@@ -46,7 +46,7 @@ impl Fleet {
     }
 }
 
-fn work_off(jobs: &Mutex<VecDeque<Job>>, tally: &Mutex<Tally>) -> Result<(), VictimsError> {
+fn work_off(jobs: &Mutex<VecDeque<Job>>, tally: &Mutex<VictimTally>) -> Result<(), VictimsError> {
     let mut worker = Worker::start()?;
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();

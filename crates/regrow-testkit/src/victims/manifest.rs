@@ -78,7 +78,7 @@ pub struct Case {
     /// Snapshot points at which it cannot hold.
     #[serde(default)]
     pub not_at: Vec<String>,
-    /// What the run leaves cannot be undone: its body must be given up.
+    /// A reset cannot undo what the run leaves: the body must be given up.
     #[serde(default)]
     pub leaves_body: bool,
     /// It needs privileges.

@@ -15,7 +15,7 @@ pub struct Job {
     pub runs: usize,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// How many runs there were.
@@ -32,7 +32,7 @@ pub struct Report {
     pub compared: u64,
     /// Why the case was left out, if it was.
     pub left_out: Option<String>,
-    /// What was not as it should be, with the number of the run.
+    /// What went wrong, with the number of the run.
     pub failures: Vec<String>,
     /// How long it took.
     pub milliseconds: u64,

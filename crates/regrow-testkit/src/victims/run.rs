@@ -20,13 +20,13 @@ use super::world::{Places, World};
 /// How long a run may take before it is killed and counted as a failure.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) child: Option<Child>,
     pub(super) pid: u32,
     pub(super) stdout: Vec<u8>,
-    /// What was not as it should be.
+    /// What went wrong.
     pub(super) wrong: Vec<String>,
     /// It did not end by itself.
     pub(super) hung: bool,
@@ -133,8 +133,8 @@ fn ends_in_time(child: &Child) -> io::Result<bool> {
     Ok(poll(&mut fds, Some(&limit))? > 0)
 }
 
-/// What the victim cannot be told: the session and the group that have its own number. The process is over, and has
-/// not been waited for.
+/// Checks what nobody can tell the victim ahead: that its session and its group have its own number. The process has
+/// ended, and nobody has waited for it.
 fn look_from_outside(pid: u32, world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return wrong };
@@ -155,7 +155,7 @@ fn look_from_outside(pid: u32, world: &World) -> Vec<String> {
     wrong
 }
 
-/// All that the run itself has written: what a child that it left behind holds open is not waited for.
+/// All that the run itself has written. It does not wait for a child of the run that holds the output open.
 fn read(output: Output) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match output {

@@ -1,4 +1,4 @@
-//! What came of all jobs: a table by flavour, and every failure.
+//! The results of all jobs: a table by flavour, and every failure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ struct Sums {
 
 /// All reports, summed up.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct VictimTally {
     flavours: BTreeMap<String, Sums>,
     /// `case in flavour: what was wrong`.
     pub failures: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Tally {
     slowest: Vec<(u64, String)>,
 }
 
-impl Tally {
+impl VictimTally {
     /// Takes in the report of a job.
     pub fn add(&mut self, job: &Job, report: &Report) {
         let place = format!("{} in {}", job.case, job.flavour);
@@ -59,7 +59,7 @@ impl Tally {
         self.slowest.push((report.milliseconds, place));
     }
 
-    /// Takes in that a job came to no report.
+    /// Counts a job that gave no report.
     pub fn fail(&mut self, job: &Job, what: &str) {
         self.failures.push(format!("{} in {}: {what}", job.case, job.flavour));
     }
@@ -92,7 +92,7 @@ impl Tally {
 }
 
 impl Sums {
-    /// Runs in a copy of the image that no run had been in before.
+    /// Runs in a body that no run had used before.
     fn forked(&self) -> usize {
         let forked = self.kept.iter().filter(|(how, _)| how.starts_with("forked"));
         forked.map(|(_, count)| count).sum()
@@ -103,7 +103,7 @@ fn list<T: fmt::Display>(counts: &BTreeMap<String, T>) -> String {
     counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for VictimTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, sums) in &self.flavours {
             writeln!(

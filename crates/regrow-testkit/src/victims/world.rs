@@ -1,4 +1,4 @@
-//! The world of a run: what is given to it, and how it is told.
+//! The world of a run: what the caller gives it, and how the caller tells it so.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,18 +10,18 @@ use regrow::{Command, Resource, Stdio, UNLIMITED};
 use super::caller::{self, Caller, CallerWorld};
 use super::manifest::Case;
 
-/// The signals that a caller ignores, and those that it blocks: no victim uses one of them, but to see that it is so.
+/// The signals that a caller ignores, and those that it blocks. Victims look whether they are; they do not use them.
 const IGNORED: [i32; 3] = [libc::SIGUSR2, libc::SIGURG, libc::SIGWINCH];
 const BLOCKED: [i32; 2] = [libc::SIGPWR, libc::SIGWINCH];
 
 /// The case that wants the mask that its constructor set, and nothing in it from the caller.
 const WANTS_NO_MASK: &str = "constructors-signals";
-/// The case whose constructor wants to be given the first free descriptors.
+/// The case whose constructor needs the first free descriptors.
 const WANTS_LOW_NUMBERS: &str = "constructor-files";
 
 /// Where a run's standard input comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum StandardInput {
     File,
     Null,
     Closed,
@@ -46,11 +46,11 @@ pub(super) struct World {
     pub(super) extra_env: Vec<(String, String)>,
     /// Further descriptors: number and offset.
     pub(super) files: Vec<(i32, u64)>,
-    pub(super) input: Input,
+    pub(super) input: StandardInput,
     pub(super) output_by_pipe: bool,
     /// The caller's directory.
     pub(super) directory: usize,
-    /// How the caller is changed before the run, where it is.
+    /// The change of the caller before the run, if there is one.
     pub(super) caller: Option<CallerWorld>,
     pub(super) asked: Asked,
 }
@@ -120,9 +120,9 @@ impl World {
             (0..numbers.below(8)).map(|n| (format!("FILL_{n}"), letters(&mut numbers, most))).collect();
         let given = case.stdin.is_some();
         let input = match numbers.below(8) {
-            0 if !given && case.name != WANTS_LOW_NUMBERS => Input::Closed,
-            1..5 if !given => Input::Null,
-            _ => Input::File,
+            0 if !given && case.name != WANTS_LOW_NUMBERS => StandardInput::Closed,
+            1..5 if !given => StandardInput::Null,
+            _ => StandardInput::File,
         };
         let mut files: Vec<(i32, u64)> = Vec::new();
         for _ in 0..numbers.of_list(&[0, 0, 1, 1, 2, 5]) {
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// The command for it. Returns what the victim is told, for the reader of a failure.
+    /// Sets up the command for it. Returns what the victim is told, for the reader of a failure.
     pub(super) fn command(
         &self,
         command: &mut Command,
@@ -156,9 +156,9 @@ impl World {
     ) -> io::Result<BTreeMap<String, String>> {
         command.args(&case.args).args(&self.extra_args).env_clear();
         command.stdin(match self.input {
-            Input::File => Stdio::from(File::open(&places.stdin)?),
-            Input::Null => Stdio::null(),
-            Input::Closed => Stdio::closed(),
+            StandardInput::File => Stdio::from(File::open(&places.stdin)?),
+            StandardInput::Null => Stdio::null(),
+            StandardInput::Closed => Stdio::closed(),
         });
         for &(number, offset) in &self.files {
             let mut file = File::open(&places.digits)?;
@@ -216,7 +216,7 @@ impl World {
         let directory = self.asked.directory.unwrap_or(self.directory);
         tell("CWD", places.directories[directory].to_string_lossy().into_owned());
         let mut numbers = vec![1, 2];
-        numbers.extend((self.input != Input::Closed).then_some(0));
+        numbers.extend((self.input != StandardInput::Closed).then_some(0));
         for &(number, offset) in &self.files {
             numbers.push(number);
             tell(&format!("OFFSET_{number}"), offset.to_string());

@@ -5,7 +5,9 @@ use std::io::Write;
 
 use regrow::{Pool, PoolBuilder, Stdio};
 
-use crate::scene::{Scene, assert_right, prepare_sh, run_right, scene, with_pool};
+use crate::scene::{
+    Scene, assert_no_reason_but_busy, assert_right, eventually, prepare_sh, run_right, scene, with_pool,
+};
 
 /// How many run at a time.
 const CROWD: usize = 50;
@@ -33,7 +35,9 @@ fn keep_all() -> PoolBuilder {
 /// Those beyond the limit are started by exec; all are right.
 fn fifty(pool: &Pool, bodies: usize) {
     prepare_sh(pool);
-    for round in 0..3 {
+    let (mut full, mut round) = (0, 0);
+    // A body that is put back at that moment is busy as well: three rounds are to find all of them ready.
+    eventually("three rounds that find every body ready", || {
         let mut ways: BTreeMap<String, usize> = BTreeMap::new();
         let mut runs = Vec::new();
         for _ in 0..CROWD {
@@ -54,13 +58,14 @@ fn fifty(pool: &Pool, bodies: usize) {
             let creation = run.creation().clone();
             assert_right(&run.wait_with_output().expect("its end"), &word, &creation);
         }
-        let mut expected = BTreeMap::from([("kept".to_owned(), bodies)]);
-        if bodies < CROWD {
-            expected.insert("all_busy".to_owned(), CROWD - bodies);
-        }
-        assert_eq!(ways, expected, "round {round}");
-    }
-    assert!(run_right(pool, "after").is_recycled());
+        let kept = ways.get("kept").copied().unwrap_or(0);
+        let busy = ways.get("all_busy").copied().unwrap_or(0);
+        assert!(kept <= bodies && kept + busy == CROWD, "round {round}: {ways:?}");
+        full += usize::from(kept == bodies);
+        round += 1;
+        full == 3
+    });
+    eventually("a recycled run", || run_right(pool, "after").is_recycled());
     assert!(pool.keepers().len() <= bodies + 1, "{:?}", pool.keepers());
 }
 
@@ -77,5 +82,5 @@ fn many_threads(pool: &Pool) {
     });
     let stats = pool.stats();
     assert_eq!(stats.total(), 320);
-    assert!(stats.exec < 320, "{stats:?}");
+    assert_no_reason_but_busy(pool);
 }

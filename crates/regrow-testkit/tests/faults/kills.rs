@@ -77,7 +77,7 @@ fn while_resetting(pool: &Pool) {
     run_right(pool, "last");
 }
 
-/// A stopped keeper does not answer, and is not waited for without end.
+/// A stopped keeper does not answer, and the engine does not wait for it without end.
 fn stopped(pool: &Pool) {
     prepare_sh(pool);
     for keeper in keepers(pool).0 {
@@ -94,7 +94,7 @@ fn seed_killed(pool: &Pool) {
     let (_, seed) = keepers(pool);
     kill(seed);
     run_right(pool, "without-a-seed");
-    // Further bodies cannot be made; those that there are go on.
+    // Nobody can make further bodies; the present ones go on.
     let mut runs: Vec<_> = (0..6)
         .map(|_| {
             let mut command = pool.command("sh");

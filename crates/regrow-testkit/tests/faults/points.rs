@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use regrow::{Creation, Pool, Reports};
-use regrow_engine::fault;
+use regrow_engine::fault::{self, FaultPoint};
 
-use crate::scene::{Scene, run_right, scene, with_pool};
+use crate::scene::{END_LIMIT, Scene, run_right, scene, with_pool};
 
 /// How many runs each point sees.
 const RUNS: usize = 8;
@@ -23,8 +23,8 @@ enum Effect {
     Some(&'static str),
 }
 
-fn effect(number: u32, verify: bool) -> Effect {
-    match number {
+fn effect(point: FaultPoint, verify: bool) -> Effect {
+    match point {
         // In verify mode the next process is armed when it is wanted.
         fault::ARMING_FAILS | fault::ARMED_DIES if verify => Effect::Some("body_broken"),
         fault::RESET_FAILS | fault::ARMING_FAILS => Effect::GivenUp("fault"),
@@ -46,10 +46,10 @@ fn effect(number: u32, verify: bool) -> Effect {
 pub(crate) fn scenes() -> Vec<Scene> {
     let both = |verify: bool| {
         let ending = if verify { "-verified" } else { "" };
-        fault::ALL.iter().map(move |&(number, name)| {
-            scene(&format!("point-{number}-{name}{ending}"), move || {
-                let pool = Pool::builder().verify(verify).fault(number).build();
-                with_pool(pool, |pool| play(pool, number, verify));
+        fault::ALL.iter().map(move |&(point, name)| {
+            scene(&format!("point-{}-{name}{ending}", point.number()), move || {
+                let pool = Pool::builder().verify(verify).fault(point).build();
+                with_pool(pool, |pool| play(pool, point, verify));
             })
         })
     };
@@ -63,10 +63,7 @@ fn reports_with(pool: &Pool, effect: Effect) -> Reports {
         let reports = pool.reports();
         match effect {
             Effect::GivenUp(reason) if !reports.given_up.contains_key(reason) => {
-                assert!(
-                    started.elapsed() < Duration::from_secs(10),
-                    "{reason} was not reported: {reports:?}"
-                );
+                assert!(started.elapsed() < END_LIMIT, "{reason} was not reported: {reports:?}");
                 std::thread::sleep(Duration::from_millis(1));
             }
             _ => return reports,
@@ -74,17 +71,17 @@ fn reports_with(pool: &Pool, effect: Effect) -> Reports {
     }
 }
 
-fn play(pool: &Pool, number: u32, verify: bool) {
+fn play(pool: &Pool, point: FaultPoint, verify: bool) {
     // A point that keeps the image from being made says so to each run.
     let mut command = pool.command("sh");
     let _ = pool.prepare(command.arg("-c"));
     let creations: Vec<Creation> = (0..RUNS).map(|run| run_right(pool, &format!("run-{run}"))).collect();
-    let (stats, reports) = (pool.stats(), reports_with(pool, effect(number, verify)));
+    let (stats, reports) = (pool.stats(), reports_with(pool, effect(point, verify)));
     assert_eq!(stats.total(), RUNS as u64);
     assert!(reports.differences.is_empty(), "{reports:?}");
     let execs = |reason: &str| stats.fallbacks.get(reason).copied().unwrap_or(0);
     let seen = format!("{creations:?} {reports:?}");
-    match effect(number, verify) {
+    match effect(point, verify) {
         Effect::Exec(reason) => assert_eq!(execs(reason), RUNS as u64, "{seen}"),
         Effect::GivenUp(_) => assert!(stats.exec < RUNS as u64 / 2, "{seen}"),
         Effect::Nothing => assert_eq!((stats.exec, reports.given_up.len()), (0, 0), "{seen}"),

@@ -58,7 +58,7 @@ fn descriptors(pool: &Pool, prepared: bool) {
     }
     let open = std::fs::read_dir("/proc/self/fd").expect("/proc is there").count() as u64;
     let mut right = 0;
-    // A pool is not asked to make an image for a while after it could not make one, so all rounds have their own.
+    // After a pool could not make an image it does not try again for a while, so each round has a pool of its own.
     for spare in (0..25).rev() {
         limited(Resource::Nofile, open.saturating_sub(4) + spare, || match try_run(pool) {
             Ok(()) => right += 1,
@@ -78,7 +78,7 @@ fn processes(pool: &Pool, prepared: bool) {
     }
     for _ in 0..10 {
         limited(Resource::Nproc, 1, || match try_run(pool) {
-            // The armed processes are there already: they can be given orders until they are used up.
+            // The armed processes exist already: the engine sends them orders until they are used up.
             Ok(()) => {}
             Err(error) => assert_short(&error, &[libc::EAGAIN]),
         });

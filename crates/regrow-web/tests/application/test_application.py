@@ -1,4 +1,4 @@
-"""`application.py` without the gateway: it is started as a CGI script is, and its reply is looked at byte by byte.
+"""`regrow_application` without the gateway: it starts as a CGI script does, and the tests look at its reply byte by byte.
 
 `APPLICATION_PYTHON` names another interpreter for the applications. The tests with frameworks need a virtual environment,
 which they make in cargo's target folder; those with images need the package `regrow`, of which `python/check.sh` makes one.
@@ -25,13 +25,24 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[3]
-SOURCE = HERE.parents[1] / "src" / "application.py"
+SERVE = HERE.parents[1] / "src" / "serve"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 PYTHON = os.environ.get("APPLICATION_PYTHON", sys.executable)
 FRAMEWORKS = ("flask==3.1.3", "django==5.2.19", "fastapi==0.165.0")
 SECONDS = 60
 
 Variables = Mapping[str, Union[str, bytes]]
+
+
+def joined_source() -> str:
+    """The module, of the parts that the gateway names, joined as the gateway joins them."""
+    names = re.findall(r'include_str!\("(application/\w+\.py)"\)', (SERVE / "application.rs").read_text())
+    future = "from __future__ import annotations\n"
+    for_types = re.compile(r"TYPE_CHECKING = False\nif TYPE_CHECKING:\n(?: .*\n|\n)*")
+    return future + "".join(for_types.sub("", (SERVE / name).read_text("ascii").partition(future)[2]) for name in names)
+
+
+SOURCE = joined_source()
 
 
 @dataclass
@@ -74,7 +85,7 @@ def variables_of(given: Variables) -> dict[bytes, bytes]:
 def command(target: str, python: str = PYTHON) -> list[str]:
     """How an application is started. The name of its module says of which kind it is."""
     kind = "asgi" if "asgi" in target or "fastapi" in target else "wsgi"
-    return [python, "-c", SOURCE.read_text("ascii"), kind, target, str(HERE)]
+    return [python, "-c", SOURCE, kind, target, str(HERE)]
 
 
 def wsgi(name: str) -> str:
@@ -673,7 +684,9 @@ class TestWarm:
             pytest.skip("the package regrow is not built: python/check.sh does that")
         kind = command(target)[3]
         with tempfile.TemporaryDirectory() as folder:
-            words = [str(driver), str(HERE / "warm.py"), str(SOURCE), program, kind, target, str(HERE), str(number), path]
+            source = Path(folder) / "source.py"
+            source.write_text(SOURCE, "ascii")
+            words = [str(driver), str(HERE / "warm.py"), str(source), program, kind, target, str(HERE), str(number), path]
             environment = {**os.environ, "XDG_RUNTIME_DIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
             done = subprocess.run(words, env=environment, capture_output=True, check=True, timeout=5 * SECONDS)
         answer = json.loads(done.stdout)

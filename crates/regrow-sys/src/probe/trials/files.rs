@@ -9,12 +9,12 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::probe::child::arg;
+use crate::probe::outcome::{TrialError, TrialResult, expect};
 use crate::probe::sheet::Sheet;
-use crate::probe::{Outcome, TrialError, expect};
 use crate::raw;
 
 /// A sealed memory file refuses to be written and can be mapped privately, executable.
-pub(super) fn memfd_seals(_: &Sheet) -> Outcome {
+pub(super) fn memfd_seals(_: &Sheet) -> TrialResult {
     const CONTENT: [u8; 4096] = [0x5a; 4096];
     let file = memfd_create(c"regrow-probe", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::io::write(&file, &CONTENT)?;
@@ -38,7 +38,7 @@ pub(super) fn memfd_seals(_: &Sheet) -> Outcome {
 ///
 /// The file to watch does not exist: a queue that has held a watch takes 10 to 20 ms to close, because the kernel
 /// waits for all its readers first. The limit of watches is met when one is set, not here.
-pub(super) fn inotify(_: &Sheet) -> Outcome {
+pub(super) fn inotify(_: &Sheet) -> TrialResult {
     let queue = notify::init(notify::CreateFlags::CLOEXEC | notify::CreateFlags::NONBLOCK)?;
     match notify::add_watch(&queue, c"", notify::WatchFlags::ATTRIB) {
         Err(Errno::NOENT) => Ok(()),
@@ -48,7 +48,7 @@ pub(super) fn inotify(_: &Sheet) -> Outcome {
 }
 
 /// A range of descriptors is marked close-on-exec, then closed.
-pub(super) fn close_range(_: &Sheet) -> Outcome {
+pub(super) fn close_range(_: &Sheet) -> TrialResult {
     let (reader, writer) = rustix::pipe::pipe()?;
     let close = |fd: i32, flags: usize| {
         // SAFETY: numbers only; the descriptor is the one that this trial opened and gives away.

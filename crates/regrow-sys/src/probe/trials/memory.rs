@@ -9,9 +9,9 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::probe::child::arg;
+use crate::probe::outcome::{TrialError, TrialResult, expect};
 use crate::probe::sheet::Sheet;
 use crate::probe::wire::{self, MmMap, PageRegion, ProcmapQuery, ScanArgs};
-use crate::probe::{Outcome, TrialError, expect};
 use crate::raw;
 
 /// Some pages of anonymous private memory, mapped for one trial.
@@ -104,7 +104,7 @@ unsafe fn prctl(operation: usize, argument: usize) -> Result<usize, TrialError> 
 }
 
 /// Of four pages, the one that was written is found.
-pub(super) fn pagemap_scan(_: &Sheet) -> Outcome {
+pub(super) fn pagemap_scan(_: &Sheet) -> TrialResult {
     let mut pages = Pages::map(4)?;
     pages.write(2, 1);
     let pagemap = open_file(c"/proc/self/pagemap")?;
@@ -129,7 +129,7 @@ pub(super) fn pagemap_scan(_: &Sheet) -> Outcome {
 }
 
 /// The mapping of some pages is found, with its bounds and protection.
-pub(super) fn procmap_query(_: &Sheet) -> Outcome {
+pub(super) fn procmap_query(_: &Sheet) -> TrialResult {
     let pages = Pages::map(2)?;
     let maps = open_file(c"/proc/self/maps")?;
     let mut query = ProcmapQuery {
@@ -145,7 +145,7 @@ pub(super) fn procmap_query(_: &Sheet) -> Outcome {
 }
 
 /// The bounds of the address space are set to what they are, as the kernel shows them.
-pub(super) fn prctl_mm_map(_: &Sheet) -> Outcome {
+pub(super) fn prctl_mm_map(_: &Sheet) -> TrialResult {
     let mut size: u32 = 0;
     let call = |operation: usize, place: usize, bytes: usize| {
         // SAFETY: `place` is that of a live `u32`, or of a live `MmMap` with its size; the kernel checks the
@@ -194,7 +194,7 @@ fn own_bounds() -> Result<MmMap, TrialError> {
 }
 
 /// A sealed mapping cannot be unmapped.
-pub(super) fn mseal(_: &Sheet) -> Outcome {
+pub(super) fn mseal(_: &Sheet) -> TrialResult {
     let pages = Pages::map(1)?;
     let (start, bytes) = (pages.start, pages.bytes);
     // SAFETY: the range is a mapping of this trial; being sealed it stays until the examiner ends.
@@ -204,7 +204,7 @@ pub(super) fn mseal(_: &Sheet) -> Outcome {
 }
 
 /// After it is set, memory cannot be made writable and executable.
-pub(super) fn mdwe(_: &Sheet) -> Outcome {
+pub(super) fn mdwe(_: &Sheet) -> TrialResult {
     // SAFETY: numbers only, which concern the examiner's address space alone.
     let get = || unsafe { prctl(wire::PR_GET_MDWE, 0) };
     get()?;
@@ -218,7 +218,7 @@ pub(super) fn mdwe(_: &Sheet) -> Outcome {
 }
 
 /// Merging can be turned on, is seen, and can be turned off again.
-pub(super) fn memory_merge(_: &Sheet) -> Outcome {
+pub(super) fn memory_merge(_: &Sheet) -> TrialResult {
     // SAFETY: numbers only, which concern the examiner's address space alone.
     let get = || unsafe { prctl(wire::PR_GET_MEMORY_MERGE, 0) };
     // SAFETY: as above.
@@ -235,7 +235,7 @@ pub(super) fn memory_merge(_: &Sheet) -> Outcome {
 /// The kernel knows contexts: it refuses one for no requests as an argument that is not valid.
 ///
 /// None is made, because taking one down takes 20 to 30 ms: the kernel waits for all who might look at it.
-pub(super) fn aio(_: &Sheet) -> Outcome {
+pub(super) fn aio(_: &Sheet) -> TrialResult {
     let mut context: usize = 0;
     let place = (&raw mut context).expose_provenance();
     // SAFETY: the kernel writes at most one word to `context`, which lives and is zero, as it must be.
@@ -247,7 +247,7 @@ pub(super) fn aio(_: &Sheet) -> Outcome {
 }
 
 /// A key can be allocated and freed.
-pub(super) fn pkeys(_: &Sheet) -> Outcome {
+pub(super) fn pkeys(_: &Sheet) -> TrialResult {
     // SAFETY: numbers only: no flags, no restriction of access.
     let key = raw::check(unsafe { raw::syscall(libc::SYS_pkey_alloc, [0; 6]) })?;
     // SAFETY: the key that was just allocated and that no memory has.

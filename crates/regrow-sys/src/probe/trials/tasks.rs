@@ -9,16 +9,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use crate::probe::child::{self, arg};
+use crate::probe::outcome::{TrialError, TrialResult, expect};
 use crate::probe::sheet::Sheet;
 use crate::probe::wire;
-use crate::probe::{Outcome, TrialError, expect};
 use crate::raw;
 
 /// The exit code of a child that found what it should.
 const AS_EXPECTED: i32 = 42;
 
 /// A copy that sleeps until it is killed.
-fn sleeper() -> std::io::Result<child::Child> {
+fn sleeper() -> std::io::Result<child::ProbeChild> {
     // SAFETY: `pause` is a system call and nothing else.
     unsafe {
         child::fork(|| {
@@ -30,7 +30,7 @@ fn sleeper() -> std::io::Result<child::Child> {
 }
 
 /// A handler becomes the default in a child made by `clone3`, and the child comes with a pidfd.
-pub(super) fn clone3(_: &Sheet) -> Outcome {
+pub(super) fn clone3(_: &Sheet) -> TrialResult {
     extern "C" fn handler(_: i32) {}
     // SAFETY: zero is a valid action; the handler does nothing. The actions are those of the examiner alone.
     unsafe {
@@ -55,7 +55,7 @@ pub(super) fn clone3(_: &Sheet) -> Outcome {
 }
 
 /// A pidfd is readable when its process has ended, and gives its status.
-pub(super) fn pidfd(_: &Sheet) -> Outcome {
+pub(super) fn pidfd(_: &Sheet) -> TrialResult {
     let child = sleeper()?;
     let pidfd = raw::pidfd_open(child.pid())?;
     expect(!readable(&pidfd)?)?;
@@ -73,7 +73,7 @@ fn readable(pidfd: &impl AsFd) -> Result<bool, TrialError> {
 }
 
 /// A child made with `CLONE_PARENT` is the child of the maker's parent, who reaps it after the examination.
-pub(super) fn clone_parent(sheet: &Sheet) -> Outcome {
+pub(super) fn clone_parent(sheet: &Sheet) -> TrialResult {
     extern "C" fn end(_: *mut libc::c_void) -> i32 {
         0
     }
@@ -89,7 +89,7 @@ pub(super) fn clone_parent(sheet: &Sheet) -> Outcome {
 }
 
 /// A task that shares memory has no rseq area of its own, may register one, and the kernel writes into it.
-pub(super) fn rseq(_: &Sheet) -> Outcome {
+pub(super) fn rseq(_: &Sheet) -> TrialResult {
     /// What the task registers, as long and as aligned as the first kernels want it, and what came of it.
     #[repr(C, align(32))]
     struct Area {
@@ -140,7 +140,7 @@ pub(super) fn rseq(_: &Sheet) -> Outcome {
 }
 
 /// `unshare(CLONE_VM)` succeeds as long as nobody shares the memory, and refuses with `EINVAL` while a task does.
-pub(super) fn share_check(_: &Sheet) -> Outcome {
+pub(super) fn share_check(_: &Sheet) -> TrialResult {
     let alone = || {
         // SAFETY: a number only. The kernel does nothing when nothing is shared, and refuses otherwise.
         raw::check(unsafe { raw::syscall(libc::SYS_unshare, [arg(libc::CLONE_VM), 0, 0, 0, 0, 0]) })
@@ -155,9 +155,9 @@ pub(super) fn share_check(_: &Sheet) -> Outcome {
 }
 
 /// `kcmp` says that a sharer has the same address space and a copy has another.
-pub(super) fn kcmp(_: &Sheet) -> Outcome {
+pub(super) fn kcmp(_: &Sheet) -> TrialResult {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let same = |other: &child::Child| {
+    let same = |other: &child::ProbeChild| {
         let args = [arg(own), arg(other.pid()), wire::KCMP_VM, 0, 0, 0];
         // SAFETY: numbers only.
         raw::check(unsafe { raw::syscall(libc::SYS_kcmp, args) }).map(|order| order == 0)
@@ -169,7 +169,7 @@ pub(super) fn kcmp(_: &Sheet) -> Outcome {
 }
 
 /// A registration for membarrier can be seen.
-pub(super) fn membarrier_query(_: &Sheet) -> Outcome {
+pub(super) fn membarrier_query(_: &Sheet) -> TrialResult {
     let call = |command| {
         // SAFETY: numbers only; the registration is that of the examiner's memory.
         raw::check(unsafe { raw::syscall(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) })

@@ -4,16 +4,16 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::probe::child::{self, Child, arg};
+use crate::probe::child::{self, ProbeChild, arg};
+use crate::probe::outcome::{TrialError, TrialResult, expect};
 use crate::probe::sheet::Sheet;
-use crate::probe::{Outcome, TrialError, expect};
 use crate::ptrace::{Resume, Stop, Stopped, seize};
 use crate::raw;
 
 /// A traced child that waits for a byte, calls [`landmark`] and exits.
 struct Subject {
     /// Killed and reaped at the end of the trial, whatever its state.
-    child: Child,
+    child: ProbeChild,
     go: OwnedFd,
 }
 
@@ -46,17 +46,17 @@ impl Subject {
     }
 
     /// Lets it call the landmark.
-    fn go(&self) -> Outcome {
+    fn go(&self) -> TrialResult {
         rustix::io::write(&self.go, &[1])?;
         Ok(())
     }
 }
 
 /// A child can be seized, stopped, looked at, and let go to its end.
-pub(super) fn ptrace(_: &Sheet) -> Outcome {
+pub(super) fn ptrace(_: &Sheet) -> TrialResult {
     let (subject, stopped) = Subject::stopped()?;
     let registers = stopped.registers()?;
-    expect(registers.rip != 0 && registers.rsp != 0)?;
+    expect(registers.instruction_pointer() != 0 && registers.stack_pointer() != 0)?;
     let tracee = stopped.resume(Resume::Continue, 0)?;
     subject.go()?;
     match tracee.wait()? {
@@ -70,14 +70,14 @@ pub(super) fn ptrace(_: &Sheet) -> Outcome {
 }
 
 /// The kernel tells where a stopped child has its rseq area.
-pub(super) fn ptrace_rseq(_: &Sheet) -> Outcome {
+pub(super) fn ptrace_rseq(_: &Sheet) -> TrialResult {
     let (_subject, stopped) = Subject::stopped()?;
     stopped.rseq()?;
     Ok(())
 }
 
-/// A child stops at an address in a debug register.
-pub(super) fn hw_breakpoints(_: &Sheet) -> Outcome {
+/// A child stops at an address that a hardware breakpoint is set to.
+pub(super) fn hw_breakpoints(_: &Sheet) -> TrialResult {
     let (subject, stopped) = Subject::stopped()?;
     let place = (landmark as extern "C" fn(i32) -> i32 as usize) as u64;
     stopped.set_breakpoint(0, Some(place))?;
@@ -85,7 +85,7 @@ pub(super) fn hw_breakpoints(_: &Sheet) -> Outcome {
     subject.go()?;
     match tracee.wait()? {
         Stop::Trap(stopped, fired) => {
-            expect(fired == 1 && stopped.registers()?.rip == place)?;
+            expect(fired == 1 && stopped.registers()?.instruction_pointer() == place)?;
             stopped.set_breakpoint(0, None)?;
             Ok(())
         }

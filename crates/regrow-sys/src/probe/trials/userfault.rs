@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::memory::{Pages, ioctl, open_file};
 use crate::probe::child::arg;
+use crate::probe::outcome::{TrialError, TrialResult, expect};
 use crate::probe::sheet::Sheet;
 use crate::probe::wire::{self, UffdApi, UffdMove, UffdRegister, UffdWriteProtect};
-use crate::probe::{Outcome, TrialError, expect};
 use crate::raw;
 
 /// Opens a userfaultfd with some features. Without the privilege for more, it sees faults in user mode alone;
@@ -39,7 +39,7 @@ fn open_with(features: u64, sheet: &Sheet) -> Result<OwnedFd, TrialError> {
 }
 
 /// Registers pages for some kind of fault.
-fn register(fd: &OwnedFd, pages: &Pages, mode: u64) -> Outcome {
+fn register(fd: &OwnedFd, pages: &Pages, mode: u64) -> TrialResult {
     let mut args = UffdRegister { start: pages.address(0), len: pages.len_bytes(), mode, ioctls: 0 };
     // SAFETY: the range is a mapping of the trial. A fault in it that waits for an answer would wait until the
     // kernel ends the examiner; the trials make none.
@@ -49,7 +49,7 @@ fn register(fd: &OwnedFd, pages: &Pages, mode: u64) -> Outcome {
 
 /// The first write to a protected page, by the program or by the kernel for it, goes on without a reader of the
 /// descriptor, and is seen in the page map.
-pub(super) fn wp_async(sheet: &Sheet) -> Outcome {
+pub(super) fn wp_async(sheet: &Sheet) -> TrialResult {
     const PAGES: usize = 3;
     let fd = open_with(wire::UFFD_FEATURE_WP_ASYNC, sheet)?;
     let mut pages = Pages::map(PAGES)?;
@@ -86,7 +86,7 @@ fn protected(pages: &Pages) -> Result<[bool; 3], TrialError> {
 }
 
 /// A page leaves one mapping and is in another, with its content.
-pub(super) fn move_page(sheet: &Sheet) -> Outcome {
+pub(super) fn move_page(sheet: &Sheet) -> TrialResult {
     let fd = open_with(wire::UFFD_FEATURE_MOVE, sheet)?;
     let (target, mut source) = (Pages::map(1)?, Pages::map(1)?);
     source.write(0, 0x5a);

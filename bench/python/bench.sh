@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Measures the Python package beside what people use for the same, in an environment of its own: `bench.sh OUTPUT`. The figures go to
+# the JSON file OUTPUT. `make build` builds the command before.
+set -euo pipefail
+output=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../../python"
+
+requirements=(maturin==1.16.0 pytest==8.4.2 pytest-forked==1.7.5 numpy pandas)
+tools=bench-venv
+# shellcheck source=python/environment.sh
+source environment.sh
+
+prepare
+# Both are for orientation alone: where one does not install, its row is left out.
+for one in gunicorn==23.0.0 ray==2.51.1; do
+    "$tools/bin/pip" install --quiet --disable-pip-version-check "$one" || say "$one does not install"
+done
+install_package
+export PYTHONDONTWRITEBYTECODE=1
+PYTHONPATH=$here/.. "$tools/bin/python" "$here/fresh_processes.py" "$(dirname "$target")/release/regrow" "$output"

@@ -1,0 +1,224 @@
+//! Measures one program.
+//!
+//! ```text
+//!   first run   by posix_spawn: all others are compared with it
+//!   warm-up     both methods in turn, checked, not timed
+//!   times       [pause, posix_spawn, pause, Regrow, pause, floor, pause, wake] × runs
+//!   memory      of the bodies, when nothing runs
+//!   CPU         blocks of runs back to back, both methods in turn
+//!   throughput  blocks of runs back to back, one client, then several
+//! ```
+
+use std::thread;
+use std::time::Duration;
+
+use super::list::BenchProgram;
+use super::method::SpawnMethod;
+use super::result::{CpuUs, ProgramResult};
+use super::runner::{CreationCounts, ProgramRunner};
+use super::throughput::{self, BlockRuns, Throughput};
+use super::timing;
+use crate::error::BenchError;
+use crate::samples::{Percentiles, Samples, rounded};
+use crate::system::floors::Floors;
+use crate::system::processes::{CpuTime, body_kib};
+
+/// How a program is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct BenchOptions {
+    /// How many timed runs there are by each method.
+    pub runs: u32,
+    /// How many runs come before them, checked and not timed.
+    pub warmup: u32,
+    /// How long the benchmark pauses before each timed run.
+    pub pause: Duration,
+    /// How many clients there are at a time in the second measure of throughput; one: there is no second.
+    pub parallel: u16,
+}
+
+/// How many blocks of each method the CPU time is measured over.
+const CPU_ROUNDS: u32 = 4;
+/// How long a block of runs back to back should take.
+const BLOCK_US: f64 = 80_000.0;
+/// The fewest runs of a block, unless the user asks for fewer.
+const BLOCK_RUNS_MIN: f64 = 4.0;
+/// The most runs of a block.
+const BLOCK_RUNS_MAX: f64 = 4000.0;
+/// How much the runs of one block may write together.
+const BLOCK_OUTPUT_BYTES: usize = 16 << 20;
+/// After this long, nothing is left to do for a run that has ended.
+const REST: Duration = Duration::from_millis(5);
+
+/// The times of a program's runs, and of the floors that are measured between them.
+#[derive(Debug, Default)]
+struct ProgramSamples {
+    posix_spawn: Samples,
+    regrow: Samples,
+    to_main: Samples,
+    reset: Samples,
+    floor: Samples,
+    wake: Samples,
+    counts: CreationCounts,
+}
+
+/// Measures a program.
+pub(super) fn measure(
+    program: &BenchProgram,
+    options: &BenchOptions,
+    floors: &mut Floors,
+) -> Result<ProgramResult, BenchError> {
+    let mut runner = ProgramRunner::new(program, true)?;
+    let times = take_times(&mut runner, options, floors)?;
+    thread::sleep(REST);
+    let body_kib = body_kib().map_err(BenchError::system("the processes cannot be looked at"))?;
+    let block_runs = block_runs(&times, options.runs, runner.output_bytes());
+    let cpu_us = cpu_us(&mut runner, block_runs)?;
+    drop(runner);
+    let mut throughput: Vec<Throughput> = vec![throughput::measure(program, 1, block_runs)?];
+    if options.parallel > 1 {
+        throughput.push(throughput::measure(program, options.parallel, block_runs)?);
+    }
+    let percentiles = Samples::percentiles;
+    let (posix_spawn_us, regrow_us) = (percentiles(&times.posix_spawn), percentiles(&times.regrow));
+    Ok(ProgramResult {
+        program: program.name.clone(),
+        runs: options.runs,
+        floor_us: percentiles(&times.floor),
+        wake_us: percentiles(&times.wake),
+        posix_spawn_us,
+        regrow_us,
+        to_main_us: percentiles(&times.to_main),
+        reset_us: percentiles(&times.reset),
+        cpu_us,
+        body_kib: body_kib.map(rounded),
+        point: most_frequent(&times.counts),
+        recycled: times.counts.recycled,
+        fallbacks: times.counts.fallbacks,
+        ratio_p50: posix_spawn_us
+            .zip(regrow_us)
+            .map(|(posix_spawn, regrow)| rounded(posix_spawn.p50 / regrow.p50)),
+        throughput,
+    })
+}
+
+/// Runs the program by both methods in turn.
+fn take_times(
+    runner: &mut ProgramRunner,
+    options: &BenchOptions,
+    floors: &mut Floors,
+) -> Result<ProgramSamples, BenchError> {
+    let pause = options.pause;
+    let mut times = ProgramSamples::default();
+    for _ in 0..options.warmup {
+        // These times are dropped.
+        one_of_each(runner, pause, &mut ProgramSamples::default())?;
+    }
+    for _ in 0..options.runs {
+        one_of_each(runner, pause, &mut times)?;
+        let mut floor = || {
+            thread::sleep(pause);
+            times.floor.push(floors.clone_once()?);
+            thread::sleep(pause);
+            times.wake.push(floors.wake_once()?);
+            Ok(())
+        };
+        floor().map_err(BenchError::system("the floors of the machine cannot be measured"))?;
+    }
+    Ok(times)
+}
+
+fn one_of_each(
+    runner: &mut ProgramRunner,
+    pause: Duration,
+    times: &mut ProgramSamples,
+) -> Result<(), BenchError> {
+    thread::sleep(pause);
+    let ran = runner.run(SpawnMethod::PosixSpawn)?;
+    times.posix_spawn.push(ran.ended_ns - ran.called_ns);
+    runner.check_output(SpawnMethod::PosixSpawn, 1, None)?;
+
+    thread::sleep(pause);
+    let ran = runner.run(SpawnMethod::Regrow)?;
+    times.regrow.push(ran.ended_ns - ran.called_ns);
+    runner.check_output(SpawnMethod::Regrow, 1, ran.creation.as_ref())?;
+    if let Some(creation) = &ran.creation {
+        times.counts.count(creation);
+        if creation.is_recycled()
+            && let Some(inside) = timing::last_run(runner.pool())
+        {
+            times.to_main.push(inside.main_ns.saturating_sub(ran.called_ns));
+            times.reset.push(inside.reset_ns);
+        }
+    }
+    Ok(())
+}
+
+/// The CPU time of one run by each method: of the caller, of the run, and of what Regrow does after it.
+fn cpu_us(runner: &mut ProgramRunner, block_runs: BlockRuns) -> Result<CpuUs, BenchError> {
+    let look = || {
+        thread::sleep(REST);
+        CpuTime::now().map_err(BenchError::system("the CPU time of the runs cannot be read"))
+    };
+    let mut used = [Duration::ZERO; 2];
+    for _ in 0..CPU_ROUNDS {
+        for method in SpawnMethod::BOTH {
+            let before = look()?;
+            runner.run_block(method, block_runs[method as usize])?;
+            let after = look()?;
+            used[method as usize] += after.sum().saturating_sub(before.sum());
+            tracing::debug!(%method, runs = block_runs[method as usize], ?before, ?after, "CPU time of a block");
+        }
+    }
+    let per_run = |method: SpawnMethod| {
+        let runs = u32::try_from(block_runs[method as usize]).unwrap_or(u32::MAX).saturating_mul(CPU_ROUNDS);
+        rounded(used[method as usize].as_secs_f64() * 1e6 / f64::from(runs.max(1)))
+    };
+    Ok(CpuUs { posix_spawn: per_run(SpawnMethod::PosixSpawn), regrow: per_run(SpawnMethod::Regrow) })
+}
+
+/// How many runs make a block of the right length.
+fn block_runs(times: &ProgramSamples, runs_max: u32, output_bytes: usize) -> BlockRuns {
+    let by_output = BLOCK_OUTPUT_BYTES / output_bytes.max(1);
+    let count = |samples: &Samples| {
+        let run_us = samples.percentiles().map_or(BLOCK_US, |Percentiles { p50, .. }| p50.max(1.0));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is clamped")]
+        let by_time = (BLOCK_US / run_us).clamp(BLOCK_RUNS_MIN, BLOCK_RUNS_MAX) as usize;
+        by_time.min(usize::try_from(runs_max).unwrap_or(usize::MAX)).min(by_output).max(1)
+    };
+    [count(&times.posix_spawn), count(&times.regrow)]
+}
+
+/// The snapshot point at which most of the recycled runs started.
+fn most_frequent(counts: &CreationCounts) -> Option<&'static str> {
+    counts.points.iter().max_by_key(|(_, count)| **count).map(|(point, _)| *point)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regrow::{Creation, Point};
+
+    #[test]
+    fn blocks_are_long_enough_and_not_too_long() {
+        let mut times = ProgramSamples::default();
+        times.posix_spawn.push(400_000);
+        times.regrow.push(20_000);
+        assert_eq!(block_runs(&times, 10_000, 0), [200, 4000]);
+        assert_eq!(block_runs(&times, 5, 0), [5, 5]);
+        assert_eq!(block_runs(&times, 10_000, 1 << 20), [16, 16]);
+        assert_eq!(block_runs(&times, 10_000, 1 << 30), [1, 1]);
+        times.posix_spawn = Samples::default();
+        times.posix_spawn.push(10_000_000_000);
+        assert_eq!(block_runs(&times, 10_000, 0)[0], 4);
+    }
+
+    #[test]
+    fn the_point_is_that_of_most_runs() {
+        let mut counts = CreationCounts::default();
+        assert_eq!(most_frequent(&counts), None);
+        counts.count(&Creation::Recycled { point: Point::Entry });
+        counts.count(&Creation::Recycled { point: Point::Main });
+        counts.count(&Creation::Recycled { point: Point::Main });
+        assert_eq!(most_frequent(&counts), Some("main"));
+    }
+}

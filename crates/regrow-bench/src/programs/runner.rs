@@ -1,0 +1,270 @@
+//! Starts one program by either method, with the same descriptors, and checks every run.
+//!
+//! ```text
+//!                 ┌─ posix_spawn + waitpid ─┐
+//!   program ──────┤                         ├── /dev/null, two sinks ──▶ expected?
+//!                 └─ Command::spawn + wait ─┘
+//!                 '─── what is timed ───────'
+//! ```
+//!
+//! The runner makes the first run by `posix_spawn`, and compares every later run with it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::process::ExitStatus;
+
+use regrow::{Command, Creation, Pool};
+
+use super::list::BenchProgram;
+use super::method::SpawnMethod;
+use super::mismatch::{Mismatch, MismatchedRun};
+use super::output::{OutputSink, ReferenceRun};
+use super::timing;
+use crate::error::BenchError;
+use crate::samples::now_ns;
+use crate::system::native::PosixSpawn;
+
+/// One run: when the runner called, and when it saw the end.
+#[derive(Debug)]
+pub(super) struct TimedRun {
+    pub(super) called_ns: u64,
+    pub(super) ended_ns: u64,
+    status: ExitStatus,
+    /// How Regrow created the process; `None` by `posix_spawn`.
+    pub(super) creation: Option<Creation>,
+}
+
+/// How Regrow created the processes of runs, counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct CreationCounts {
+    pub(super) runs: u64,
+    pub(super) recycled: u64,
+    /// How many runs were not recycled for each reason.
+    pub(super) fallbacks: BTreeMap<&'static str, u64>,
+    /// How many runs were recycled at each snapshot point.
+    pub(super) points: BTreeMap<&'static str, u64>,
+}
+
+impl CreationCounts {
+    /// Counts a run.
+    pub(super) fn count(&mut self, creation: &Creation) {
+        self.runs += 1;
+        if let Some(point) = creation.point() {
+            self.recycled += 1;
+            *self.points.entry(point.name()).or_default() += 1;
+        }
+        if let Some(why) = creation.fallback() {
+            *self.fallbacks.entry(why.name()).or_default() += 1;
+        }
+    }
+
+    /// Adds other counts to these.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.runs += other.runs;
+        self.recycled += other.recycled;
+        for (mine, theirs) in [(&mut self.fallbacks, &other.fallbacks), (&mut self.points, &other.points)] {
+            for (name, count) in theirs {
+                *mine.entry(name).or_default() += count;
+            }
+        }
+    }
+}
+
+/// Starts one program by both methods.
+pub(super) struct ProgramRunner {
+    name: String,
+    posix_spawn: PosixSpawn,
+    command: Command,
+    pool: Pool,
+    stdout: OutputSink,
+    stderr: OutputSink,
+    expected: Option<ReferenceRun>,
+    /// Runs so far by each method, in the order of [`SpawnMethod::BOTH`].
+    runs: [u64; 2],
+}
+
+impl ProgramRunner {
+    /// Makes a runner with a pool of its own, and prepares the program in it. With `timed`, the pool notes times of runs.
+    pub(super) fn new(program: &BenchProgram, timed: bool) -> Result<Self, BenchError> {
+        let builder = if timed { timing::timed(Pool::builder()) } else { Pool::builder() };
+        let pool = builder.build();
+        let outputs = || -> std::io::Result<_> {
+            let null = || File::open("/dev/null");
+            let (stdout, stderr) = (OutputSink::new()?, OutputSink::new()?);
+            let posix_stdio = [null()?.into(), stdout.writer()?, stderr.writer()?];
+            let posix_spawn = PosixSpawn::new(&program.path, &program.argv(), posix_stdio)?;
+            let mut command = pool.command(&program.path);
+            command.args(&program.args);
+            command.stdin(null()?).stdout(stdout.writer()?).stderr(stderr.writer()?);
+            Ok((stdout, stderr, posix_spawn, command))
+        };
+        let (stdout, stderr, posix_spawn, command) =
+            outputs().map_err(BenchError::system("the descriptors of the runs cannot be made"))?;
+        if let Err(error) = pool.prepare(&command) {
+            tracing::info!(error = &error as &dyn std::error::Error, "the program has no image");
+        }
+        let name = program.name.clone();
+        let mut runner =
+            Self { name, posix_spawn, command, pool, stdout, stderr, expected: None, runs: [0; 2] };
+        runner.learn()?;
+        Ok(runner)
+    }
+
+    /// Makes the first run, which all others are compared with.
+    fn learn(&mut self) -> Result<(), BenchError> {
+        let ran = self.run(SpawnMethod::PosixSpawn)?;
+        let (stdout, stderr) = self.take_output()?;
+        self.expected = Some(ReferenceRun { status: ran.status, stdout, stderr });
+        Ok(())
+    }
+
+    /// Starts the program, waits for its end and compares its status. [`Self::check_output`] compares what it wrote.
+    pub(super) fn run(&mut self, method: SpawnMethod) -> Result<TimedRun, BenchError> {
+        let ran = match method {
+            SpawnMethod::PosixSpawn => self.run_by_posix_spawn(),
+            SpawnMethod::Regrow => self.run_by_regrow(),
+        };
+        let ran = ran.map_err(|source| BenchError::Start {
+            program: self.name.clone(),
+            by: method.name(),
+            source,
+        })?;
+        let index = method as usize;
+        if let Some(runs) = self.runs.get_mut(index) {
+            *runs += 1;
+        }
+        let compared = self.expected.as_ref().map_or(Ok(()), |expected| expected.check_status(ran.status));
+        compared.map_err(|mismatch| self.differs(method, ran.creation.as_ref(), mismatch))?;
+        Ok(ran)
+    }
+
+    fn run_by_posix_spawn(&self) -> std::io::Result<TimedRun> {
+        let called_ns = now_ns();
+        let status = self.posix_spawn.spawn()?.wait()?;
+        let ended_ns = now_ns();
+        Ok(TimedRun { called_ns, ended_ns, status, creation: None })
+    }
+
+    fn run_by_regrow(&mut self) -> std::io::Result<TimedRun> {
+        let called_ns = now_ns();
+        let completed = self.command.complete()?;
+        let ended_ns = now_ns();
+        Ok(TimedRun { called_ns, ended_ns, status: completed.status, creation: Some(completed.creation) })
+    }
+
+    /// Compares what the last `runs` runs wrote, all by one method.
+    pub(super) fn check_output(
+        &self,
+        method: SpawnMethod,
+        runs: usize,
+        last: Option<&Creation>,
+    ) -> Result<(), BenchError> {
+        let (stdout, stderr) = self.take_output()?;
+        let Some(expected) = &self.expected else { return Ok(()) };
+        expected.check_output(runs, &stdout, &stderr).map_err(|mismatch| self.differs(method, last, mismatch))
+    }
+
+    /// Makes `runs` runs back to back, and compares their output at the end.
+    pub(super) fn run_block(
+        &mut self,
+        method: SpawnMethod,
+        runs: usize,
+    ) -> Result<CreationCounts, BenchError> {
+        let mut tally = CreationCounts::default();
+        for _ in 0..runs {
+            if let Some(creation) = self.run(method)?.creation {
+                tally.count(&creation);
+            }
+        }
+        self.check_output(method, runs, None)?;
+        Ok(tally)
+    }
+
+    /// The runner's pool.
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// How many bytes each run writes.
+    pub(super) fn output_bytes(&self) -> usize {
+        self.expected.as_ref().map_or(0, |expected| expected.stdout.len() + expected.stderr.len())
+    }
+
+    fn take_output(&self) -> Result<(Vec<u8>, Vec<u8>), BenchError> {
+        let take = || Ok((self.stdout.take()?, self.stderr.take()?));
+        take().map_err(BenchError::system("the output of the runs cannot be read"))
+    }
+
+    fn differs(&self, method: SpawnMethod, creation: Option<&Creation>, mismatch: Mismatch) -> BenchError {
+        let how = match (method, creation) {
+            (SpawnMethod::PosixSpawn, _) => "exec".to_owned(),
+            (SpawnMethod::Regrow, Some(creation)) => creation.to_string(),
+            (SpawnMethod::Regrow, None) => "one of several".to_owned(),
+        };
+        let run = self.runs.get(method as usize).copied().unwrap_or(0);
+        let program = self.name.clone();
+        BenchError::Differs(Box::new(MismatchedRun { program, run, method, how, mismatch }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regrow::{Fallback, Point};
+
+    fn runner(script: &str) -> ProgramRunner {
+        let args = vec!["-c".into(), script.into()];
+        let program = BenchProgram { name: "sh".to_owned(), path: "/bin/sh".into(), args };
+        ProgramRunner::new(&program, false).unwrap()
+    }
+
+    #[test]
+    fn runs_that_are_alike_pass_by_both_ways() {
+        let mut runner = runner("echo out; echo err >&2; exit 3");
+        for method in SpawnMethod::BOTH {
+            let ran = runner.run(method).unwrap();
+            assert!(ran.ended_ns >= ran.called_ns);
+            assert_eq!(ran.creation.is_some(), method == SpawnMethod::Regrow);
+            runner.check_output(method, 1, None).unwrap();
+            runner.run_block(method, 3).unwrap();
+        }
+        assert_eq!(runner.output_bytes(), 8);
+    }
+
+    #[test]
+    fn a_run_that_writes_something_else_is_told() {
+        let mut runner = runner("echo $$");
+        for method in SpawnMethod::BOTH {
+            runner.run(method).unwrap();
+            let error = runner.check_output(method, 1, None).unwrap_err();
+            let text = error.to_string();
+            assert!(text.starts_with(&format!(
+                "sh: run {} by {method}",
+                if method == SpawnMethod::Regrow { 1 } else { 2 }
+            )));
+            assert!(text.contains("standard output differs at byte "), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_ends_otherwise_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("mark");
+        let mut runner = runner(&format!("test -e {0} && exit 4; : > {0}", mark.display()));
+        let error = runner.run(SpawnMethod::Regrow).unwrap_err().to_string();
+        assert!(error.ends_with("ended with exit status: 4, not with exit status: 0"), "{error}");
+    }
+
+    #[test]
+    fn a_tally_counts_ways_points_and_reasons() {
+        let mut tally = CreationCounts::default();
+        tally.count(&Creation::Recycled { point: Point::Main });
+        tally.count(&Creation::ForkedBody { point: Point::Main });
+        tally.count(&Creation::Exec { why: Fallback::AllBusy });
+        let mut sum = tally.clone();
+        sum.add(&tally);
+        assert_eq!((sum.runs, sum.recycled), (6, 4));
+        assert_eq!(sum.fallbacks, BTreeMap::from([("all_busy", 2)]));
+        assert_eq!(sum.points, BTreeMap::from([("main", 4)]));
+    }
+}

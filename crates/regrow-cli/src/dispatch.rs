@@ -1,0 +1,116 @@
+//! From the command line to the subcommand, and to the exit status.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+
+use clap::{CommandFactory, Parser};
+use regrow_sys::disable::FeatureSet;
+
+use crate::cli::{Action, Cli};
+use crate::error::CliError;
+use crate::exit_status::{FAILED, REGROW_FAILED};
+use crate::message::{chain, complain};
+use crate::{
+    bench, completions, daemon, doctor, launcher, link, log, manual, record, replay, run, status, top, web,
+};
+
+/// Does what the command line says, and returns the exit status.
+pub(crate) fn start() -> u8 {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(name) = launcher::started_as(&args) {
+        return launcher::run(&name, &args);
+    }
+    let status = match plain_run(&args) {
+        Some(plain) => run::shared::run(plain.program, plain.args, plain.no_tty, plain.preload),
+        None => with_flags(&args),
+    };
+    let _ = std::io::stdout().flush();
+    status
+}
+
+/// A plain `regrow run`.
+struct PlainRun<'a> {
+    no_tty: bool,
+    preload: &'a OsStr,
+    program: &'a OsString,
+    args: &'a [OsString],
+}
+
+/// `regrow run [--no-tty] [--preload MODULES] [--] PROG ARGS`: in this common case, reading the command line must not take
+/// longer than the run.
+fn plain_run(args: &[OsString]) -> Option<PlainRun<'_>> {
+    let is_set = |name| std::env::var_os(name).is_some();
+    if args.get(1)? != "run" || is_set("REGROW_LOG") || is_set("REGROW_DISABLE") {
+        return None;
+    }
+    let mut rest = args.get(2..)?;
+    let no_tty = rest.first()? == "--no-tty";
+    if no_tty {
+        rest = rest.get(1..)?;
+    }
+    let mut preload = OsStr::new("");
+    if rest.first()? == "--preload" {
+        preload = rest.get(1)?;
+        rest = rest.get(2..)?;
+    }
+    let is_flag = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    if rest.first()? == "--" {
+        rest = rest.get(1..)?;
+    } else if is_flag(rest.first()?) {
+        return None;
+    }
+    rest.split_first().map(|(program, args)| PlainRun { no_tty, preload, program, args })
+}
+
+fn with_flags(args: &[OsString]) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error, args),
+    };
+    let failed = match cli.action {
+        Action::Run(_) | Action::Record(_) => REGROW_FAILED,
+        _ => FAILED,
+    };
+    act(&cli).unwrap_or_else(|error| {
+        complain(&chain(&error));
+        failed
+    })
+}
+
+fn act(cli: &Cli) -> Result<u8, CliError> {
+    log::start(&cli.log)?;
+    let disabled = FeatureSet::from_env()?;
+    match &cli.action {
+        Action::Doctor(args) => doctor::doctor(args, &disabled),
+        Action::Run(args) => run::run(args),
+        Action::Record(args) => record::record(args),
+        Action::Replay(args) => replay::replay(args),
+        Action::Bench(args) => bench::bench(args),
+        Action::Web(args) => web::web(args),
+        Action::Daemon(args) => daemon::daemon(args),
+        Action::Stop => daemon::stop(),
+        Action::Budget(args) => daemon::budget(args),
+        Action::Status(args) => status::status(args),
+        Action::Ls(args) => status::ls(args),
+        Action::Show(args) => status::show(args),
+        Action::Top(args) => top::top(args),
+        Action::Link(args) => link::link(args),
+        Action::Unlink(args) => link::unlink(args),
+        Action::Completions(args) => completions::completions(args),
+        Action::Man(args) => manual::man(args),
+    }
+}
+
+/// Prints help, or what is wrong with the command line.
+fn usage(error: &clap::Error, args: &[OsString]) -> u8 {
+    // Where the terminal is gone, nobody reads it.
+    let _ = error.print();
+    let command = Cli::command();
+    let verb = args.iter().skip(1).find(|word| command.find_subcommand(word).is_some());
+    let is_run = verb.is_some_and(|verb| verb == "run");
+    match error.exit_code() {
+        0 => 0,
+        _ if is_run => REGROW_FAILED,
+        _ => FAILED,
+    }
+}

@@ -1,0 +1,50 @@
+//! A client's message as the engine's request.
+
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use regrow_engine::run::creation::Fallback;
+use regrow_engine::run::request::{ExtraFd, Request, StdioFd};
+
+use crate::ticket::Ticket;
+use crate::wire::SpawnMessage;
+
+/// What the engine is to start, and the ticket that is to be taken before. Every descriptor that was sent has its number;
+/// one that was not is closed in the run.
+pub(super) fn request(
+    message: SpawnMessage,
+    mut descriptors: Vec<OwnedFd>,
+) -> Result<(Request, Ticket), Fallback> {
+    let malformed = || Fallback::UnsupportedRequest;
+    let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| malformed());
+    let ticket = descriptors.pop().ok_or_else(malformed)?;
+    if descriptors.len() != message.targets.len() || message.targets.iter().any(|&target| target < 0) {
+        return Err(malformed());
+    }
+    // Session and group of a run are the daemon's to say.
+    if message.task.session() || message.task.process_group().is_some() {
+        return Err(malformed());
+    }
+    let mut request = Request::new(c_string(message.program)?);
+    request.arg0 = message.arg0.map(c_string).transpose()?;
+    request.args = message.args;
+    request.env = message.env;
+    request.current_dir = Some(c_string(message.directory)?);
+    request.task = message.task;
+    // A signal to the group of a run is a signal to what it has started, and to nobody else.
+    request.task.set_process_group(0);
+    request.waits_for_end = true;
+    request.stdio = [const { StdioFd::Closed }; 3];
+    for (descriptor, target) in descriptors.into_iter().zip(message.targets) {
+        let descriptor = Arc::new(descriptor);
+        match usize::try_from(target).ok().and_then(|target| request.stdio.get_mut(target)) {
+            Some(stdio) => *stdio = StdioFd::Given(descriptor),
+            None => request.extra_fds.push(ExtraFd { source: descriptor, target }),
+        }
+    }
+    for module in &message.preload {
+        request.preload.push(module.to_str().map_err(|_| malformed())?.to_owned());
+    }
+    Ok((request, Ticket::from(ticket)))
+}

@@ -1,0 +1,86 @@
+//! The message that has a daemon start a run.
+
+use regrow_abi::task::Task;
+use regrow_sys::strings::Strings;
+
+use super::codec::{MAX_TARGETS, Reader, WireError, Writer};
+use super::{kind, task};
+
+/// What a run is to be. Its descriptors come with the message, in the order of `targets`, and after them the ticket: an
+/// eventfd that holds one. The daemon takes it right before it starts the run, so that a client whose daemon is gone can
+/// tell, by taking it itself, that nothing was started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SpawnMessage {
+    /// The program, as it was named; without NUL.
+    pub program: Vec<u8>,
+    /// `argv[0]`, when it is not the program; without NUL.
+    pub arg0: Option<Vec<u8>>,
+    /// The arguments after `argv[0]`.
+    pub args: Strings,
+    /// The environment.
+    pub env: Strings,
+    /// The working directory; without NUL.
+    pub directory: Vec<u8>,
+    /// The attributes of the run: all that it has of its caller, but for session and process group.
+    pub task: Task,
+    /// What the client has of which a run has the daemon's (`regrow_sys::caller::Domain::fingerprint`).
+    pub domain: Vec<u8>,
+    /// The control group, which a daemon may be told to disregard.
+    pub cgroup: Vec<u8>,
+    /// The numbers that the descriptors get.
+    pub targets: Vec<i32>,
+    /// The client waits for the end alone: it is not told that the run has started, and gets no pidfd.
+    pub end_only: bool,
+    /// The modules that an interpreter is to have imported, in UTF-8.
+    pub preload: Strings,
+}
+
+impl SpawnMessage {
+    pub(super) fn write(&self) -> Writer {
+        let mut to = Writer::new(kind::RUN);
+        to.bytes(&self.program);
+        to.flag(self.arg0.is_some());
+        to.bytes(self.arg0.as_deref().unwrap_or_default());
+        to.bytes(self.args.as_bytes());
+        to.bytes(self.env.as_bytes());
+        to.bytes(&self.directory);
+        task::write(&self.task, &mut to);
+        to.bytes(&self.domain);
+        to.bytes(&self.cgroup);
+        to.u32(u32::try_from(self.targets.len()).unwrap_or(u32::MAX));
+        self.targets.iter().for_each(|&target| to.i32(target));
+        to.flag(self.end_only);
+        to.bytes(self.preload.as_bytes());
+        to
+    }
+
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<SpawnMessage, WireError> {
+        let program = from.string("program")?;
+        let has_arg0 = from.flag("arg0")?;
+        let arg0 = from.string("arg0")?;
+        if !has_arg0 && !arg0.is_empty() {
+            return Err(from.malformed("arg0"));
+        }
+        let mut message = SpawnMessage {
+            program,
+            arg0: has_arg0.then_some(arg0),
+            args: from.strings("args")?,
+            env: from.strings("env")?,
+            directory: from.string("directory")?,
+            task: task::read(from)?,
+            domain: from.bytes("domain")?,
+            cgroup: from.bytes("cgroup")?,
+            ..SpawnMessage::default()
+        };
+        let count = from.u32("targets")?;
+        if usize::try_from(count).map_or(true, |count| count > MAX_TARGETS) {
+            return Err(from.malformed("targets"));
+        }
+        for _ in 0..count {
+            message.targets.push(from.i32("targets")?);
+        }
+        message.end_only = from.flag("end_only")?;
+        message.preload = from.strings("preload")?;
+        Ok(message)
+    }
+}

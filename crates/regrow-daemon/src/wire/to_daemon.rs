@@ -1,0 +1,76 @@
+//! The messages to a daemon.
+
+use super::codec::{Reader, WireError, Writer};
+use super::kind;
+use super::spawn::SpawnMessage;
+
+/// What a client may ask of the daemon itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// The state of the pool, as JSON.
+    Status,
+    /// The names below a path of the resource tree, as JSON.
+    List(Vec<u8>),
+    /// What stands at a path of the resource tree, as JSON.
+    Show(Vec<u8>),
+}
+
+/// A message to the daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToDaemon {
+    /// Start a run.
+    Run(Box<SpawnMessage>),
+    /// Answer a question.
+    Ask(Question),
+    /// Drop everything that is kept.
+    Clear,
+    /// Take no further runs, and leave when those that are there have ended.
+    Stop,
+    /// Keep at most so many bytes that are in no use.
+    Budget(u64),
+}
+
+impl ToDaemon {
+    /// The message as bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let path = |kind: u16, path: &[u8]| {
+            let mut to = Writer::new(kind);
+            to.bytes(path);
+            to
+        };
+        let writer = match self {
+            Self::Run(message) => message.write(),
+            Self::Ask(Question::Status) => Writer::new(kind::STATUS),
+            Self::Ask(Question::List(at)) => path(kind::LIST, at),
+            Self::Ask(Question::Show(at)) => path(kind::SHOW, at),
+            Self::Clear => Writer::new(kind::CLEAR),
+            Self::Stop => Writer::new(kind::STOP),
+            Self::Budget(bytes) => {
+                let mut to = Writer::new(kind::BUDGET);
+                to.u64(*bytes);
+                to
+            }
+        };
+        writer.0
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn from_bytes(message: &[u8]) -> Result<ToDaemon, WireError> {
+        let mut from = Reader::new(message)?;
+        let message = match from.kind {
+            kind::RUN => Self::Run(Box::new(SpawnMessage::read(&mut from)?)),
+            kind::STATUS => Self::Ask(Question::Status),
+            kind::LIST => Self::Ask(Question::List(from.string("path")?)),
+            kind::SHOW => Self::Ask(Question::Show(from.string("path")?)),
+            kind::CLEAR => Self::Clear,
+            kind::STOP => Self::Stop,
+            kind::BUDGET => Self::Budget(from.u64("bytes")?),
+            kind => return Err(WireError::Kind { kind }),
+        };
+        from.end(message)
+    }
+}

@@ -1,0 +1,179 @@
+//! Decides at which point a program is kept, and makes its image and first bodies. Runs on a thread of its own, so that
+//! the first run of a program need not wait for it.
+
+use std::ffi::{CStr, CString};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::SystemTime;
+
+use regrow_abi::fault;
+use regrow_abi::task::Task;
+use regrow_body::Body;
+use regrow_image::elf::ElfFacts;
+use regrow_image::envkey::{self, KeyNames};
+use regrow_image::image::Image;
+use regrow_image::make::MakeError;
+use regrow_image::resolve::{FileRefusal, open_executable};
+
+use crate::image::attempt::{Job, as_path, attempt, fallback};
+use crate::image::warm;
+use crate::run::creation::{Fallback, Point};
+use crate::run::program::{Key, refusal};
+use crate::settings::PointChoice;
+
+/// An image with its first body.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) image: Image,
+    pub(crate) body: Body,
+    /// Which environment variables belong to the key.
+    pub(crate) names: KeyNames,
+    /// Their entries.
+    pub(crate) key_env: Vec<CString>,
+    /// What the keepers have from the caller.
+    pub(crate) then: Task,
+    /// Files that changed after this are not what the image was made of.
+    pub(crate) started: SystemTime,
+}
+
+/// Makes an image on a thread of its own.
+pub(crate) fn start(job: Job) -> Receiver<Result<Built, Fallback>> {
+    let (sender, receiver) = channel();
+    let thread = std::thread::Builder::new().name("regrow-image".to_owned());
+    let spawned = thread.spawn(move || {
+        // Nobody waits any more when the shard is gone: what was made is dropped.
+        let _ = sender.send(build(&job));
+    });
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "no thread to make an image on");
+    }
+    receiver
+}
+
+/// Makes an image and its first body.
+pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
+    let started = SystemTime::now();
+    if job.settings.fault == fault::NO_MEMORY {
+        return Err(Fallback::NoMemory);
+    }
+    let env: Vec<&CStr> = job.env.iter().map(CString::as_c_str).collect();
+    let facts = check_file(&job.key)?;
+    let only_entry = !job.can_main
+        || facts.loads_from_working_directory()
+        || envkey::acts_before_main(env.iter().copied()).is_some()
+        || envkey::loads_from_working_directory(env.iter().copied()).is_some();
+    let (image, names) = match &job.key.warm {
+        Some(front_end) => warm::make_image(job, &env, front_end)?,
+        None => {
+            let image = make_image(job, &env, only_entry)?;
+            let names = KeyNames::with_learned(&image.learned);
+            (image, names)
+        }
+    };
+    let key_env = names.select(env.iter().copied()).into_iter().map(CStr::to_owned).collect();
+    let body = job.forker.fork_ahead(&image);
+    let body = body.map_err(|error| Fallback::ImageFailed { detail: error.to_string() })?;
+    Ok(Built { image, body, names, key_env, then: job.then, started })
+}
+
+/// Reads the file that exec would load and refuses what cannot be kept.
+fn check_file(key: &Key<'_>) -> Result<ElfFacts, Fallback> {
+    let path = as_path(&key.file);
+    let executable = open_executable(path, None).map_err(|error| refusal(&error))?;
+    let facts =
+        ElfFacts::read(&executable.file).map_err(|error| refusal(&FileRefusal::from_elf(path, error)))?;
+    // A program that gives up rights during its run shares its memory with a keeper that has not: see SECURITY.md.
+    let sandboxes = facts.needed.iter().any(|name| name.as_encoded_bytes().starts_with(b"libseccomp."));
+    if sandboxes {
+        return Err(Fallback::RefusedState { detail: "it sandboxes itself with libseccomp".to_owned() });
+    }
+    Ok(facts)
+}
+
+/// The points to try for a program without a front end, from deep to shallow.
+///
+/// # Errors
+/// Why there is none.
+fn points(choice: PointChoice, only_entry: bool) -> Result<&'static [Point], &'static str> {
+    match choice {
+        PointChoice::Auto if only_entry => Ok(&[Point::Entry]),
+        PointChoice::Auto => Ok(&[Point::Main, Point::Entry]),
+        PointChoice::Only(Point::Entry) => Ok(&[Point::Entry]),
+        PointChoice::Only(Point::Main) if only_entry => Err("the loader's settings act before main"),
+        PointChoice::Only(Point::Main) => Ok(&[Point::Main]),
+        PointChoice::Only(Point::Warm) => Err("it has no front end"),
+    }
+}
+
+/// Tries the points from deep to shallow.
+fn make_image(job: &Job, env: &[&CStr], only_entry: bool) -> Result<Image, Fallback> {
+    let refused = |why: &str| Fallback::RefusedState { detail: why.to_owned() };
+    let points = points(job.settings.point, only_entry).map_err(refused)?;
+    let mut last = refused("there is no point to keep it at");
+    for &point in points {
+        // A program that does not start with every symbol resolved may start without.
+        for bind_now in [true, false] {
+            match attempt(job, env, point, bind_now, None) {
+                Ok(image) => return Ok(image),
+                Err(error) => {
+                    tracing::debug!(program = ?job.key.file, %point, bind_now, %error, "no image at this point");
+                    let died = matches!(error, MakeError::Died { .. });
+                    last = fallback(error);
+                    if !died {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn points_are_tried_from_deep_to_shallow_as_far_as_they_are_safe() {
+        let auto = PointChoice::Auto;
+        assert_eq!(points(auto, false), Ok(&[Point::Main, Point::Entry][..]));
+        assert_eq!(
+            points(auto, true),
+            Ok(&[Point::Entry][..]),
+            "what acts before main cannot be kept at main"
+        );
+        assert_eq!(points(PointChoice::Only(Point::Main), false), Ok(&[Point::Main][..]));
+        assert_eq!(points(PointChoice::Only(Point::Entry), true), Ok(&[Point::Entry][..]));
+        assert!(
+            points(PointChoice::Only(Point::Main), true).is_err(),
+            "no other point than the one asked for"
+        );
+        assert!(points(PointChoice::Only(Point::Warm), false).is_err());
+    }
+
+    fn check(path: &std::path::Path) -> Result<ElfFacts, Fallback> {
+        let file = CString::new(path.as_os_str().as_encoded_bytes()).expect("no NUL in it");
+        let file: Cow<'_, CStr> = Cow::Owned(file);
+        check_file(&Key { argv0: file.clone(), file, stack_limit: 0, warm: None, ignored: 0 })
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_kept_is_refused_before_it_is_started() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copy = folder.path().join("copy");
+        fs::copy("/bin/true", &copy).expect("copied");
+        assert!(check(&copy).is_ok());
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("changed");
+        assert_eq!(check(&copy).err(), Some(Fallback::SetUid));
+        let cut = folder.path().join("cut");
+        let whole = fs::read("/bin/true").expect("read");
+        fs::write(&cut, &whole[..100]).expect("written");
+        fs::set_permissions(&cut, fs::Permissions::from_mode(0o755)).expect("changed");
+        assert_eq!(check(&cut).err(), Some(Fallback::Malformed));
+        assert_eq!(check(folder.path()).err(), Some(Fallback::NotRegular));
+        assert_eq!(check(&folder.path().join("none")).err(), Some(Fallback::ResolveError));
+    }
+}

@@ -1,0 +1,138 @@
+//! A shard that several threads use: its lock, spawning with the fall back to exec, and the *tender*, a thread that carries out
+//! what there is to do for what is kept, and sleeps until there is some.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::Thread;
+use std::time::Instant;
+
+use regrow_sys::raw::detached_thread;
+
+use crate::run::exec::spawn_exec;
+use crate::run::request::Request;
+use crate::run::started::Started;
+use crate::settings::Settings;
+use crate::shard::Shard;
+use crate::tending;
+
+/// A handle of a shard. Its clones are the same shard.
+#[derive(Clone, Debug)]
+pub struct SharedShard(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shard: Mutex<Shard>,
+    tender: Mutex<Tender>,
+}
+
+/// Whether there is a thread that carries work out, and how it is woken.
+#[derive(Debug, Default)]
+struct Tender {
+    is_there: bool,
+    thread: Option<Thread>,
+}
+
+impl SharedShard {
+    /// A shard that keeps nothing yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> SharedShard {
+        SharedShard(Arc::new(Inner { shard: Mutex::new(Shard::new(settings)), tender: Mutex::default() }))
+    }
+
+    /// The shard, for this thread alone.
+    pub fn lock(&self) -> MutexGuard<'_, Shard> {
+        self.0.lock()
+    }
+
+    /// Spawns a request: in a body if it can be, else by exec. The lock is not held during an exec.
+    ///
+    /// # Errors
+    /// What exec of the request would say.
+    pub fn spawn(&self, request: &Request) -> io::Result<Started> {
+        let attempt = self.lock().start(request);
+        let attempt = attempt.or_else(|why| self.lock().start_in_shell(request, why));
+        let started = match attempt {
+            Ok(started) => started,
+            Err(why) => spawn_exec(request, why)?,
+        };
+        let mut shard = self.lock();
+        shard.count(&started.creation);
+        self.tend(&shard);
+        Ok(started)
+    }
+
+    /// Sets how much memory may be held by what is in no use, and has what is more given back.
+    pub fn set_budget(&self, bytes: u64) {
+        let mut shard = self.lock();
+        shard.set_budget(bytes);
+        self.tend(&shard);
+    }
+
+    /// Sees to it that somebody carries out what there is to do.
+    fn tend(&self, shard: &Shard) {
+        let mut tender = self.0.tender();
+        if tender.is_there {
+            if let Some(thread) = tender.thread.as_ref().filter(|_| !tending::is_idle(shard.view().holdings))
+            {
+                thread.unpark();
+            }
+            return;
+        }
+        if !tending::is_wanted(shard.view().holdings) {
+            return;
+        }
+        let weak = Arc::downgrade(&self.0);
+        match detached_thread(move || tend_for_ever(&weak)) {
+            Ok(()) => tender.is_there = true,
+            Err(error) => tracing::debug!(%error, "no thread for what is kept"),
+        }
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Shard> {
+        self.shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Taken after the shard's lock, never before it.
+    fn tender(&self) -> MutexGuard<'_, Tender> {
+        self.tender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(thread) = &self.tender().thread {
+            thread.unpark();
+        }
+    }
+}
+
+/// The tender's life: as long as there is a shard that keeps something.
+fn tend_for_ever(weak: &Weak<Inner>) {
+    loop {
+        let Some(inner) = weak.upgrade() else { return };
+        let mut shard = inner.lock();
+        if let Some(work) = shard.take_work() {
+            drop(shard);
+            drop(inner);
+            let finished = work.carry_out();
+            if let Some(inner) = weak.upgrade() {
+                inner.lock().finish(finished);
+            }
+            continue;
+        }
+        let next = shard.next_work();
+        let mut tender = inner.tender();
+        let Some(next) = next else {
+            *tender = Tender::default();
+            return;
+        };
+        tender.thread.get_or_insert_with(std::thread::current);
+        drop(tender);
+        drop(shard);
+        // Whoever drops the last handle wakes this thread.
+        drop(inner);
+        std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
+    }
+}

@@ -1,0 +1,70 @@
+"""Reads what the front end is to prepare, and loads it: modules, and a function that sets them up."""
+
+from __future__ import annotations
+
+import binascii
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from .ground import BORN, SAFE_PATH, VERSION
+
+
+class Options:
+    """The arguments of the front end."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        rest = list(words)
+        self.skip = int(rest.pop(0))
+        given: dict[str, list[str]] = {"--preload": [], "--setup": [], "--path": [], "--module": []}
+        while rest:
+            word = rest.pop(0)
+            if word not in given:
+                raise ValueError(f"the front end does not know the option {word!r}")
+            given[word].append("" if word == "--module" else rest.pop(0))
+        self.preload = [name for names in given["--preload"] for name in names.split(",") if name]
+        self.setup = "".join(given["--setup"][-1:])
+        self.module = bool(given["--module"])
+        self.paths = given["--path"]
+
+
+def import_by_name(name: str) -> Any:
+    """Imports a module; returns that module, not the package that it is in."""
+    __import__(name)
+    return sys.modules[name]
+
+
+def function_by_name(name: str) -> Callable[..., object]:
+    """Finds the function that `MODULE:FUNCTION` names."""
+    module, _, path = name.partition(":")
+    found = import_by_name(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def load(options: Options) -> None:
+    """Imports what each run finds at its start, and calls the function that sets it up."""
+    if not SAFE_PATH:
+        # The entry of `-c`, which is the front end and not the run's program.
+        del sys.path[0]
+    sys.path[:0] = options.paths
+    sys.modules["__main__"] = fresh_main()
+    for name in ["runpy"] * options.module + options.preload:
+        __import__(name)
+    if options.setup:
+        module, function, *data = options.setup.split(":", 2)
+        argument = binascii.a2b_base64(data[0]) if data else b""
+        function_by_name(f"{module}:{function}")(argument)
+
+
+def fresh_main() -> ModuleType:
+    """Makes a module `__main__` as the interpreter has it before it runs a program."""
+    main = type(sys)("__main__")
+    names = vars(main)
+    names.update(BORN)
+    if VERSION < (3, 14):
+        names["__annotations__"] = {}
+    names["__builtins__"] = names.pop("__builtins__")
+    return main

@@ -1,0 +1,22 @@
+//! What the system calls must know of the machine. One folder per architecture; all others use its items by the neutral
+//! names.
+//!
+//! A folder for an architecture provides:
+//!
+//! | item | what it is |
+//! |---|---|
+//! | `syscall` | one system call, without `errno` |
+//! | [`TaskRegisters`] | the general registers of a stopped task: read and set with ptrace; the instruction and stack pointer, the arguments of the function or the system call at whose start the task stands, the result of a call, the thread pointer |
+//! | `float_state` | the floating-point and vector registers of a stopped task, as the kernel saves them |
+//! | `set_first_argument` | changes the first argument of a system call at whose start a task stands |
+//! | `BREAKPOINTS`, `set_breakpoint`, `take_fired_breakpoints` | hardware breakpoints of a stopped task |
+//! | `EXTENDED_STATE`, [`ExtendedState`] | the name that users know the extended floating-point state by; the size of the floating-point state, where it holds more than the oldest registers |
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{BREAKPOINTS, ExtendedState, TaskRegisters, syscall};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::{
+    EXTENDED_STATE, float_state, set_breakpoint, set_first_argument, take_fired_breakpoints,
+};

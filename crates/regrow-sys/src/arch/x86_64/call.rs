@@ -1,0 +1,21 @@
+//! The `syscall` instruction.
+
+#![allow(unsafe_code, reason = "a system call is an instruction")]
+
+/// One system call without `errno`: values from -4095 to -1 are negative error numbers.
+///
+/// # Safety
+/// The arguments are what the call takes; pointers among them are valid for it.
+#[inline]
+pub unsafe fn syscall(number: i64, args: [usize; 6]) -> isize {
+    let result: i64;
+    // SAFETY: the instruction clobbers rcx and r11; the rest is the caller's contract.
+    unsafe {
+        std::arch::asm!("syscall", inlateout("rax") number => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    // A register is as wide as a pointer on this architecture.
+    isize::try_from(result).unwrap_or(isize::MIN)
+}

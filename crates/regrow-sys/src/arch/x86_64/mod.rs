@@ -1,0 +1,14 @@
+//! x86-64.
+
+mod breakpoint;
+mod call;
+mod processor;
+mod registers;
+
+pub use breakpoint::BREAKPOINTS;
+pub(crate) use breakpoint::{set_breakpoint, take_fired_breakpoints};
+pub use call::syscall;
+pub(crate) use processor::EXTENDED_STATE;
+pub use processor::ExtendedState;
+pub use registers::TaskRegisters;
+pub(crate) use registers::{float_state, set_first_argument};

@@ -1,0 +1,116 @@
+"""The future of a call that runs in a process of its own, and the call once it has that process.
+
+A thread that asks a future for its result serves the call itself; see `regrow._calls`.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import operator
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
+
+from regrow import _core
+
+if TYPE_CHECKING:
+    from regrow._calls import Calls
+
+T = TypeVar("T")
+
+#: How often a call is looked at of which nothing is heard, in seconds.
+LOOK = 1.0
+
+
+class _Condition(threading.Condition):
+    """A condition of which `with` takes and gives back the lock itself, without a step in Python.
+
+    In one of `threading` a signal handler can raise between the lock and the block that gives it back: it is locked for good.
+    """
+
+    __enter__ = property(operator.attrgetter("_lock.__enter__"))
+    __exit__ = property(operator.attrgetter("_lock.__exit__"))
+
+
+class Future(concurrent.futures.Future[T]):
+    """The result of a call that runs in a process of its own.
+
+    Unlike other futures it can be cancelled while the call runs: its process is killed.
+    """
+
+    def __init__(self, calls: Calls, order: bytes) -> None:
+        super().__init__()
+        self._condition = _Condition()
+        self._calls = calls
+        self.family = calls.family
+        #: What the process is told, until it is.
+        self.order = order
+        #: Whether the call may have begun, or never will: it is not to be begun again.
+        self.is_given = False
+        #: The call, once it has a process.
+        self.call: Optional[Running] = None
+        #: Whether the call was cancelled while it was being started.
+        self.is_doomed = False
+
+    def result(self, timeout: Optional[float] = None) -> T:
+        """The value of the call, or the exception that it raised; see `concurrent.futures.Future.result`."""
+        return super().result(self._served(timeout))
+
+    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+        """The exception that the call raised; see `concurrent.futures.Future.exception`."""
+        return super().exception(self._served(timeout))
+
+    def cancel(self) -> bool:
+        """Cancels the call, and kills its process if it runs. False when the call is over."""
+        return self._calls.cancel(self)
+
+    def _served(self, timeout: Optional[float]) -> Optional[float]:
+        """Serves the call, if nobody does; what of the timeout is left then."""
+        if self.done():
+            return timeout
+        if timeout is None:
+            self._calls.serve(self, None)
+            return None
+        until = time.monotonic() + timeout
+        self._calls.serve(self, until)
+        return max(0.0, until - time.monotonic())
+
+    def begins(self) -> bool:
+        """Notes that the call is no longer to wait. False when it was cancelled."""
+        return self._state != "CANCELLED_AND_NOTIFIED" and self.set_running_or_notify_cancel()
+
+    def _cancel_waiting(self) -> bool:
+        return super().cancel()
+
+    def _cancel_running(self) -> bool:
+        """Cancels a call that runs, as far as the future is concerned."""
+        with self._condition:
+            if self._state != "RUNNING":
+                return self.cancelled()
+            self._state = "CANCELLED_AND_NOTIFIED"
+            for waiter in self._waiters:
+                waiter.add_cancelled(self)
+            self._condition.notify_all()
+        self._invoke_callbacks()  # type: ignore[attr-defined]
+        return True
+
+
+class Running:
+    """A call whose process has been started and not been seen to end."""
+
+    __slots__ = ("claimed", "deadline", "due", "future", "is_late", "process", "watched")
+
+    def __init__(self, future: Future[Any], process: _core.Process, deadline: Optional[float]) -> None:
+        self.future = future
+        self.process = process
+        self.deadline = deadline
+        #: The descriptor that the poller knows it by.
+        self.watched = process.readable()[0]
+        #: When it is looked at although nothing is heard of it.
+        self.due = 0.0
+        self.claimed = False
+        self.is_late = False
+
+    def next_look(self, now: float) -> float:
+        """When the call is looked at although nothing is heard of it."""
+        return now + LOOK if self.deadline is None else min(now + LOOK, self.deadline)

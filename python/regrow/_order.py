@@ -1,0 +1,52 @@
+"""Writes the order of a call and starts a process for it; `regrow._worker` reads the order there."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from multiprocessing import process as mp_process
+from typing import Any, Optional
+
+from regrow import _core
+from regrow._starter import Starter
+from regrow._worker import ANSWER_FD, ORDER_FD
+
+#: The longest order of which the bytes are part of the start; a longer one is in a file.
+_LONGEST_ORDER = 32 * 1024
+_FUNCTION = b"regrow._worker:call\n"
+
+
+def order_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The order of a call; see `regrow._worker`."""
+    key = bytes(mp_process.current_process().authkey)
+    return len(key).to_bytes(2, "little") + key + pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL)
+
+
+def prepare(starter: Starter) -> None:
+    """Has the image made that the processes of calls come from."""
+    starter.prepare(_words(), _FUNCTION)
+
+
+def start_process(starter: Starter, order: bytes, memory_limit: Optional[int]) -> _core.Process:
+    """Starts the process of a call with its order."""
+    if len(order) <= _LONGEST_ORDER:
+        return _start(starter, _FUNCTION + order, [], memory_limit)
+    file = os.memfd_create("regrow-call", os.MFD_CLOEXEC)
+    try:
+        rest = memoryview(order)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.lseek(file, 0, os.SEEK_SET)
+        return _start(starter, _FUNCTION, [(file, ORDER_FD)], memory_limit)
+    finally:
+        os.close(file)
+
+
+def _start(starter: Starter, call: bytes, fds: list[tuple[int, int]], memory_limit: Optional[int]) -> _core.Process:
+    return starter.start(_words(), call=call, outputs=[ANSWER_FD], fds=fds, memory_limit=memory_limit)
+
+
+def _words() -> list[str]:
+    """What the process of a call has as `sys.argv`."""
+    return list(getattr(sys, "argv", []))

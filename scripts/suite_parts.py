@@ -1,0 +1,256 @@
+"""The parts of each suite: what runs, and what it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# How the test binaries are built (Cargo.toml says what the profile is).
+CHECKED = ("--profile", "checked", "--locked")
+# The part that builds them, and the one that builds the programs that they run.
+BUILD = "build/tests"
+VICTIMS = "build/victims"
+
+# The test binaries that take longest: they start first, so that none of them is left for the end.
+FIRST = (
+    "regrow-testkit/victims",
+    "regrow-cli/corpus_shared",
+    "regrow/python",
+    "regrow-cli/storm",
+)
+
+# The binaries that `make test` runs a second time as nobody, each with what may differ without privilege. `make soak` runs
+# every binary as nobody.
+AS_NOBODY: Mapping[str, str] = {
+    "regrow/lib": "limits, niceness and groups of a caller without privilege",
+    "regrow/beyond_std": "limits can only be lowered, and groups and sessions are checked",
+    "regrow/env_scripts": "files that the caller may not read or execute",
+    "regrow/like_std": "what is refused is refused as the standard library's processes are",
+    "regrow/warm": "images of programs that stop themselves are made by ptrace",
+    "regrow-body/lib": "bodies are made, read and written without privilege",
+    "regrow-cli/activation": "the daemon's socket is its user's",
+    "regrow-cli/doctor": "what the kernel grants is tried, and differs",
+    "regrow-cli/link": "launchers stand in folders of the user",
+    "regrow-cli/run": "limits, niceness and signals of a caller without privilege",
+    "regrow-cli/shared": "the daemon asks the kernel who its clients are",
+    "regrow-cli/trace": "commands are followed by ptrace",
+    "regrow-cli/web": "ports, sockets and scripts of a user without privilege",
+    "regrow-daemon/lib": "places and clients of another user are refused",
+    "regrow-engine/lib": "programs, credentials and sessions are compared with the caller's",
+    "regrow-image/lib": "images are made by ptrace, and files may be closed to the caller",
+    "regrow-sys/lib": "raw calls, of which some are refused",
+    "regrow-sys/follow": "ptrace",
+    "regrow-sys/probe_allocates_nothing": "the probe tries what is refused",
+    "regrow-sys/probe_filtered": "filters of system calls need no_new_privs",
+    "regrow-sys/probe_leaves_nothing": "the probe tries what is refused",
+    "regrow-cli/corpus_shared": "the daemon asks the kernel who its clients are",
+    "regrow-testkit/faults": "scenes that change their user do so, and the others hold without privilege",
+    "regrow-testkit/verify": "a body is compared by its own caller",
+    "regrow-testkit/victims": "a fresh world for a caller without privilege",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that runs, and passes or fails."""
+
+    name: str
+    # Gives its words, when it starts; the argument is cargo's target folder.
+    command: Callable[[Path], list[str]]
+    says: str
+    # Parts that must have passed.
+    needs: tuple[str, ...] = ()
+    # Of the parts with one lock, one runs at a time.
+    lock: str = ""
+    folder: str = "."
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def shell(*words: str) -> Callable[[Path], list[str]]:
+    """A command that is known from the start."""
+    return lambda _: list(words)
+
+
+def make(target: str, says: str, **options: object) -> Part:
+    """A target of the Makefile."""
+    return Part(target, shell("make", "--no-print-directory", target), says, **options)  # type: ignore[arg-type]
+
+
+def lint() -> list[Part]:
+    """The checks that run no code of the project."""
+    return [
+        make("fmt-check", "is all Rust code formatted"),
+        make("clippy", "warnings are errors", lock="checked"),
+        make("doc", "the API documentation, broken links are errors", lock="checked"),
+        make("deny", "licences and origin of dependencies"),
+        make("scripts", "shell scripts and Python"),
+        make("tidy", "the rules of the house", lock="checked"),
+    ]
+
+
+def builds() -> list[Part]:
+    """What the tests run."""
+    return [
+        Part(
+            BUILD,
+            shell("cargo", "test", "--workspace", "--no-run", "--message-format=json-render-diagnostics", *CHECKED),
+            "the test binaries and the command",
+            lock="checked",
+        ),
+        Part(VICTIMS, shell("make", "--no-print-directory", "victims"), "programs that check their world from inside"),
+    ]
+
+
+def release() -> list[Part]:
+    """The command as users get it, and whether what it starts is right."""
+    smoke = "bench", "--runs", "20", "--warmup", "2", "--", "sh", "-c", "echo right; exit 3"
+    return [
+        make("build", "the command as users get it", lock="release"),
+        Part("smoke", lambda target: [str(target / "release/regrow"), *smoke], "it starts what it is to start", ("build",)),
+    ]
+
+
+def python(says: str, **variables: str) -> Part:
+    """The Python package."""
+    return Part("python/package", shell("python/check.sh"), says, (BUILD,), "checked", variables=variables)
+
+
+# The tests of the web gateway, by the words that choose them: as long as all others together, in parts that run side by side.
+WEB: Mapping[str, tuple[str, ...]] = {
+    "web/load": ("test_load.py",),
+    "web/compare": ("test_compare.py",),
+    "web/serving": ("test_serving.py", "test_abuse.py"),
+    "web/protocols": ("test_fastcgi.py", "test_http.py", "test_http2.py", "test_gitweb.py"),
+    "web/application": ("application",),
+    "web/types": ("types",),
+}
+
+
+def web(says: str, command: Path, **variables: str) -> list[Part]:
+    """The web gateway, by a command in cargo's target folder."""
+    needs = BUILD if command.parent.name == "checked" else "build"
+
+    def check(words: tuple[str, ...]) -> Callable[[Path], list[str]]:
+        return lambda target: ["env", f"REGROW={target / command}", "tests/web/check.sh", *words]
+
+    return [Part(name, check(words), says, (needs,), variables=variables) for name, words in WEB.items()]
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A test binary."""
+
+    folder: str
+    kind: str
+    target: str
+
+    @property
+    def name(self) -> str:
+        """As in `regrow-engine/guide` and `regrow-engine/lib`."""
+        return f"{Path(self.folder).name}/{self.kind if self.kind in ('bin', 'lib') else self.target}"
+
+    def path(self, target: Path) -> str:
+        """Where it is, as the part that has built it tells."""
+        for line in (target / "suite" / "build-tests.log").read_text().splitlines():
+            told = json.loads(line) if line.startswith('{"reason":"compiler-artifact"') else {}
+            if (
+                told.get("executable")
+                and told["profile"]["test"]
+                and told["target"]["kind"] == [self.kind]
+                and told["target"]["name"] == self.target
+                and Path(told["manifest_path"]).parent == ROOT / self.folder
+            ):
+                return str(told["executable"])
+        raise LookupError(f"cargo has not told where the test {self.name} is")
+
+
+def binaries() -> list[Binary]:
+    """The test binaries of the workspace: those that take longest first, so that none of them is left for the end."""
+    words = ("cargo", "metadata", "--no-deps", "--format-version=1", "--locked")
+    told = subprocess.run(words, cwd=ROOT, check=True, capture_output=True).stdout
+    found = [
+        Binary(str(Path(package["manifest_path"]).parent.relative_to(ROOT)), target["kind"][0], target["name"])
+        for package in json.loads(told)["packages"]
+        for target in package["targets"]
+        if target["test"]
+    ]
+    unknown = {*FIRST, *AS_NOBODY}.difference(binary.name for binary in found)
+    if unknown:
+        sys.exit(f"suite_parts.py names test binaries that are not there: {', '.join(sorted(unknown))}")
+    return sorted(found, key=lambda binary: FIRST.index(binary.name) if binary.name in FIRST else len(FIRST))
+
+
+def part_of(kind: str, binary: Binary, says: str, *before: str, **variables: str) -> Part:
+    """A test binary as a part; `before` are the words before its path."""
+    return Part(
+        f"{kind}/{binary.name}",
+        lambda target: [*before, binary.path(target)],
+        says,
+        (BUILD, VICTIMS),
+        folder=binary.folder,
+        variables={"CARGO_MANIFEST_DIR": str(ROOT / binary.folder), **variables},
+    )
+
+
+def workspace() -> list[Part]:
+    """Each test binary of the workspace, and the examples in its documentation."""
+    parts = [part_of("tests", binary, "tests of the workspace") for binary in binaries()]
+    examples = shell("cargo", "test", "--workspace", "--doc", *CHECKED)
+    return [*parts, Part("tests/examples", examples, "examples in the documentation", (BUILD,), "checked")]
+
+
+def as_nobody(*, again: bool) -> list[Part]:
+    """The test binaries as nobody: fewer runs of those in AS_NOBODY (again), or all of them in full."""
+    if os.geteuid() != 0:
+        print("whoever runs the tests is not root: nothing is repeated as nobody")
+        return []
+    # The chores' own tests need cargo.
+    chosen = [binary for binary in binaries() if binary.folder != "xtask" and (binary.name in AS_NOBODY or not again)]
+    variables = {"REGROW_AGAIN": "1"} if again else {}
+    says = "as nobody: {}".format
+    return [
+        part_of("nobody", binary, says(AS_NOBODY.get(binary.name, "in full")), str(ROOT / "scripts/as-nobody"), **variables)
+        for binary in chosen
+    ]
+
+
+def test() -> list[Part]:
+    """What `make test` runs: everything that CI does."""
+    return [
+        *builds(),
+        python("the Python package, with all assertions on", PROFILE="checked"),
+        *web("the web gateway beside Apache and nginx", Path("checked/regrow")),
+        *lint(),
+        *workspace(),
+        make("fuzz-smoke", "each fuzz target for some seconds"),
+        *as_nobody(again=True),
+    ]
+
+
+def soak() -> list[Part]:
+    """What `make soak` runs: what takes long, what users get, and everything as nobody."""
+    by_name = {binary.name: binary for binary in binaries()}
+
+    def longer(name: str, says: str, **variables: str) -> Part:
+        return part_of("soak", by_name[name], says, **variables)
+
+    return [
+        *builds(),
+        *release(),
+        python("the Python package as users get it, with each Python", PROFILE="release", PYTHONS="all"),
+        *web("the web gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60"),
+        longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),
+        longer("regrow-testkit/soak", "100,000 runs in one process", REGROW_SOAK_RUNS="100000"),
+        longer("regrow-testkit/corpus_recycled", "each entry of the corpus 100 times", REGROW_RUNS="100"),
+        make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
+        *as_nobody(again=False),
+    ]
+
+
+SUITES: Mapping[str, Callable[[], list[Part]]] = {"lint": lint, "test": test, "soak": soak}

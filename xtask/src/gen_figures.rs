@@ -1,0 +1,171 @@
+//! The tables of figures in README.md and docs/evaluation.md, written from `bench/results`.
+
+mod pages;
+mod table;
+mod trace;
+
+use crate::marks;
+use crate::repo::{TextFile, text_of};
+use crate::results::Results;
+use serde_json::Value;
+use table::{Markdown, number};
+
+/// A place in a page, and what is written there.
+struct Place {
+    page: &'static str,
+    name: &'static str,
+    benchmark: &'static str,
+    write: fn(&Value) -> Option<Markdown>,
+}
+
+const README: &str = "README.md";
+const EVALUATION: &str = "docs/evaluation.md";
+
+/// The pages that have tables of figures.
+pub(crate) const PAGES: [&str; 2] = [README, EVALUATION];
+
+/// All places.
+const PLACES: [Place; 11] = [
+    Place { page: README, name: "programs", benchmark: "programs", write: programs },
+    Place { page: EVALUATION, name: "trace-by-existing", benchmark: "trace", write: trace::by_existing },
+    Place { page: EVALUATION, name: "trace-by-creations", benchmark: "trace", write: trace::by_creations },
+    Place { page: EVALUATION, name: "pool-points", benchmark: "pool", write: trace::points_table },
+    Place { page: EVALUATION, name: "pool", benchmark: "pool", write: figures },
+    Place { page: EVALUATION, name: "resources", benchmark: "resources", write: resources },
+    Place { page: EVALUATION, name: "daemon", benchmark: "daemon", write: figures },
+    Place { page: EVALUATION, name: "python", benchmark: "python", write: figures },
+    Place { page: EVALUATION, name: "pages", benchmark: "pages", write: pages::times },
+    Place { page: EVALUATION, name: "pages-memory", benchmark: "pages", write: pages::memory },
+    Place { page: EVALUATION, name: "web", benchmark: "web", write: figures },
+];
+
+/// A page with its tables as the results have them. Fails with what is missing.
+pub(crate) fn page(files: &[TextFile], path: &str) -> Result<String, String> {
+    let results = Results::of(files);
+    let mut text = text_of(files, path).to_owned();
+    for place in PLACES.iter().filter(|place| place.page == path) {
+        let benchmark = place.benchmark;
+        let missing =
+            || format!("bench/results/{benchmark}.json is missing, or not what the benchmark writes");
+        let table = results.figures(benchmark).and_then(place.write).ok_or_else(missing)?;
+        let machine = results.machine(benchmark).ok_or_else(missing)?;
+        let (begin, end) = marks::lines(place.name);
+        text = marks::replaced(&text, place.name, &format!("{}\n{machine}\n", table.text()))
+            .ok_or_else(|| format!("{path} has no lines `{begin}` and `{end}`"))?;
+    }
+    Ok(text)
+}
+
+/// Programs by `posix_spawn` and by Regrow.
+fn programs(results: &Value) -> Option<Markdown> {
+    let mut table = Markdown::new(&[
+        "program",
+        "posix_spawn p50",
+        "p99",
+        "Regrow p50",
+        "p99",
+        "ratio",
+        "call to `main` p50",
+        "reset p50",
+        "CPU per run, posix_spawn",
+        "Regrow",
+        "body KiB",
+        "recycled",
+    ]);
+    for result in results.as_array()? {
+        let time = |key: &str, percentile: &str| whole(&result[key][percentile]);
+        table.row([
+            format!("`{}`", result["program"].as_str()?),
+            time("posix_spawn_us", "p50"),
+            time("posix_spawn_us", "p99"),
+            time("regrow_us", "p50"),
+            time("regrow_us", "p99"),
+            result["ratio_p50"].as_f64().map_or_else(String::new, |ratio| format!("{ratio:.1}")),
+            time("to_main_us", "p50"),
+            time("reset_us", "p50"),
+            whole(&result["cpu_us"]["posix_spawn"]),
+            whole(&result["cpu_us"]["regrow"]),
+            whole(&result["body_kib"]),
+            format!("{} of {}", result["recycled"].as_u64()?, result["runs"].as_u64()?),
+        ]);
+    }
+    Some(table)
+}
+
+/// A number without a fraction; nothing where there is none.
+fn whole(value: &Value) -> String {
+    value.as_f64().map_or_else(String::new, |value| number(value.round()))
+}
+
+/// Figures beside what is asked of them. Those of the points of traces have a table of their own.
+fn figures(results: &Value) -> Option<Markdown> {
+    let mut table = Markdown::new(&["what", "measured", "asked", "reached"]);
+    for figure in results.as_array()? {
+        let name = figure["name"].as_str()?;
+        if trace::point(name).is_some() {
+            continue;
+        }
+        let reached = match figure["holds"].as_bool() {
+            None => "",
+            Some(true) => "yes",
+            Some(false) => "no",
+        };
+        let asked = figure["asked"].as_f64().map_or_else(String::new, number);
+        let measured = format!("{} {}", number(figure["measured"].as_f64()?), figure["unit"].as_str()?);
+        table.row([name.to_owned(), measured, asked, reached.to_owned()]);
+    }
+    Some(table)
+}
+
+/// What resources cost.
+fn resources(results: &Value) -> Option<Markdown> {
+    let mut table = Markdown::new(&["resource", "made anew µs", "from the pool µs", "ratio"]);
+    for cost in results.as_array()? {
+        let (anew, pooled) = (cost["anew_us"].as_f64()?, cost["pooled_us"].as_f64()?);
+        table.row([
+            cost["resource"].as_str()?.to_owned(),
+            number((anew * 100.0).round() / 100.0),
+            number((pooled * 100.0).round() / 100.0),
+            format!("{:.1}", anew / pooled.max(0.001)),
+        ]);
+    }
+    Some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_figure_shows_what_is_asked_and_whether_it_is_reached() {
+        let results = json!([
+            {"name": "a", "measured": 1507.0, "asked": null, "unit": "us", "holds": null},
+            {"name": "b", "measured": 23.12, "asked": 6.0, "unit": "times", "holds": true},
+            {"name": "web-1000, 1 existing, none: time", "measured": 5.0, "asked": null, "unit": "ms", "holds": null},
+        ]);
+        let text = figures(&results).unwrap().text();
+        let expected = "| what | measured | asked | reached |\n|---|---:|---:|---:|\n| a | 1,507 us |  |  |\n\
+                        | b | 23.12 times | 6 | yes |\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_program_has_a_row_with_what_was_measured() {
+        let results = json!([{
+            "program": "sh -c :", "posix_spawn_us": {"p50": 1053.4, "p99": 1319.0},
+            "regrow_us": {"p50": 94.2, "p99": 362.0}, "ratio_p50": 11.18, "to_main_us": null, "reset_us": {"p50": 121.0},
+            "cpu_us": {"posix_spawn": 901.0, "regrow": 250.0}, "body_kib": 132.0, "recycled": 499, "runs": 500
+        }]);
+        let text = programs(&results).unwrap().text();
+        let row = "| `sh -c :` | 1,053 | 1,319 | 94 | 362 | 11.2 |  | 121 | 901 | 250 | 132 | 499 of 500 |";
+        assert_eq!(text.lines().last(), Some(row));
+    }
+
+    #[test]
+    fn results_that_are_missing_are_told() {
+        let page_of = |text: &str| TextFile { path: README.to_owned(), text: text.to_owned() };
+        let error = page(&[page_of("<!-- begin programs -->\n<!-- end programs -->\n")], README).unwrap_err();
+        assert!(error.starts_with("bench/results/programs.json is missing"), "{error}");
+    }
+}

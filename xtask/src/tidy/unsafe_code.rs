@@ -1,0 +1,89 @@
+//! Unsafe code stands in a few crates, and in files that are listed here with their reason.
+
+use super::finding::Finding;
+use crate::source::modules::Sources;
+
+/// The folders whose code may be unsafe.
+const FOLDERS: &[&str] = &["agent/", "crates/regrow-body/", "crates/regrow-sys/"];
+
+/// The other files that may be unsafe, and why they must.
+const FILES: &[(&str, &str)] = &[
+    ("crates/regrow-bench/src/system/memory.rs", "a benchmark maps and unmaps memory as plain programs do"),
+    ("crates/regrow-bench/src/system/native.rs", "a baseline forks and executes as plain programs do"),
+    ("crates/regrow-cli/src/detach.rs", "the command forks, and becomes a daemon or the program"),
+    ("crates/regrow-cli/src/main.rs", "the entry point is the C library's"),
+    ("crates/regrow-cli/src/own_file.rs", "the mark of the command stands in a section with a name"),
+    ("crates/regrow-cli/src/run/caller.rs", "the command installs a signal handler"),
+    ("crates/regrow-daemon/src/caller.rs", "the caller's descriptors are known by number only"),
+    ("crates/regrow-image/src/seed.rs", "the seed's state word stands in a shared page"),
+    ("crates/regrow-image/src/store.rs", "plain types are written as the bytes that they are"),
+    ("crates/regrow-testkit/src/corpus/descriptors.rs", "a test's descriptors are known by number only"),
+    ("crates/regrow-testkit/src/victims/caller.rs", "a caller of the tests changes what it is"),
+    ("crates/regrow-testkit/tests/faults/caller.rs", "a caller of the tests changes what it is"),
+    ("crates/regrow-testkit/tests/faults/processes.rs", "a test forks"),
+    ("python/src/pool.rs", "Python knows descriptors by number"),
+];
+
+/// Checks every Rust file.
+pub(crate) fn check(sources: &Sources<'_>) -> Vec<Finding> {
+    check_against(sources, FILES)
+}
+
+fn check_against(sources: &Sources<'_>, listed: &[(&str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (&path, source) in sources {
+        let may = FOLDERS.iter().any(|folder| path.starts_with(folder))
+            || listed.iter().any(|(file, _)| *file == path);
+        if let (false, Some(&line)) = (may, source.unsafe_lines.first()) {
+            let message =
+                "unsafe code outside of the crates and files that may have it: xtask/src/tidy/unsafe_code.rs";
+            findings.push(Finding::new(path, line, message));
+        }
+    }
+    let idle = listed
+        .iter()
+        .filter(|(path, _)| sources.get(path).is_none_or(|source| source.unsafe_lines.is_empty()));
+    findings.extend(idle.map(|(path, _)| {
+        Finding::new(path, 1, "is listed as a file with unsafe code, and has none: strike it from the list")
+    }));
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::rust::RustSource;
+
+    fn found(path: &str, text: &str, listed: &[(&str, &str)]) -> usize {
+        let sources = Sources::from([(path, RustSource::parse(text).unwrap())]);
+        check_against(&sources, listed).len()
+    }
+
+    #[test]
+    fn unsafe_code_stands_only_where_it_may() {
+        for text in [
+            "fn f() { unsafe { g() } }\n",
+            "unsafe fn f() {}\n",
+            "unsafe extern \"C\" {}\n",
+            "#[unsafe(no_mangle)]\nfn f() {}\n",
+            "fn f() { m!(unsafe { g() }); }\n",
+        ] {
+            assert_eq!(found("crates/regrow-engine/src/a.rs", text, &[]), 1, "{text}");
+            assert_eq!(found("crates/regrow-sys/src/a.rs", text, &[]), 0, "{text}");
+            assert_eq!(found("agent/src/a.rs", text, &[]), 0, "{text}");
+            assert_eq!(
+                found("crates/regrow/src/a.rs", text, &[("crates/regrow/src/a.rs", "why")]),
+                0,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_listed_file_without_unsafe_code_is_found() {
+        let text = "#![forbid(unsafe_code)]\n// unsafe\nconst A: &str = \"unsafe\";\n";
+        assert_eq!(found("crates/regrow/src/a.rs", text, &[]), 0);
+        assert_eq!(found("crates/regrow/src/a.rs", text, &[("crates/regrow/src/a.rs", "why")]), 1);
+        assert_eq!(found("crates/regrow/src/a.rs", text, &[("crates/regrow/src/gone.rs", "why")]), 1);
+    }
+}
