@@ -81,15 +81,18 @@ if __name__ == "__main__":
     assert (tmp_path / "second").read_text() == "done"
 
 
-def test_a_forked_copy_can_use_the_executor(script: Script) -> None:
+def test_a_forked_copy_can_use_the_executor(script: Script, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
     done = script(
         """
-import os, regrow
+import os, pathlib, sys, regrow
 
 if __name__ == "__main__":
     executor = regrow.Executor(2)
     print(executor.submit(abs, -1).result(), flush=True)
-    running = executor.submit(pow, 2, 3)
+    # It runs for as long as nobody writes to the FIFO: it is under way when the process is copied.
+    running = executor.submit(pathlib.Path(sys.argv[1]).read_text)
     child = os.fork()
     if child == 0:
         print(executor.submit(abs, -2).result(), flush=True)
@@ -100,8 +103,10 @@ if __name__ == "__main__":
         executor.shutdown()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+    pathlib.Path(sys.argv[1]).write_text("8")
     print(running.result(), executor.submit(abs, -3).result(), flush=True)
-"""
+""",
+        str(fifo),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["1", "2", "refused", "8", "3"]
