@@ -49,7 +49,6 @@ AS_NOBODY: Mapping[str, str] = {
     "regrow-sys/probe_allocates_nothing": "the probe tries what is refused",
     "regrow-sys/probe_filtered": "filters of system calls need no_new_privs",
     "regrow-sys/probe_leaves_nothing": "the probe tries what is refused",
-    "regrow-cli/corpus_shared": "the daemon asks the kernel who its clients are",
     "regrow-testkit/faults": "scenes that change their user do so, and the others hold without privilege",
     "regrow-testkit/verify": "a body is compared by its own caller",
     "regrow-testkit/victims": "a fresh world for a caller without privilege",

@@ -168,8 +168,15 @@ impl Service {
 
     /// Runs a program until it is recycled, so that those after it are too.
     pub(crate) fn warm(&self, program: &[&str]) {
+        self.warm_in(program, |_| ());
+    }
+
+    /// The same in a world that `set_up` makes: the environment can decide which image a run is of.
+    pub(crate) fn warm_in(&self, program: &[&str], set_up: impl Fn(&mut Command)) {
         for _ in 0..ATTEMPTS {
-            let output = self.regrow().args(["--log", "info", "run", "--"]).args(program).output().unwrap();
+            let mut command = self.regrow();
+            set_up(&mut command);
+            let output = command.args(["--log", "info", "run", "--"]).args(program).output().unwrap();
             let said = Said::read(&output.stderr);
             if said.is_kept() {
                 return;

@@ -3,7 +3,7 @@
 
 use rustix::process::Signal;
 
-use crate::pty::Terminal;
+use crate::pty::{Terminal, warm};
 use crate::service::{Service, eventually, lives, state};
 use crate::shells::{background_job, foreground_job, has, interrupts, is_row, last, pipes, sizes, start};
 
@@ -30,7 +30,7 @@ while (1) { vec(my $ready, 0, 1) = 1; print "child has ", scalar <STDIN> if sele
 fn service(programs: &[&str]) -> Service {
     let service = Service::start();
     for program in programs {
-        service.warm(&[program]);
+        warm(&service, &[program]);
     }
     service
 }
@@ -134,7 +134,7 @@ fn a_terminal_that_hangs_up_ends_the_run() {
     terminal.hang_up();
     eventually("the end of the run", || !lives(family[0]));
     eventually("the end of its child", || !lives(family[1]));
-    service.warm(&["perl", "-e", "1"]);
+    warm(&service, &["perl", "-e", "1"]);
 }
 
 /// What makes programs that own the terminal unfit for it.

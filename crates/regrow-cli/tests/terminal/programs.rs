@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::pair::Pair;
-use crate::pty::Terminal;
+use crate::pty::{Terminal, warm};
 use crate::service::Service;
 use crate::shells::{has, last};
 
@@ -17,7 +17,7 @@ fn pair(service: &Service, program: &[&str], files: impl Fn(&Path)) -> Pair {
 /// A daemon that could recycle what is small.
 fn service() -> Service {
     let service = Service::start();
-    service.warm(&["sh"]);
+    warm(&service, &["sh"]);
     service
 }
 
@@ -140,7 +140,7 @@ fn regrow_top_shows_what_is_kept_and_leaves_the_terminal_as_it_was() {
         terminal.until("the images", |rows| has(rows, "creations in an interval") && shell(rows));
         terminal.resize((40, 120));
         terminal.until("the larger window", |rows| rows[39].contains("q quits") && shell(rows));
-        service.warm(&["true"]);
+        warm(&service, &["true"]);
         terminal.until("another image", |rows| rows.iter().any(|row| row.contains("/true ")));
         terminal.send(key);
         assert!(terminal.ends().success());

@@ -157,10 +157,11 @@ fn set_up(command: &mut Command, service: &Service, folder: &Path) {
     command.env_clear().env("PATH", path).env("LC_ALL", "C").env("TERM", "xterm-256color");
     command.current_dir(folder).env("HOME", folder).env("LESSHISTFILE", "-");
     command.env("XDG_RUNTIME_DIR", service.folder());
-    // Cargo sets it. With it the run is what the service has warmed up for.
-    if let Some(path) = std::env::var_os("LD_LIBRARY_PATH") {
-        command.env("LD_LIBRARY_PATH", path);
-    }
+}
+
+/// Runs a program with the environment of a terminal until it is recycled.
+pub(crate) fn warm(service: &Service, program: &[&str]) {
+    service.warm_in(program, |command| set_up(command, service, service.folder()));
 }
 
 impl Drop for Terminal {

@@ -1,6 +1,7 @@
 //! A shell: the keys that send signals, job control, the size of the window, and the terminal by its name.
 
 use crate::pair::Pair;
+use crate::pty::warm;
 use crate::service::Service;
 
 /// Tells the size of the window when it gets another.
@@ -118,7 +119,7 @@ fn names(pair: &mut Pair) {
 #[test]
 fn a_shell_of_regrow_has_its_jobs() {
     let service = Service::start();
-    service.warm(&["sh"]);
+    warm(&service, &["sh"]);
     let mut pair = start(&service, &["regrow", "run", "--", "sh", "-i"]);
     assert!(["sh", "dash", "bash", "busybox"].contains(&&*pair.regrow().executable()));
     session(&mut pair);
@@ -129,7 +130,7 @@ fn a_shell_of_regrow_has_its_jobs() {
 #[test]
 fn commands_of_a_shell_are_jobs() {
     let service = Service::start();
-    service.warm(&["sh"]);
+    warm(&service, &["sh"]);
     let mut pair = start(&service, &["env", "R=regrow run --", "sh", "-i"]);
     session(&mut pair);
     pair.tell("a shell with commands by `regrow run`");
