@@ -98,6 +98,16 @@ impl Lab {
     }
 }
 
+impl Drop for Lab {
+    /// Opens the folders that a test has closed: whoever has no privilege could not empty them.
+    fn drop(&mut self) {
+        let entries = fs::read_dir(self.dir()).into_iter().flatten().flatten();
+        for folder in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            let _ = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
+        }
+    }
+}
+
 pub(crate) fn argv(words: &[&str]) -> Vec<CString> {
     words.iter().map(|word| CString::new(*word).expect("no NUL")).collect()
 }
