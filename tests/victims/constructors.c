@@ -1,11 +1,13 @@
 /* What constructors may have done before main, that a snapshot at main cannot simply keep. The
  * argument says what: thread (one runs), shared (memory is shared), pipe (something is in it),
- * timer (one is set), signals (a handler is set, one is blocked), children (one lives). Each run
- * must find it as made for this very process. */
+ * timer (one is set), signals (a handler is set, one is blocked), children (one lives), open and
+ * creat (a file is made by this system call). Each run must find it as made for this very process. */
 #include "maps.h"
 #include <pthread.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 static const char *what = "";
@@ -24,6 +26,16 @@ static void *tick(void *unused)
 
 static void handler(int number) { (void)number; }
 
+/* A name of this process's own, which takes no system call. */
+static const char *own_name(void)
+{
+    static char name[40];
+    unsigned long long random;
+    memcpy(&random, (const void *)getauxval(AT_RANDOM), sizeof random);
+    snprintf(name, sizeof name, "made-%llx", random);
+    return name;
+}
+
 __attribute__((constructor)) static void construct(int argc, char **argv)
 {
     what = argc > 1 ? argv[1] : "";
@@ -36,6 +48,10 @@ __attribute__((constructor)) static void construct(int argc, char **argv)
         MUST(pipe(ends));
         MUST(write(ends[1], "abc", 3));
     }
+    if (strcmp(what, "open") == 0)
+        MUST(close(MUST(syscall(SYS_open, own_name(), O_WRONLY | O_CREAT, 0600))));
+    if (strcmp(what, "creat") == 0)
+        MUST(close(MUST(syscall(SYS_creat, own_name(), 0600))));
     if (strcmp(what, "timer") == 0)
         MUST(setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {1000, 0}}, NULL));
     sigset_t mask;
@@ -71,6 +87,8 @@ static void check(void)
         same("bytes in the pipe", read(ends[0], buffer, sizeof buffer), 3);
         same_text("the text in the pipe", buffer, "abc");
         MUST(write(ends[1], "abc", 3));
+    } else if (strcmp(what, "open") == 0 || strcmp(what, "creat") == 0) {
+        same("the constructor's file", access(own_name(), F_OK), 0);
     } else if (strcmp(what, "timer") == 0) {
         same("the constructor's timer runs", timer.it_value.tv_sec >= 900, 1);
     } else if (strcmp(what, "signals") == 0) {
@@ -93,6 +111,8 @@ static void dirty(void)
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
     }
+    if (strcmp(what, "open") == 0 || strcmp(what, "creat") == 0)
+        MUST(unlink(own_name()));
     ticks += 100000000;
     MUST(setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL));
     MUST(sigprocmask(SIG_SETMASK, &none, NULL));

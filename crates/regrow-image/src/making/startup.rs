@@ -32,6 +32,9 @@ pub(crate) enum AtCallEnd {
     File { path: PathBuf, opens: bool },
 }
 
+/// The flags with which a file is changed.
+pub(super) const WRITES: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
+
 /// Calls that build memory, read files that were opened, or ask for what is the same in every run of one key.
 const HARMLESS: &[i64] = &[
     libc::SYS_read,
@@ -73,14 +76,10 @@ impl Startup {
         let number = i64::try_from(call.number).unwrap_or(-1);
         let refuse = |what: &str| Err(MakeError::Refused(format!("{what} before main")));
         match number {
+            libc::SYS_open if call.args[1] & WRITES != 0 => refuse("a file was opened for writing"),
+            libc::SYS_openat if call.args[2] & WRITES != 0 => refuse("a file was opened for writing"),
             libc::SYS_open => self.file(remote, call.args[0], true),
-            libc::SYS_openat => {
-                const WRITES: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
-                if call.args[2] & WRITES != 0 {
-                    return refuse("a file was opened for writing");
-                }
-                self.file(remote, call.args[1], true)
-            }
+            libc::SYS_openat => self.file(remote, call.args[1], true),
             libc::SYS_access | libc::SYS_stat | libc::SYS_lstat | libc::SYS_readlink => {
                 self.file(remote, call.args[0], false)
             }

@@ -23,7 +23,7 @@ use regrow_sys::ptrace::{self, Resume, Stop, Stopped, SyscallEntry};
 
 use crate::error::MakeError;
 use crate::making::remote::{Access, Remote};
-use crate::making::startup::Startup;
+use crate::making::startup::{Startup, WRITES};
 use crate::making::stat::stat_fields;
 use crate::making::trace::{AtPoint, clear_breakpoints, note_trap, watch_loader, with_room};
 
@@ -339,7 +339,6 @@ impl WarmUp {
         path: u64,
         flags: u64,
     ) -> Result<(), MakeError> {
-        const WRITES: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
         let noted = self.note(remote, directory, path, true);
         if flags & WRITES == 0 {
             return noted;
