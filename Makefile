@@ -11,7 +11,7 @@ PARTS ?=
 # Arguments of `regrow bench`, as in: make bench ARGS="--runs 500 -- git --version"
 ARGS ?=
 # Seconds that each fuzz target runs in `make test`.
-FUZZ_SECONDS ?= 5
+FUZZ_SECONDS ?= 4
 # Builds the regrow command. It is linked statically: a client that the loader has to link first starts too slowly.
 BUILD_COMMAND = $(CARGO) rustc --quiet --release --locked --package regrow-cli --bin regrow -- \
 	-C target-feature=+crt-static -C relocation-model=static

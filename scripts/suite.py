@@ -210,8 +210,8 @@ def main() -> int:
     # What make tells those that it calls is not for the parts.
     for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
         os.environ.pop(name, None)
-    # One more than there are processors: some parts wait for what they have started.
-    suite = Suite(parts, len(os.sched_getaffinity(0)) + 1)
+    # More than there are processors: some parts wait for what they have started, and others than these may have work.
+    suite = Suite(parts, 2 * len(os.sched_getaffinity(0)))
     started = time.monotonic()
     suite.run()
     return 0 if tell(suite, time.monotonic() - started) else 1
