@@ -143,7 +143,7 @@ test-unprivileged: deps ## run those tests as nobody for which rights matter (ne
 	@scripts/suite.py test nobody/
 
 test-python: deps ## check, build and test the Python package, in an environment of its own
-	@scripts/suite.py test python/package
+	@scripts/suite.py test python/
 
 test-web: deps ## compare the web gateway with Apache and nginx, misuse it, and put load on it
 	@scripts/suite.py test web/

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the Python package with maturin, installs it into an environment of its own, and runs what checks it: rustfmt,
-# clippy, ruff, mypy, pytest. Everything goes to TARGET (by default cargo's target folder). Arguments go to pytest.
+# clippy, ruff, mypy, pytest. Everything goes to TARGET (by default cargo's target folder). Arguments go to pytest. `check.sh build` does
+# all but run pytest, and `check.sh tests …` runs pytest alone after that.
 #
 # PROFILE names the profile of the extension module: by default `checked`, which has all assertions on.
 #
@@ -15,15 +16,28 @@ PROFILE=${PROFILE:-checked}
 # shellcheck source=python/environment.sh
 source environment.sh
 
+# Checks the sources, and installs the package.
+build() {
+    say 'rustfmt, clippy'
+    cargo fmt --check
+    CARGO_TARGET_DIR=$cargo_target PYO3_PYTHON=$tools/bin/python \
+        cargo clippy --quiet --profile checked --locked --all-targets -- -D warnings
+    say 'ruff, mypy'
+    "$tools/bin/ruff" check --quiet .
+    "$tools/bin/ruff" format --quiet --check .
+    "$tools/bin/mypy" --no-error-summary --cache-dir "$target/mypy" --python-executable "$tools/bin/python"
+    install_package
+}
+
 prepare
-say 'rustfmt, clippy'
-cargo fmt --check
-CARGO_TARGET_DIR=$cargo_target PYO3_PYTHON=$tools/bin/python cargo clippy --quiet --profile checked --locked --all-targets -- -D warnings
-say 'ruff, mypy'
-"$tools/bin/ruff" check --quiet .
-"$tools/bin/ruff" format --quiet --check .
-"$tools/bin/mypy" --no-error-summary --cache-dir "$target/mypy" --python-executable "$tools/bin/python"
-install_package
+case ${1:-} in
+    build)
+        build
+        exit 0
+        ;;
+    tests) shift ;;
+    *) build ;;
+esac
 say 'pytest'
 # From the tests' folder, so that the package is the installed one.
 cd tests

@@ -116,8 +116,30 @@ def release() -> list[Part]:
 
 
 def python(says: str, **variables: str) -> Part:
-    """The Python package."""
+    """The Python package as a whole."""
     return Part("python/package", shell("python/check.sh"), says, (BUILD,), "checked", variables=variables)
+
+
+def python_in_parts(**variables: str) -> list[Part]:
+    """The Python package, with its longest tests in a part of their own."""
+    plugin = ("test_pytest_plugin.py", "test_pytest_guide.py")
+    others = (f"--ignore={name}" for name in plugin)
+
+    def tests(name: str, says: str, *words: str) -> Part:
+        return Part(name, shell("python/check.sh", "tests", *words), says, ("python/build",), variables=variables)
+
+    return [
+        Part(
+            "python/build",
+            shell("python/check.sh", "build"),
+            "the Python package, with all assertions on",
+            (BUILD,),
+            "checked",
+            variables=variables,
+        ),
+        tests("python/plugin", "the plugin for pytest", *plugin),
+        tests("python/tests", "all else of the Python package", *others, "."),
+    ]
 
 
 # The tests of the web gateway, by the words that choose them: as long as all others together, in parts that run side by side.
@@ -223,7 +245,7 @@ def test() -> list[Part]:
     """What `make test` runs: everything that CI does."""
     return [
         *builds(),
-        python("the Python package, with all assertions on", PROFILE="checked"),
+        *python_in_parts(PROFILE="checked"),
         *web("the web gateway beside Apache and nginx", Path("checked/regrow")),
         *lint(),
         *workspace(),

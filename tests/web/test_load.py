@@ -104,8 +104,15 @@ def test_ab(options: list[str], gateway: servers.Gateway) -> None:
     before = processes.anonymous_kib(gateway.pid)
     made, refused = ab(gateway.http, "/plain.sh", *options)
     assert refused < made
-    made, refused = ab(gateway.http, SLOW, *options, seconds=SLOWLY)
-    assert 0 < refused < made
+    # On a machine that has other work no slow one may end before a short load does.
+    answered = 0
+    for _ in range(10):
+        made, refused = ab(gateway.http, SLOW, *options, seconds=SLOWLY)
+        assert refused > 0
+        answered += made - refused
+        if answered > 0:
+            break
+    assert answered > 0
     assert processes.anonymous_kib(gateway.pid) < before + (16 << 10)
     check_answers(gateway)
     check_calm(gateway)
@@ -130,8 +137,13 @@ def test_load_through_nginx(place: servers.Place, gateway: servers.Gateway) -> N
     try:
         found = wrk(nginx.ports["gateway"], "/plain.sh")
         assert {200} <= set(found) <= {200, 503}, found
-        found = wrk(nginx.ports["gateway"], SLOW, SLOWLY)
-        assert set(found) == {200, 503}, found
+        found = {}
+        for _ in range(10):
+            found = wrk(nginx.ports["gateway"], SLOW, SLOWLY)
+            assert {503} <= set(found) <= {200, 503}, found
+            if 200 in found:
+                break
+        assert 200 in found, found
     finally:
         nginx.stop()
     check_calm(gateway)

@@ -91,7 +91,8 @@ fn await_prepared(pool: &Pool, notes: &Path) {
 fn a_run_prepares_itself_before_it_has_its_order() {
     let (_folder, notes) = folder();
     let ahead = format!("with open('{}', 'a') as notes: notes.write(f'{{os.getpid()}}\\n')", notes.display());
-    let pool = Pool::new();
+    // Of several bodies another one could have the run than the one that is waited for.
+    let pool = Pool::builder().max_bodies_per_program(1).build();
     let mut command = prepared(&pool, &script(&ahead, "print('right')"));
     for _ in 0..5 {
         await_prepared(&pool, &notes);
