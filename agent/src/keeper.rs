@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use regrow_abi::{Broken, State, command, fault, order_flags};
+use regrow_abi::{Broken, KEEPER_SOCKET_FD, Report, State, command, fault, order_flags};
 
 use crate::arch::{self, nr};
 use crate::state::Agent;
@@ -51,6 +51,7 @@ pub fn run(agent: &Agent) -> ! {
         if control.fault.load(Relaxed) == fault::ARMING_FAILS.number() {
             agent.give_up(Broken::Fault, 0);
         }
+        touch_canary(agent);
         let bell = control.bell.load(SeqCst);
         let pid = clone_armed(agent);
         if pid < 0 {
@@ -69,8 +70,11 @@ pub fn run(agent: &Agent) -> ! {
         if !alone {
             agent.give_up(Broken::Shared, 0);
         }
-        let has_order = control.state.load(SeqCst) == TAKEN && control.command.load(SeqCst) == command::NONE;
-        if has_order && control.refused.load(SeqCst) == 0 {
+        if !is_only_copy(agent) {
+            agent.give_up(Broken::LeftProcesses, 0);
+        }
+        if control.state.load(SeqCst) == TAKEN && control.command.load(SeqCst) == command::NONE {
+            // With its order, and it is neither the run nor has it refused.
             agent.give_up(Broken::Died, 0);
         }
         if control.command.load(SeqCst) == command::BREAK_UP {
@@ -126,6 +130,25 @@ fn clone_armed(agent: &Agent) -> isize {
     let args: [u64; 11] = [flags, 0, 0, number, 0, stack, bytes, 0, 0, 0, 0];
     // SAFETY: the stack lies in the private area and is used by no other task.
     unsafe { arch::clone_onto(args.as_ptr(), 88, agent, armed::start) }
+}
+
+/// Makes the canary a page of this body's own.
+fn touch_canary(agent: &Agent) {
+    // SAFETY: a writable page of the agent's, which no program uses.
+    unsafe { (agent.canary() as *mut u64).write_volatile(1) };
+}
+
+/// Whether no process has a copy of the memory that a fork of the run has made: the canary is mapped once. Such a process could hold what
+/// reaches the memory itself: `/proc/self/mem`, a userfaultfd, buffers that it has registered. One that has executed another program is
+/// not seen.
+fn is_only_copy(agent: &Agent) -> bool {
+    const PRESENT: u64 = 1 << 63;
+    const EXCLUSIVE: u64 = 1 << 56;
+    let mut word = 0u64;
+    let offset = agent.canary() / regrow_abi::PAGE_BYTES * 8;
+    // SAFETY: the private area is this body's own; the word has 8 bytes.
+    let got = unsafe { sys::pread((*agent.private()).pagemap, (&raw mut word).cast(), 8, offset) };
+    got == 8 && word & (PRESENT | EXCLUSIVE) == PRESENT | EXCLUSIVE
 }
 
 /// Sleeps until this task is the only one that uses the memory: the run has ended with all its threads, or executed
@@ -207,6 +230,7 @@ fn wait_for_verify(agent: &Agent) {
     if control.verify.load(Relaxed) == 0 {
         return;
     }
+    sys::report(KEEPER_SOCKET_FD, Report::Clean);
     agent.set_state(State::Clean);
     while control.state.load(SeqCst) == State::Clean as u32 {
         sys::futex_wait(&control.state, State::Clean as u32, 100);
@@ -219,7 +243,7 @@ fn wait_for_verify(agent: &Agent) {
 /// Whether the engine's end of the socket is closed.
 fn engine_closed() -> bool {
     const HANGUP: i16 = 0x10;
-    let mut poll = (regrow_abi::KEEPER_SOCKET_FD, 0i16, 0i16);
+    let mut poll = (KEEPER_SOCKET_FD, 0i16, 0i16);
     // SAFETY: a pollfd that lives on this stack.
     unsafe { sys::raw(nr::POLL, [&raw mut poll as usize, 1, 0, 0, 0, 0]) };
     poll.2 & HANGUP != 0

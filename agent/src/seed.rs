@@ -62,5 +62,6 @@ fn become_body(agent: &Agent, control: i32, socket: i32) -> ! {
     }
     sys::close(control);
     sys::close(socket);
+    agent.guard_areas();
     keeper::run(agent)
 }

@@ -6,6 +6,7 @@ use regrow_abi::{
     Broken, Control, ImageHeader, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry, features, vma_flags,
 };
 
+use crate::arch::nr;
 use crate::sys;
 
 /// Room for the current mappings of a body, when they differ from the image's.
@@ -120,6 +121,26 @@ impl Agent {
     /// The private memory.
     pub fn private(&self) -> *mut Private {
         self.image().private_address as *mut Private
+    }
+
+    /// Keeps a run's forks from having the agent's areas, and a run from unmapping, replacing or protecting them (Linux 6.10). A body
+    /// that is to be broken up has no run before, and unmaps the image itself.
+    pub fn guard_areas(&self) {
+        const MADV_DONTFORK: u32 = 10;
+        let (start, end) = (self.image().agent_start, self.image().agent_end);
+        let canary = self.canary();
+        // SAFETY: the agent's own areas, which this keeps as they are; the canary is the last page, which forks have.
+        unsafe {
+            sys::madvise(start, canary - start, MADV_DONTFORK);
+            if self.control().becomes_shell.load(Relaxed) == 0 {
+                sys::raw(nr::MSEAL, [start as usize, (end - start) as usize, 0, 0, 0, 0]);
+            }
+        }
+    }
+
+    /// A page of the body's own that its forks have and that no program uses.
+    pub fn canary(&self) -> u64 {
+        self.image().agent_end - PAGE_BYTES
     }
 
     /// Top of the armed process's stack and its size.

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::AtomicU32;
 
+use regrow_abi::Report;
+
 use crate::arch::{STAT_WORDS, nr, syscall6};
 
 /// Result of a system call: negative values are errors.
@@ -83,11 +85,14 @@ pub fn getpid() -> i32 {
     unsafe { call!(nr::GETPID) as i32 }
 }
 
-/// Closes a range of descriptors.
-pub fn close_range(first: u32, last: u32) -> Res {
+/// Closes a range of descriptors, or with [`CLOSE_ON_EXEC`] has an execution close them.
+pub fn close_range(first: u32, last: u32, flags: u32) -> Res {
     // SAFETY: numbers only.
-    unsafe { call!(nr::CLOSE_RANGE, first, last, 0) }
+    unsafe { call!(nr::CLOSE_RANGE, first, last, flags) }
 }
+
+/// Flag of [`close_range`].
+pub const CLOSE_ON_EXEC: u32 = 4;
 
 /// Closes one descriptor.
 pub fn close(fd: i32) -> Res {
@@ -303,11 +308,19 @@ pub unsafe fn raw(number: usize, args: [usize; 6]) -> Res {
     unsafe { syscall6(number, args) }
 }
 
-/// Sends one message of one byte or a few.
+/// Sends one message of one byte or a few. It never waits.
 pub fn send(fd: i32, bytes: &[u8]) -> Res {
     const NOSIGNAL: usize = 0x4000;
+    const DONTWAIT: usize = 0x40;
     // SAFETY: the slice is live.
-    unsafe { call!(nr::SENDTO, fd, bytes.as_ptr(), bytes.len(), NOSIGNAL, 0, 0) }
+    unsafe { call!(nr::SENDTO, fd, bytes.as_ptr(), bytes.len(), NOSIGNAL | DONTWAIT, 0, 0) }
+}
+
+/// Tells the engine. Where that cannot be told it waits in vain, and gives the body up.
+pub fn report(fd: i32, report: Report) {
+    let words = report.to_words();
+    // SAFETY: the words are live, and any bytes can be sent.
+    send(fd, unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(&words)) });
 }
 
 /// What came with a message.

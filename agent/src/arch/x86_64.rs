@@ -60,6 +60,7 @@ pub mod nr {
     pub const CLONE3: usize = 435;
     pub const CLOSE_RANGE: usize = 436;
     pub const PROCESS_MADVISE: usize = 440;
+    pub const MSEAL: usize = 462;
 }
 
 /// Words of the kernel's `struct stat`.

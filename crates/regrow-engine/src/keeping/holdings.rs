@@ -135,10 +135,11 @@ impl Holdings {
     /// from another one.
     fn break_up(&mut self, body: BodyId, shell: ShellId) {
         let image = self.tables.bodies.image_of(body);
-        let then = image.and_then(|image| self.tables.images.kept(image)).map(|kept| *kept.then());
+        let kept = image.and_then(|image| self.tables.images.kept(image));
+        let of = kept.map(|kept| (Arc::clone(&kept.image), Box::new(*kept.then())));
         self.chores.forget_body(body);
-        let chore = match (self.take_body(body), then) {
-            (Some(body), Some(then)) => Chore::BreakUp { body, then: Box::new(then), shell },
+        let chore = match (self.take_body(body), of) {
+            (Some(body), Some((image, then))) => Chore::BreakUp { body, image, then, shell },
             _ => Chore::AddShell { shell },
         };
         self.chores.push(chore);
