@@ -243,6 +243,16 @@ impl Holdings {
         }
     }
 
+    /// How often the mounts have changed, where that is watched.
+    pub(crate) fn count_mounts(&mut self) -> Option<u64> {
+        self.watch.as_mut().map(Watch::count_mounts)
+    }
+
+    /// The same, up to the last look at the files.
+    pub(crate) fn mounts_seen(&self) -> Option<u64> {
+        self.watch.as_ref().map(Watch::mounts_seen)
+    }
+
     /// Watches no file for an image.
     pub(crate) fn unwatch(&mut self, image: ImageId) {
         if let Some(watch) = &mut self.watch {
