@@ -36,7 +36,9 @@ const PATH_MAX: usize = 4096;
 ///
 /// # Safety
 /// Called by the clone only.
-pub unsafe extern "C" fn start(agent: &Agent) -> ! {
+pub unsafe extern "C" fn start(image: &ImageHeader) -> ! {
+    // SAFETY: it is the header of this body's image. The keeper's stack, where it has the like, is not this task's.
+    let agent = &unsafe { Agent::new(image) };
     let control = agent.control();
     if control.fault.load(Relaxed) == fault::ARMED_DIES.number() {
         sys::exit(137);
@@ -85,7 +87,7 @@ fn set_gate(agent: &Agent, words: [u64; 2]) {
 fn take_order(agent: &Agent, pid: i32) {
     let control = agent.control();
     let mut room = FdRoom::new();
-    let message = sys::receive(KEEPER_SOCKET_FD, &mut room);
+    let message = sys::receive(KEEPER_SOCKET_FD, &mut room, 0);
     if message.result <= 0 {
         // SAFETY: the keeper sleeps until this process is gone.
         unsafe { (*agent.private()).engine_gone = 1 };

@@ -75,6 +75,36 @@ pub struct Private {
     keeper_stack: Stack,
 }
 
+/// The numbers of a keeper's descriptors beside its socket: no memory has to be believed for them.
+pub mod fd {
+    use regrow_abi::KEEPER_SOCKET_FD;
+
+    /// See [`Private::pagemap`](super::Private::pagemap); so the others.
+    pub const PAGEMAP: i32 = KEEPER_SOCKET_FD + 1;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const MAPS: i32 = KEEPER_SOCKET_FD + 2;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const CLEAR_REFS: i32 = KEEPER_SOCKET_FD + 3;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const COREDUMP_FILTER: i32 = KEEPER_SOCKET_FD + 4;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const OOM_SCORE: i32 = KEEPER_SOCKET_FD + 5;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const UFFD: i32 = KEEPER_SOCKET_FD + 6;
+}
+
+impl Private {
+    /// Writes the numbers of the descriptors again, which a run can have changed. One that could not be opened is a closed one.
+    pub fn put_back_descriptors(&mut self, tracks: bool) {
+        self.pagemap = fd::PAGEMAP;
+        self.maps = fd::MAPS;
+        self.clear_refs = fd::CLEAR_REFS;
+        self.coredump_filter = fd::COREDUMP_FILTER;
+        self.oom_score = fd::OOM_SCORE;
+        self.uffd = if tracks { fd::UFFD } else { -1 };
+    }
+}
+
 /// A stack, aligned as the calling convention wants it.
 #[repr(C, align(64))]
 struct Stack([u8; STACK_BYTES]);

@@ -106,6 +106,18 @@ pub fn dup3(from: i32, to: i32) -> Res {
     unsafe { call!(nr::DUP3, from, to, 0) }
 }
 
+/// Gives a descriptor another number, at which it is close-on-exec.
+pub fn move_to(from: i32, to: i32) -> Res {
+    const CLOEXEC: usize = 0o2_000_000;
+    if from == to {
+        return to as Res;
+    }
+    // SAFETY: numbers only.
+    let moved = unsafe { call!(nr::DUP3, from, to, CLOEXEC) };
+    close(from);
+    moved
+}
+
 /// A copy of `fd` at the lowest free number that is not below `lowest`.
 pub fn dup_above(fd: i32, lowest: i32) -> Res {
     // SAFETY: F_DUPFD (0) takes a number.
@@ -311,9 +323,8 @@ pub unsafe fn raw(number: usize, args: [usize; 6]) -> Res {
 /// Sends one message of one byte or a few. It never waits.
 pub fn send(fd: i32, bytes: &[u8]) -> Res {
     const NOSIGNAL: usize = 0x4000;
-    const DONTWAIT: usize = 0x40;
     // SAFETY: the slice is live.
-    unsafe { call!(nr::SENDTO, fd, bytes.as_ptr(), bytes.len(), NOSIGNAL | DONTWAIT, 0, 0) }
+    unsafe { call!(nr::SENDTO, fd, bytes.as_ptr(), bytes.len(), NOSIGNAL | DONT_WAIT, 0, 0) }
 }
 
 /// Tells the engine. Where that cannot be told it waits in vain, and gives the body up.
@@ -348,8 +359,11 @@ impl FdRoom {
     }
 }
 
+/// Flag of [`receive`]: does not wait.
+pub const DONT_WAIT: usize = 0x40;
+
 /// Waits for one message and its descriptors.
-pub fn receive(fd: i32, room: &mut FdRoom) -> ReceivedMessage {
+pub fn receive(fd: i32, room: &mut FdRoom, flags: usize) -> ReceivedMessage {
     #[repr(C)]
     struct Message {
         name: usize,
@@ -372,7 +386,7 @@ pub fn receive(fd: i32, room: &mut FdRoom) -> ReceivedMessage {
         flags: 0,
     };
     // SAFETY: the message header and all that it points to live on this stack.
-    let result = unsafe { call!(nr::RECVMSG, fd, &raw mut message, 0) };
+    let result = unsafe { call!(nr::RECVMSG, fd, &raw mut message, flags) };
     let header_bytes = if message.control_bytes >= 16 { room.header[0] as usize } else { 16 };
     ReceivedMessage { kind: byte, result, fds: header_bytes.saturating_sub(16) / 4 }
 }

@@ -21,6 +21,11 @@ pub enum Report {
     },
     /// The body is put back and waits to be compared (verify mode).
     Clean,
+    /// This process has ended without an order; the body is given up.
+    Gone {
+        /// The process.
+        pid: i32,
+    },
     /// An order was not carried out. Its process ends before the program's first instruction.
     Refused {
         /// The [`Order::serial`](crate::Order::serial).
@@ -39,6 +44,7 @@ impl Report {
         match self {
             Report::Armed { pid, is_shell } => [1, pid.cast_unsigned(), is_shell as u32, 0, 0, 0],
             Report::Clean => [2, 0, 0, 0, 0, 0],
+            Report::Gone { pid } => [4, pid.cast_unsigned(), 0, 0, 0, 0],
             Report::Refused { serial, step, errno } => {
                 [3, step as u32, errno.cast_unsigned(), 0, serial as u32, (serial >> 32) as u32]
             }
@@ -56,6 +62,7 @@ impl Report {
                 let serial = low as u64 | (high as u64) << 32;
                 Report::Refused { serial, step, errno: errno.cast_signed() }
             }
+            [4, pid, ..] => Report::Gone { pid: pid.cast_signed() },
             _ => return None,
         })
     }
@@ -69,16 +76,20 @@ mod tests {
     fn a_report_is_read_back_from_its_words() {
         let refused = |serial| Report::Refused { serial, step: Refused::Limit, errno: 12 };
         let armed = |pid, is_shell| Report::Armed { pid, is_shell };
-        for report in
-            [armed(i32::MAX, true), armed(1, false), Report::Clean, refused(u64::MAX - 3), refused(1)]
-        {
+        for report in [
+            armed(i32::MAX, true),
+            armed(1, false),
+            Report::Clean,
+            Report::Gone { pid: 2 },
+            refused(u64::MAX - 3),
+        ] {
             assert_eq!(Report::from_words(report.to_words()), Some(report));
         }
     }
 
     #[test]
     fn other_words_are_no_report() {
-        for words in [[0; 6], [4, 0, 0, 0, 0, 0], [3, 0, 0, 0, 0, 0], [3, 4711, 0, 0, 0, 0]] {
+        for words in [[0; 6], [5, 0, 0, 0, 0, 0], [3, 0, 0, 0, 0, 0], [3, 4711, 0, 0, 0, 0]] {
             assert_eq!(Report::from_words(words), None);
         }
     }

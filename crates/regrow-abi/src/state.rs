@@ -119,6 +119,8 @@ pub enum Refused {
     Scheduling = 9,
     /// Executing the program in a shell.
     Exec = 10,
+    /// Taking the order: the process had ended before.
+    Take = 11,
 }
 
 impl Refused {
@@ -136,6 +138,7 @@ impl Refused {
             8 => Refused::Bounds,
             9 => Refused::Scheduling,
             10 => Refused::Exec,
+            11 => Refused::Take,
             _ => return None,
         })
     }
@@ -163,9 +166,9 @@ mod tests {
 
     #[test]
     fn a_step_is_read_back_from_its_number_and_no_other_number_is_one() {
-        let known = (1..=10).filter_map(Refused::from_raw);
+        let known = (1..=11).filter_map(Refused::from_raw);
         assert!(known.clone().zip(1..).all(|(step, number)| step as u32 == number));
-        assert_eq!(known.count(), 10);
-        assert!([0, 11, u32::MAX].into_iter().all(|number| Refused::from_raw(number).is_none()));
+        assert_eq!(known.count(), 11);
+        assert!([0, 12, u32::MAX].into_iter().all(|number| Refused::from_raw(number).is_none()));
     }
 }

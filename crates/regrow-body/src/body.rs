@@ -19,17 +19,16 @@ use crate::keepers::Keepers;
 use crate::laid::Laid;
 use crate::line::{Line, Waits};
 use crate::run::Run;
+use ending::END_TIMEOUT;
+
+pub(crate) mod ending;
 
 /// How long a new body may take to arm its first process.
 const FIRST_ARM_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long after the death of a seed a keeper may show that it has just made.
-const UNANNOUNCED: Duration = Duration::from_millis(100);
 /// How often a new body's keeper is looked after.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// How long an order may take to be carried out or refused.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a keeper may take to end after its socket is closed.
-pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a body could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +115,8 @@ pub struct Body {
     pub(crate) last_run: i32,
     /// It can only execute programs.
     pub(crate) is_shell: bool,
+    /// Its processes run code of the program before they have an order.
+    is_woken_ahead: bool,
     /// In verify mode: it was compared since its last run.
     compared: AtomicBool,
     /// Bounds that the address space was last given.
@@ -164,13 +165,13 @@ impl Body {
         let keeper = keeper.map_err(|source| {
             if source.kind() == io::ErrorKind::UnexpectedEof {
                 drop(ours.take());
-                reap_unannounced(&control);
+                ending::reap_unannounced(&control);
             }
             BodyError::Fork { pid: seed.pid(), source }
         })?;
         let keeper_pidfd = raw::pidfd_open(keeper).map_err(|source| {
             drop(ours.take());
-            reap_unseen(&control, keeper);
+            ending::reap_unseen(&control, keeper);
             BodyError::Setup { step: "opening a keeper's pidfd", source }
         })?;
         let line = ours
@@ -186,6 +187,7 @@ impl Body {
             line: Arc::new(line),
             last_run: 0,
             is_shell: false,
+            is_woken_ahead: image.header.gate_address != 0,
             compared: AtomicBool::new(false),
             bounds: [0; 4],
             laid: Laid::default(),
@@ -241,7 +243,7 @@ impl Body {
     /// noticed within a second.
     #[must_use]
     pub fn bell(&self) -> Bell {
-        self.control.bell(&self.line, self.runs)
+        self.control.bell(&self.line, self.runs, self.is_woken_ahead)
     }
 
     /// How many runs it has had.
@@ -261,6 +263,7 @@ impl Body {
                 // The word is left over from the run.
                 None => State::Resetting,
                 Some(Waits::Clean) => State::Clean,
+                Some(Waits::Gone { .. }) => State::Broken,
                 Some(Waits::Armed { is_shell, .. }) if is_shell != self.is_shell => State::Broken,
                 Some(Waits::Armed { .. }) if self.control.is_verified() && !self.compared.load(SeqCst) => {
                     State::Broken
@@ -406,7 +409,7 @@ impl Body {
             };
             (address, value)
         }));
-        self.send(run.fds).map_err(StartError::Broken)?;
+        self.send(to.serial, run.fds).map_err(StartError::Broken)?;
         self.is_given(pid);
         self.bounds = self.laid.block.bounds;
         if run.await_start {
@@ -440,39 +443,7 @@ impl Body {
         self.runs += 1;
     }
 
-    /// After the end of the keeper: the process that it armed last, if that has had no order. One that was made at the very end tells of
-    /// itself before it ends; one that was killed before it could is known where no run can have written its number.
-    fn last_armed(&self) -> Option<i32> {
-        let started = Instant::now();
-        loop {
-            if let Some(Waits::Armed { pid, .. }) = self.line.waits() {
-                return Some(pid);
-            }
-            let left = END_TIMEOUT.saturating_sub(started.elapsed());
-            // What is waited for is the end of all who have the other end of the socket.
-            if left.is_zero() || !self.line.await_report(left) {
-                break;
-            }
-        }
-        (self.runs == 0).then(|| self.control.pid())
-    }
-
-    /// Waits until the keeper has seen that its armed process is gone, and ended.
-    fn keeper_ends(&self) -> bool {
-        let started = Instant::now();
-        let bell = self.bell();
-        while started.elapsed() < END_TIMEOUT {
-            bell.ring();
-            // In verify mode the keeper waits for the state to change, not for the bell.
-            self.control.wake();
-            if raw::ends_within(self.keeper_pidfd.as_fd(), Duration::from_millis(1)) {
-                return true;
-            }
-        }
-        false
-    }
-
-    pub(crate) fn send(&self, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {
+    pub(crate) fn send(&self, serial: u64, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {
         use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
         let socket = self.line.socket();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
@@ -485,6 +456,7 @@ impl Body {
         if !list.is_empty() {
             ancillary.push(SendAncillaryMessage::ScmRights(list));
         }
+        self.line.set_sent(serial);
         sendmsg(socket, &[io::IoSlice::new(&[ARMED_GO])], &mut ancillary, SendFlags::NOSIGNAL)?;
         Ok(())
     }
@@ -506,50 +478,9 @@ impl Body {
     }
 }
 
-/// Waits for the end of a keeper, and of its armed process, whose seed has died before it could tell of the keeper. They end
-/// because the engine's end of their socket is closed.
-fn reap_unannounced(control: &ControlArea) {
-    let started = Instant::now();
-    while control.keeper() <= 0 {
-        if started.elapsed() >= UNANNOUNCED {
-            // The seed has died before it made one.
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    reap_unseen(control, control.keeper());
-}
-
-/// Waits for the end of a keeper that there is no body of, and of its armed process.
-fn reap_unseen(control: &ControlArea, keeper: i32) {
-    child::reap(keeper, END_TIMEOUT);
-    child::reap(control.pid(), END_TIMEOUT);
-}
-
 pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
-}
-
-impl Drop for Body {
-    fn drop(&mut self) {
-        if std::process::id() != self.parent {
-            // A forked copy of the caller: the keeper is its parent's.
-            return;
-        }
-        let has_run_in_it = self.has_run_in_it();
-        // The armed process sees the end of its socket and exits; then the keeper does.
-        self.line.close();
-        let settled = !has_run_in_it && self.keeper_ends();
-        if !settled {
-            let _ = raw::pidfd_kill(self.keeper_pidfd.as_fd(), libc::SIGKILL);
-        }
-        raw::reap_within(self.keeper, self.keeper_pidfd.as_fd(), END_TIMEOUT);
-        if let Some(armed) = self.last_armed() {
-            child::reap(armed, END_TIMEOUT);
-        }
-        self.keepers.remove(self.keeper);
-    }
 }
 
 impl Body {

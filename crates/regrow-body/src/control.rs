@@ -98,13 +98,17 @@ pub struct Bell {
     line: Arc<Line>,
     /// The order that the run had; 0 for none.
     serial: u64,
+    is_woken_ahead: bool,
 }
 
 impl Bell {
-    /// After the end of a run: whether it has refused its order, and so ended before the program's first instruction.
+    /// After the end of a run with an exit status, and before a ring: whether it has refused its order, or has never taken it. Nothing
+    /// of what was ordered has run then.
     #[must_use]
-    pub fn was_refused(&self) -> bool {
-        self.line.take_refusal(self.serial).is_some()
+    pub fn was_refused(&self, status: i32) -> bool {
+        // A process that waits in the agent ends in no other way.
+        let may_be = status == regrow_abi::REFUSED_STATUS || self.is_woken_ahead;
+        may_be && (self.line.is_untaken(self.serial) || self.line.take_refusal(self.serial).is_some())
     }
 
     /// Notes that the run has been waited for.
@@ -140,8 +144,8 @@ impl ControlArea {
     }
 
     /// A bell for whoever waits for the run of an order.
-    pub(crate) fn bell(&self, line: &Arc<Line>, serial: u64) -> Bell {
-        Bell { shared: Arc::clone(&self.shared), line: Arc::clone(line), serial }
+    pub(crate) fn bell(&self, line: &Arc<Line>, serial: u64, is_woken_ahead: bool) -> Bell {
+        Bell { shared: Arc::clone(&self.shared), line: Arc::clone(line), serial, is_woken_ahead }
     }
 
     /// What the body is doing; `None` for a word that is no state.

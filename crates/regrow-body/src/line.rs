@@ -30,6 +30,11 @@ pub(crate) enum Waits {
     },
     /// To be compared.
     Clean,
+    /// For its end: this process has ended without an order.
+    Gone {
+        /// The process.
+        pid: i32,
+    },
 }
 
 /// A refused order: its number, the step that failed, and the errno.
@@ -43,6 +48,8 @@ const MAX_REFUSALS: usize = 16;
 pub(crate) struct Line {
     socket: OwnedFd,
     inbox: Mutex<Inbox>,
+    /// The number of the last order that was sent, or is about to be.
+    sent: AtomicU64,
     /// The number of the last order whose run is known to have left the body.
     over: AtomicU64,
 }
@@ -55,7 +62,7 @@ struct Inbox {
 
 impl Line {
     pub(crate) fn new(socket: OwnedFd) -> Line {
-        Line { socket, inbox: Mutex::default(), over: AtomicU64::new(0) }
+        Line { socket, inbox: Mutex::default(), sent: AtomicU64::new(0), over: AtomicU64::new(0) }
     }
 
     /// The socket, to send an order.
@@ -87,6 +94,17 @@ impl Line {
         let at = inbox.refusals.iter().position(|refusal| refusal.0 == serial)?;
         let (_, step, errno) = inbox.refusals.remove(at);
         Some((step, errno))
+    }
+
+    /// Notes that an order is about to be sent.
+    pub(crate) fn set_sent(&self, serial: u64) {
+        self.sent.store(serial, SeqCst);
+    }
+
+    /// Whether an order that was sent has not been taken by anybody: the kernel still has the message, and no later one was sent.
+    pub(crate) fn is_untaken(&self, serial: u64) -> bool {
+        let is_last = || self.sent.load(SeqCst) == serial;
+        is_last() && raw::has_unread(self.socket.as_fd()) && is_last()
     }
 
     /// Tells whoever waits for an order that none comes.
@@ -134,6 +152,7 @@ impl Inbox {
         match Report::from_words(words) {
             Some(Report::Armed { pid, is_shell }) => self.waits = Some(Waits::Armed { pid, is_shell }),
             Some(Report::Clean) => self.waits = Some(Waits::Clean),
+            Some(Report::Gone { pid }) => self.waits = Some(Waits::Gone { pid }),
             Some(Report::Refused { serial, step, errno }) => {
                 if self.refusals.len() >= MAX_REFUSALS {
                     self.refusals.remove(0);
@@ -220,6 +239,19 @@ mod tests {
         assert_eq!(recv(&agent, &mut byte, RecvFlags::empty()).expect("the end").0, 0);
         tell(&agent, Report::Clean);
         assert_eq!(line.waits(), Some(Waits::Clean));
+    }
+
+    #[test]
+    fn an_order_is_untaken_until_it_is_read() {
+        let (line, agent) = line();
+        line.set_sent(2);
+        assert!(!line.is_untaken(2));
+        send(line.socket(), b"g", SendFlags::empty()).expect("sent");
+        tell(&agent, Report::Clean);
+        assert!(line.is_untaken(2) && !line.is_untaken(1), "an earlier one was taken");
+        let mut byte = [0];
+        assert_eq!(recv(&agent, &mut byte, RecvFlags::empty()).expect("the order").0, 1);
+        assert!(!line.is_untaken(2));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use regrow_abi::{ARG_AREA_OFFSET, MAX_FDS, State, command};
 use regrow_sys::strings::Strings;
 use regrow_sys::{child, raw};
 
-use crate::body::{Body, END_TIMEOUT, StartError};
+use crate::body::ending::END_TIMEOUT;
+use crate::body::{Body, StartError};
 use crate::command::COMMAND_TIMEOUT;
 use crate::control::{Addressee, ExecPlace};
 use crate::run::Run;
@@ -92,7 +93,7 @@ impl Shell {
         self.body.control.write_args(0, &bytes);
         let to = Addressee { pid, serial: self.body.runs + 1 };
         self.body.control.write_exec_order(to, run, &fds, place);
-        self.body.send(&fds).map_err(StartError::Broken)?;
+        self.body.send(to.serial, &fds).map_err(StartError::Broken)?;
         drop(fds);
         drop(write);
         self.body.is_given(pid);

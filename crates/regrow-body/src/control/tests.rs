@@ -96,7 +96,7 @@ fn a_ring_raises_the_bell_and_a_run_is_over_when_it_is_said_to_be() {
     let (area, agent) = area();
     let (ours, _theirs) = crate::body::socket_pair().expect("a socket");
     let line = Arc::new(Line::new(ours));
-    let bell = area.bell(&line, 3);
+    let bell = area.bell(&line, 3, false);
     bell.ring();
     bell.clone().ring();
     assert_eq!(control(&agent).bell.load(SeqCst), 2);
@@ -110,17 +110,18 @@ fn what_a_run_writes_to_the_control_area_is_no_refusal() {
     let (area, agent) = area();
     let (ours, theirs) = crate::body::socket_pair().expect("a socket");
     let line = Arc::new(Line::new(ours));
-    let bell = area.bell(&line, 1);
+    let bell = area.bell(&line, 1, false);
     for byte in [0, 1, 10, 42, 0xff] {
         // SAFETY: the page is mapped to be written; any bytes are a control area.
         unsafe { std::ptr::write_bytes(agent.as_ptr(), byte, 96) };
-        assert!(!bell.was_refused());
+        assert!(!bell.was_refused(regrow_abi::REFUSED_STATUS));
         assert_eq!(line.waits(), None);
     }
     let refused = regrow_abi::Report::Refused { serial: 1, step: regrow_abi::Refused::Nice, errno: 1 };
     let bytes: Vec<u8> = refused.to_words().into_iter().flat_map(u32::to_ne_bytes).collect();
     rustix::net::send(&theirs, &bytes, rustix::net::SendFlags::empty()).expect("sent");
-    assert!(bell.was_refused());
+    assert!(!bell.was_refused(0), "a refusal ends otherwise");
+    assert!(bell.was_refused(regrow_abi::REFUSED_STATUS));
 }
 
 #[test]

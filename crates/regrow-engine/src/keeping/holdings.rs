@@ -243,14 +243,15 @@ impl Holdings {
         }
     }
 
-    /// How often the mounts have changed, where that is watched.
-    pub(crate) fn count_mounts(&mut self) -> Option<u64> {
-        self.watch.as_mut().map(Watch::count_mounts)
+    /// The mounts when files were last looked at, where they are watched.
+    pub(crate) fn mounts_seen(&mut self) -> Option<Arc<str>> {
+        self.watch.as_mut().map(|watch| watch.mounts().seen())
     }
 
-    /// The same, up to the last look at the files.
-    pub(crate) fn mounts_seen(&self) -> Option<u64> {
-        self.watch.as_ref().map(Watch::mounts_seen)
+    /// Whether no mount has changed above these files since the mounts were seen so.
+    pub(crate) fn is_mounted_as(&mut self, then: Option<&str>, files: &[std::path::PathBuf]) -> bool {
+        let Some(watch) = &mut self.watch else { return true };
+        then.is_some_and(|then| watch.mounts().is_same_since(then, files))
     }
 
     /// Watches no file for an image.

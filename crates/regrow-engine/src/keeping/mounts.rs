@@ -4,12 +4,15 @@
 //! somebody depends on is looked up again, and whoever depends on one that names another file, or that may be executed no more, is told.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs::File;
 use std::hash::Hash;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::StatVfsMountFlags;
@@ -21,9 +24,9 @@ type Place = Option<(u64, u64, StatVfsMountFlags)>;
 #[derive(Debug)]
 pub(crate) struct Mounts<W> {
     table: File,
-    /// How often the mounts have changed.
-    changes: u64,
-    /// They have since the paths were looked up.
+    /// The mounts when they were last looked at.
+    seen: Arc<str>,
+    /// They have changed since the paths were looked up.
     is_untold: bool,
     paths: HashMap<PathBuf, (Place, HashSet<W>)>,
 }
@@ -34,7 +37,7 @@ impl<W: Copy + Eq + Hash> Mounts<W> {
     /// # Errors
     /// As `open(2)` of `/proc/self/mountinfo`.
     pub(crate) fn new() -> io::Result<Mounts<W>> {
-        Ok(Mounts { table: table()?, changes: 0, is_untold: false, paths: HashMap::new() })
+        Ok(Mounts { table: table()?, seen: read(), is_untold: false, paths: HashMap::new() })
     }
 
     /// Has `watcher` depend on what a path names, or on that it names nothing.
@@ -75,23 +78,28 @@ impl<W: Copy + Eq + Hash> Mounts<W> {
 
     /// Notes that the table was ready.
     pub(crate) fn note_change(&mut self) {
-        self.changes += 1;
+        self.seen = read();
         self.is_untold = true;
     }
 
-    /// How often the mounts had changed when that was last asked for.
-    pub(crate) fn seen(&self) -> u64 {
-        self.changes
+    /// The mounts when they were last looked at, for [`Mounts::is_same_since`].
+    pub(crate) fn seen(&self) -> Arc<str> {
+        Arc::clone(&self.seen)
     }
 
-    /// How often the mounts have changed since the beginning: what was made between two equal counts was made under the same mounts.
-    pub(crate) fn count(&mut self) -> u64 {
+    /// Whether no mount has changed above any of these files, from when the mounts were seen so up to this moment.
+    pub(crate) fn is_same_since(&mut self, then: &str, files: &[PathBuf]) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut ready = [PollFd::new(&self.table, PollFlags::PRI)];
         if rustix::io::retry_on_intr(|| poll(&mut ready, Some(&at_once))) != Ok(0) {
             self.note_change();
         }
-        self.changes
+        if *self.seen == *then {
+            return true;
+        }
+        let points = changed_points(then, &self.seen);
+        let is_below = |path: &Path| points.iter().any(|point| path.starts_with(point));
+        !files.iter().any(|file| is_below(file) || file.canonicalize().map_or(true, |real| is_below(&real)))
     }
 
     /// After a change of the mounts: those of whose paths one names something else.
@@ -109,6 +117,32 @@ impl<W: Copy + Eq + Hash> Mounts<W> {
         }
         changed
     }
+}
+
+/// The mount points of the lines that only one of two tables has.
+fn changed_points<'a>(one: &'a str, other: &'a str) -> Vec<PathBuf> {
+    let lines = |text: &'a str| text.lines().collect::<HashSet<&str>>();
+    lines(one).symmetric_difference(&lines(other)).filter_map(|line| mount_point(line)).collect()
+}
+
+/// The mount point of a line, in which the kernel writes blanks and backslashes as octal numbers.
+fn mount_point(line: &str) -> Option<PathBuf> {
+    const FIELD: usize = 4;
+    let text = line.split(' ').nth(FIELD)?.as_bytes();
+    let mut point = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, after @ ..] = rest {
+        let octal = after.get(..3).filter(|_| *first == b'\\');
+        let code = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        point.push(code.unwrap_or(*first));
+        rest = if code.is_some() { after.get(3..).unwrap_or_default() } else { after };
+    }
+    Some(PathBuf::from(OsString::from_vec(point)))
+}
+
+fn read() -> Arc<str> {
+    // Bytes of a name that are no text differ in the same way in each reading.
+    String::from_utf8_lossy(&std::fs::read("/proc/self/mountinfo").unwrap_or_default()).into()
 }
 
 fn table() -> io::Result<File> {
@@ -139,9 +173,35 @@ mod tests {
         mounts.add(1, &file);
         fs::write(&file, "").expect("written");
         assert_eq!(mounts.changed(), HashSet::new());
-        let before = mounts.changes;
         mounts.reopen();
-        assert_eq!((mounts.changed(), mounts.changes), (HashSet::from([1]), before + 1));
+        assert_eq!(mounts.changed(), HashSet::from([1]));
+    }
+
+    #[test]
+    fn a_mount_concerns_the_files_below_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let real = dir.path().canonicalize().expect("its name");
+        let file = real.join("file");
+        let link = real.join("link");
+        fs::write(&file, "").expect("written");
+        std::os::unix::fs::symlink(&file, &link).expect("linked");
+        let mut mounts = Mounts::<i32>::new().expect("a table of mounts");
+        let now = mounts.seen();
+        assert!(mounts.is_same_since(&now, &[file.clone(), real.join("absent")]));
+        let over = |place: &Path| format!("{now}9 1 0:1 / {} rw - tmpfs none rw\n", place.display());
+        for changed in [&file, &real] {
+            assert!(!mounts.is_same_since(&over(changed), &[PathBuf::from("/"), link.clone()]));
+        }
+        assert!(mounts.is_same_since(&over(&real.join("other")), &[file, link]));
+    }
+
+    #[test]
+    fn a_mount_point_is_read_back_as_it_is() {
+        let point = |name: &str| mount_point(&format!("36 35 98:0 / {name} rw,noatime - ext3 /dev/root rw"));
+        assert_eq!(point("/mnt"), Some(PathBuf::from("/mnt")));
+        assert_eq!(point(r"/a\040b\134c\"), Some(PathBuf::from("/a b\\c\\")));
+        assert_eq!(mount_point("36 35"), None);
+        assert_eq!(changed_points("a b c d /x\na b c d /y\n", "a b c d /y\n"), [PathBuf::from("/x")]);
     }
 
     #[test]

@@ -170,14 +170,9 @@ impl Watch {
         watchers
     }
 
-    /// How often the mounts had changed when they were last looked at.
-    pub(crate) fn mounts_seen(&self) -> u64 {
-        self.mounts.seen()
-    }
-
-    /// How often the mounts have changed, up to this moment.
-    pub(crate) fn count_mounts(&mut self) -> u64 {
-        self.mounts.count()
+    /// The mounts.
+    pub(crate) fn mounts(&mut self) -> &mut Mounts<Watcher> {
+        &mut self.mounts
     }
 
     fn changed_files(&self) -> HashSet<Watcher> {

@@ -186,7 +186,7 @@ impl Started {
         if let Some(bell) = &self.bell {
             bell.run_is_over();
             // One that was killed is not made again.
-            if ended.code() == Some(regrow_abi::REFUSED_STATUS) && bell.was_refused() {
+            if ended.code().is_some_and(|code| bell.was_refused(code)) {
                 self.refused.store(true, Ordering::Relaxed);
             }
         }

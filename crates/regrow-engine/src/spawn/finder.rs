@@ -330,7 +330,7 @@ impl Finder<'_> {
         let of = &built.image.dependencies;
         let watched = self.holdings.watch_for(image, &of.files, &of.absent);
         watched.map_err(|error| Fallback::ImageFailed { detail: format!("watching its files: {error}") })?;
-        let is_mounted_so = self.holdings.count_mounts() == built.mounts;
+        let is_mounted_so = self.holdings.is_mounted_as(built.mounts.as_deref(), &of.files);
         if is_mounted_so && of.files.iter().all(|file| changed_before(file, built.started)) {
             Ok(())
         } else {
