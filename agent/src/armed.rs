@@ -10,11 +10,11 @@
 //! Where all runs of a pool have sessions of their own, it has one before it waits: `setsid` can cost a running task its processor.
 
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 use regrow_abi::task::Task;
 use regrow_abi::{
-    Control, ImageHeader, KEEPER_SOCKET_FD, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, State, fault,
+    ImageHeader, KEEPER_SOCKET_FD, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, Report, State, fault,
     order_flags, point,
 };
 
@@ -36,7 +36,9 @@ const PATH_MAX: usize = 4096;
 ///
 /// # Safety
 /// Called by the clone only.
-pub unsafe extern "C" fn start(agent: &Agent) -> ! {
+pub unsafe extern "C" fn start(image: &ImageHeader) -> ! {
+    // SAFETY: it is the header of this body's image. The keeper's stack, where it has the like, is not this task's.
+    let agent = &unsafe { Agent::new(image) };
     let control = agent.control();
     if control.fault.load(Relaxed) == fault::ARMED_DIES.number() {
         sys::exit(137);
@@ -45,6 +47,8 @@ pub unsafe extern "C" fn start(agent: &Agent) -> ! {
     if agent.has_sessions() {
         sys::setsid();
     }
+    // Before the word that says that it is worth reading.
+    sys::report(KEEPER_SOCKET_FD, Report::Armed { pid, is_shell: agent.is_shell() });
     agent.set_state(State::Armed);
     if agent.is_woken_ahead() && !agent.is_shell() {
         set_gate(agent, [gate as *const () as u64, agent.image_address()]);
@@ -83,7 +87,7 @@ fn set_gate(agent: &Agent, words: [u64; 2]) {
 fn take_order(agent: &Agent, pid: i32) {
     let control = agent.control();
     let mut room = FdRoom::new();
-    let message = sys::receive(KEEPER_SOCKET_FD, &mut room);
+    let message = sys::receive(KEEPER_SOCKET_FD, &mut room, 0);
     if message.result <= 0 {
         // SAFETY: the keeper sleeps until this process is gone.
         unsafe { (*agent.private()).engine_gone = 1 };
@@ -94,11 +98,18 @@ fn take_order(agent: &Agent, pid: i32) {
         // It was for the process before this one, which was killed before it could take it.
         sys::exit(125);
     }
-    if let Err((step, error)) = carry_out(agent, order, &room, message.fds) {
-        refuse(control, step, error);
+    let mut line = Line { socket: KEEPER_SOCKET_FD, first: KEEPER_SOCKET_FD };
+    if let Err((step, error)) = carry_out(agent, order, &room, message.fds, &mut line) {
+        refuse(agent, &line, step, error);
     }
     if agent.is_shell() {
-        refuse(control, Refused::Exec, shell::execute(agent, order));
+        let error = shell::execute(agent, order, line.first);
+        refuse(agent, &line, Refused::Exec, error);
+    }
+    // What is told from here on is not believed: a program cannot have this descriptor.
+    let closed = sys::close_range(line.first as u32, u32::MAX, 0);
+    if closed < 0 {
+        refuse(agent, &line, Refused::Descriptors, closed);
     }
     place_memory(agent, order);
     if order.flags & order_flags::TIMES != 0 {
@@ -136,12 +147,21 @@ fn register_task(agent: &Agent) -> i32 {
     }
 }
 
+/// Where an armed process tells that it refuses its order, until it closes this with all that is not the run's.
+struct Line {
+    socket: i32,
+    /// The first of the descriptors that are not the run's.
+    first: i32,
+}
+
 /// Reports that the order cannot be carried out; the engine falls back. Nothing of the program has run.
-fn refuse(control: &Control, step: Refused, error: Res) -> ! {
-    control.errno.store(-error as i32, Relaxed);
-    control.refused.store(step as u32, Relaxed);
-    control.refused_pid.store(control.order.pid, Release);
-    sys::exit(125)
+fn refuse(agent: &Agent, line: &Line, step: Refused, error: Res) -> ! {
+    sys::report(
+        line.socket,
+        Report::Refused { serial: agent.control().order.serial, step, errno: -error as i32 },
+    );
+    agent.set_state(State::Resetting);
+    sys::exit(regrow_abi::REFUSED_STATUS)
 }
 
 type Step = Result<(), (Refused, Res)>;
@@ -151,12 +171,10 @@ fn checked(step: Refused, result: Res) -> Step {
 }
 
 /// Makes this process what an order says, but for its memory.
-fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize) -> Step {
+fn carry_out(agent: &Agent, order: &Order, room: &FdRoom, fds: usize, line: &mut Line) -> Step {
     let flags = order.flags;
-    if flags & order_flags::PLACE_FDS == 0 {
-        checked(Refused::Descriptors, sys::close_range(3, u32::MAX))?;
-    } else {
-        place_fds(order, room, fds)?;
+    if flags & order_flags::PLACE_FDS != 0 {
+        place_fds(order, room, fds, line)?;
     }
     checked(Refused::Filesystem, sys::unshare(CLONE_FS))?;
     // The run before this one can have written to the control area: the kernel is asked.
@@ -222,8 +240,9 @@ fn set_slice(mut own: sys::Scheduling, slice_ns: u64) -> Res {
     if own.policy == NORMAL || own.policy == BATCH { own.set() } else { EINVAL }
 }
 
-/// Moves the descriptors of the message to their numbers: first all of them up, out of the way, then down.
-fn place_fds(order: &Order, room: &FdRoom, received: usize) -> Step {
+/// Moves the descriptors of the message to their numbers: first all of them up, out of the way, then down. What is left above
+/// them is closed last.
+fn place_fds(order: &Order, room: &FdRoom, received: usize, line: &mut Line) -> Step {
     let count = received.min(order.fd_count as usize).min(MAX_FDS);
     if received != order.fd_count as usize {
         return Err((Refused::Descriptors, -24));
@@ -238,11 +257,14 @@ fn place_fds(order: &Order, room: &FdRoom, received: usize) -> Step {
     for fd in room.fds.iter().take(count) {
         checked(Refused::Descriptors, sys::dup_above(*fd, base))?;
     }
-    checked(Refused::Descriptors, sys::close_range(0, base as u32 - 1))?;
+    let socket = sys::dup_above(line.socket, base + count as i32);
+    checked(Refused::Descriptors, socket)?;
+    *line = Line { socket: socket as i32, first: base };
+    checked(Refused::Descriptors, sys::close_range(0, base as u32 - 1, 0))?;
     for (index, target) in order.fd_targets.iter().enumerate().take(count) {
         checked(Refused::Descriptors, sys::dup3(base + index as i32, *target))?;
     }
-    checked(Refused::Descriptors, sys::close_range(base as u32, u32::MAX))
+    Ok(())
 }
 
 /// Everything of an order that belongs to the memory: the argument block, pointers to it, fresh secrets.

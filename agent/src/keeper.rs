@@ -2,9 +2,10 @@
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use regrow_abi::{Broken, State, command, fault, order_flags};
+use regrow_abi::{Broken, KEEPER_SOCKET_FD, Refused, Report, State, command, fault, order_flags};
 
 use crate::arch::{self, nr};
+use crate::sleep::{self, Memory};
 use crate::state::Agent;
 use crate::{armed, reset, shell, sys};
 
@@ -34,7 +35,7 @@ pub fn park(agent: &Agent) {
     }
 }
 
-/// The life of a body.
+/// The life of a body, up to where its first process waits.
 pub fn run(agent: &Agent) -> ! {
     let control = agent.control();
     control.keeper.store(sys::getpid(), Relaxed);
@@ -44,54 +45,66 @@ pub fn run(agent: &Agent) -> ! {
         sys::give_way();
     }
     wait_for_verify(agent);
-    // What a run has written there does not count.
-    let mut steps_back = agent.has_sessions();
-    loop {
-        agent.set_state(State::Arming);
-        if control.fault.load(Relaxed) == fault::ARMING_FAILS.number() {
-            agent.give_up(Broken::Fault, 0);
-        }
-        let bell = control.bell.load(SeqCst);
-        let pid = clone_armed(agent);
-        if pid < 0 {
-            agent.give_up(Broken::Clone, -pid as i32);
-        }
-        let alone = wait_until_alone(agent, pid as i32, bell);
-        // SAFETY: the armed process wrote this flag before it left the memory.
-        if unsafe { (*agent.private()).engine_gone } != 0 {
-            sys::exit(0);
-        }
-        let commanded = matches!(control.command.load(SeqCst), command::TRIM | command::PREFAULT);
-        if commanded || matches!(control.state.load(SeqCst), ARMING | ARMED) {
-            // The process died before it got an order; the engine has it to wait for.
-            agent.give_up(Broken::Clone, 0);
-        }
-        if !alone {
-            agent.give_up(Broken::Shared, 0);
-        }
-        let has_order = control.state.load(SeqCst) == TAKEN && control.command.load(SeqCst) == command::NONE;
-        if has_order && control.refused.load(SeqCst) == 0 {
-            agent.give_up(Broken::Died, 0);
-        }
-        if control.command.load(SeqCst) == command::BREAK_UP {
-            shell::become_one(agent);
-            control.command.store(command::NONE, SeqCst);
-        }
-        if agent.is_shell() {
-            continue;
-        }
-        let timed = control.order.flags & order_flags::TIMES != 0;
-        if timed {
-            control.left_ns.store(sys::now_ns(), Relaxed);
-        }
-        agent.set_state(State::Resetting);
-        steps_back = steps_back && !step_back();
-        reset::run(agent);
-        if timed {
-            control.armed_ns.store(sys::now_ns(), Relaxed);
-        }
-        wait_for_verify(agent);
+    arm(agent, agent.has_sessions())
+}
+
+/// Makes the next process, and sleeps. `steps_back` is whether this task is still to [`step_back`].
+fn arm(agent: &Agent, steps_back: bool) -> ! {
+    let control = agent.control();
+    agent.set_state(State::Arming);
+    if control.fault.load(Relaxed) == fault::ARMING_FAILS.number() {
+        agent.give_up(Broken::Fault, 0);
     }
+    touch_canary(agent);
+    let bell = control.bell.load(SeqCst);
+    let pid = clone_armed(agent);
+    if pid < 0 {
+        agent.give_up(Broken::Clone, -pid as i32);
+    }
+    sleep::sleep(agent, Memory::of(agent, pid as i32, steps_back), bell)
+}
+
+/// The process is gone, or has executed another program, and nobody else shares the memory: puts the body back.
+pub fn left(agent: &Agent, memory: &Memory) -> ! {
+    memory.put_back(agent);
+    let control = agent.control();
+    // SAFETY: the armed process wrote this flag before it left the memory.
+    if unsafe { (*agent.private()).engine_gone } != 0 {
+        sys::exit(0);
+    }
+    let commanded = matches!(control.command.load(SeqCst), command::TRIM | command::PREFAULT);
+    if commanded || matches!(control.state.load(SeqCst), ARMING | ARMED) {
+        // The process died before it got an order; the engine has it to wait for.
+        sys::report(KEEPER_SOCKET_FD, Report::Gone { pid: memory.pid() });
+        agent.give_up(Broken::Clone, 0);
+    }
+    if !is_only_copy(agent) {
+        agent.give_up(Broken::LeftProcesses, 0);
+    }
+    if control.state.load(SeqCst) == TAKEN && control.command.load(SeqCst) == command::NONE {
+        // With its order, and it is neither the run nor has it refused.
+        note_untaken(agent);
+        agent.give_up(Broken::Died, 0);
+    }
+    if control.command.load(SeqCst) == command::BREAK_UP {
+        shell::become_one(agent);
+        control.command.store(command::NONE, SeqCst);
+    }
+    if agent.is_shell() {
+        arm(agent, memory.steps_back());
+    }
+    let timed = control.order.flags & order_flags::TIMES != 0;
+    if timed {
+        control.left_ns.store(sys::now_ns(), Relaxed);
+    }
+    agent.set_state(State::Resetting);
+    let steps_back = memory.steps_back() && !step_back();
+    reset::run(agent);
+    if timed {
+        control.armed_ns.store(sys::now_ns(), Relaxed);
+    }
+    wait_for_verify(agent);
+    arm(agent, steps_back)
 }
 
 /// Has whoever makes a reply come before this task, which puts back what the last one has left. It gets a session of its own, and where
@@ -125,39 +138,40 @@ fn clone_armed(agent: &Agent) -> isize {
     let number = agent.control().pid.as_ptr() as u64;
     let args: [u64; 11] = [flags, 0, 0, number, 0, stack, bytes, 0, 0, 0, 0];
     // SAFETY: the stack lies in the private area and is used by no other task.
-    unsafe { arch::clone_onto(args.as_ptr(), 88, agent, armed::start) }
+    unsafe { arch::clone_onto(args.as_ptr(), 88, agent.image(), armed::start) }
 }
 
-/// Sleeps until this task is the only one that uses the memory: the run has ended with all its threads, or executed
-/// another program. False when a stranger is left.
-///
-/// The engine rings when it has waited for the run; `bell` is what its word was before the process was made. It is not
-/// the end of the run itself that wakes this task, because the kernel would wake it before the engine, and on a busy
-/// processor in its place. For runs that nobody waits for, those that execute another program, and a process that dies
-/// before its order, this task looks from time to time.
-fn wait_until_alone(agent: &Agent, pid: i32, mut bell: u32) -> bool {
-    let control = agent.control();
-    let is_idle = || matches!(control.state.load(SeqCst), ARMING | ARMED);
-    loop {
-        let look_after_ms = match control.state.load(SeqCst) {
-            ARMING => 5,
-            ARMED => 1000,
-            _ => 20,
-        };
-        sys::futex_wait(&control.bell, bell, look_after_ms);
-        bell = control.bell.load(SeqCst);
-        if sys::unshare(CLONE_VM as u32) == 0 {
-            return true;
-        }
-        obey(agent);
-        if !is_idle() && wait_gone(pid, 0) {
-            return is_soon_alone();
-        }
+/// Tells the engine of an order that nobody has taken. What is in the socket is what the kernel says, whatever the words of the control
+/// area are.
+fn note_untaken(agent: &Agent) {
+    let mut room = sys::FdRoom::new();
+    if sys::receive(KEEPER_SOCKET_FD, &mut room, sys::DONT_WAIT).result > 0 {
+        let serial = agent.control().order.serial;
+        sys::report(KEEPER_SOCKET_FD, Report::Refused { serial, step: Refused::Take, errno: 0 });
     }
 }
 
+/// Makes the canary a page of this body's own.
+fn touch_canary(agent: &Agent) {
+    // SAFETY: a writable page of the agent's, which no program uses.
+    unsafe { (agent.canary() as *mut u64).write_volatile(1) };
+}
+
+/// Whether no process has a copy of the memory that a fork of the run has made: the canary is mapped once. Such a process could hold what
+/// reaches the memory itself: `/proc/self/mem`, a userfaultfd, buffers that it has registered. One that has executed another program is
+/// not seen.
+fn is_only_copy(agent: &Agent) -> bool {
+    const PRESENT: u64 = 1 << 63;
+    const EXCLUSIVE: u64 = 1 << 56;
+    let mut word = 0u64;
+    let offset = agent.canary() / regrow_abi::PAGE_BYTES * 8;
+    // SAFETY: the private area is this body's own; the word has 8 bytes.
+    let got = unsafe { sys::pread((*agent.private()).pagemap, (&raw mut word).cast(), 8, offset) };
+    got == 8 && word & (PRESENT | EXCLUSIVE) == PRESENT | EXCLUSIVE
+}
+
 /// Carries out a command while the armed process waits for its order.
-fn obey(agent: &Agent) {
+pub fn obey(agent: &Agent) {
     let control = agent.control();
     if control.state.load(SeqCst) != TAKEN {
         return;
@@ -171,42 +185,13 @@ fn obey(agent: &Agent) {
     agent.set_state(State::Armed);
 }
 
-/// After the process is gone with all its threads, whoever shares the memory is a stranger; its last moments are
-/// waited for.
-fn is_soon_alone() -> bool {
-    let mut tries = 0;
-    while tries < 1000 {
-        if sys::unshare(CLONE_VM as u32) == 0 {
-            return true;
-        }
-        sys::sched_yield();
-        tries += 1;
-    }
-    false
-}
-
-/// Waits until every thread of the process is gone.
-fn wait_gone(pid: i32, timeout_ms: isize) -> bool {
-    const ESRCH: isize = -3;
-    // SAFETY: numbers, and a pollfd that lives on this stack.
-    unsafe {
-        let fd = sys::raw(nr::PIDFD_OPEN, [pid as usize, 0, 0, 0, 0, 0]);
-        if fd < 0 {
-            return fd == ESRCH;
-        }
-        let mut poll = (fd as i32, 1i16, 0i16);
-        let ready = sys::raw(nr::POLL, [&raw mut poll as usize, 1, timeout_ms as usize, 0, 0, 0]);
-        sys::close(fd as i32);
-        ready == 1
-    }
-}
-
 /// In verify mode the engine compares the body before the next process is armed.
 fn wait_for_verify(agent: &Agent) {
     let control = agent.control();
     if control.verify.load(Relaxed) == 0 {
         return;
     }
+    sys::report(KEEPER_SOCKET_FD, Report::Clean);
     agent.set_state(State::Clean);
     while control.state.load(SeqCst) == State::Clean as u32 {
         sys::futex_wait(&control.state, State::Clean as u32, 100);
@@ -219,7 +204,7 @@ fn wait_for_verify(agent: &Agent) {
 /// Whether the engine's end of the socket is closed.
 fn engine_closed() -> bool {
     const HANGUP: i16 = 0x10;
-    let mut poll = (regrow_abi::KEEPER_SOCKET_FD, 0i16, 0i16);
+    let mut poll = (KEEPER_SOCKET_FD, 0i16, 0i16);
     // SAFETY: a pollfd that lives on this stack.
     unsafe { sys::raw(nr::POLL, [&raw mut poll as usize, 1, 0, 0, 0, 0]) };
     poll.2 & HANGUP != 0

@@ -11,6 +11,9 @@
 //!                    └──────── reset <── rung for by the engine, which waited <────────┘
 //! ```
 //!
+//! A run can write to the keeper's memory, its stack among it. So the keeper sleeps in the sealed code, with all that it must know in
+//! registers, and begins anew on an empty stack ([`sleep`]).
+//!
 //! Invariants: no libc, no thread-local storage, no writable statics, no relocations (the build checks it): all state
 //! hangs from the two areas of `regrow-abi` and from [`state::Private`]. No code here may panic: a panic would be an
 //! endless trap in the caller's child.
@@ -26,6 +29,7 @@ mod reset;
 mod seed;
 mod shell;
 mod signals;
+mod sleep;
 mod state;
 mod sys;
 

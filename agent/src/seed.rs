@@ -22,7 +22,7 @@ pub fn run(agent: &Agent) -> ! {
     agent.set_state(State::Clean);
     loop {
         let mut room = sys::FdRoom::new();
-        let message = sys::receive(KEEPER_SOCKET_FD, &mut room);
+        let message = sys::receive(KEEPER_SOCKET_FD, &mut room, 0);
         if message.result <= 0 {
             sys::exit(0);
         }
@@ -62,5 +62,6 @@ fn become_body(agent: &Agent, control: i32, socket: i32) -> ! {
     }
     sys::close(control);
     sys::close(socket);
+    agent.guard_areas();
     keeper::run(agent)
 }

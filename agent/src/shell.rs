@@ -35,10 +35,14 @@ pub fn become_one(agent: &Agent) {
     }
 }
 
-/// Executes the order's program in the armed process. Comes back only with the error.
-pub fn execute(agent: &Agent, order: &Order) -> Res {
+/// Executes the order's program in the armed process, which closes all descriptors from `first` on. Comes back only with the error.
+pub fn execute(agent: &Agent, order: &Order, first: i32) -> Res {
     if order.flags & order_flags::EXEC == 0 {
         return EINVAL;
+    }
+    let closes = sys::close_range(first as u32, u32::MAX, sys::CLOSE_ON_EXEC);
+    if closes < 0 {
+        return closes;
     }
     drop_signals(agent, &order.task);
     agent.set_state(State::Running);

@@ -6,6 +6,7 @@ use regrow_abi::{
     Broken, Control, ImageHeader, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry, features, vma_flags,
 };
 
+use crate::arch::nr;
 use crate::sys;
 
 /// Room for the current mappings of a body, when they differ from the image's.
@@ -74,6 +75,36 @@ pub struct Private {
     keeper_stack: Stack,
 }
 
+/// The numbers of a keeper's descriptors beside its socket: no memory has to be believed for them.
+pub mod fd {
+    use regrow_abi::KEEPER_SOCKET_FD;
+
+    /// See [`Private::pagemap`](super::Private::pagemap); so the others.
+    pub const PAGEMAP: i32 = KEEPER_SOCKET_FD + 1;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const MAPS: i32 = KEEPER_SOCKET_FD + 2;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const CLEAR_REFS: i32 = KEEPER_SOCKET_FD + 3;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const COREDUMP_FILTER: i32 = KEEPER_SOCKET_FD + 4;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const OOM_SCORE: i32 = KEEPER_SOCKET_FD + 5;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const UFFD: i32 = KEEPER_SOCKET_FD + 6;
+}
+
+impl Private {
+    /// Writes the numbers of the descriptors again, which a run can have changed. One that could not be opened is a closed one.
+    pub fn put_back_descriptors(&mut self, tracks: bool) {
+        self.pagemap = fd::PAGEMAP;
+        self.maps = fd::MAPS;
+        self.clear_refs = fd::CLEAR_REFS;
+        self.coredump_filter = fd::COREDUMP_FILTER;
+        self.oom_score = fd::OOM_SCORE;
+        self.uffd = if tracks { fd::UFFD } else { -1 };
+    }
+}
+
 /// A stack, aligned as the calling convention wants it.
 #[repr(C, align(64))]
 struct Stack([u8; STACK_BYTES]);
@@ -120,6 +151,26 @@ impl Agent {
     /// The private memory.
     pub fn private(&self) -> *mut Private {
         self.image().private_address as *mut Private
+    }
+
+    /// Keeps a run's forks from having the agent's areas, and a run from unmapping, replacing or protecting them (Linux 6.10). A body
+    /// that is to be broken up has no run before, and unmaps the image itself.
+    pub fn guard_areas(&self) {
+        const MADV_DONTFORK: u32 = 10;
+        let (start, end) = (self.image().agent_start, self.image().agent_end);
+        let canary = self.canary();
+        // SAFETY: the agent's own areas, which this keeps as they are; the canary is the last page, which forks have.
+        unsafe {
+            sys::madvise(start, canary - start, MADV_DONTFORK);
+            if self.control().becomes_shell.load(Relaxed) == 0 {
+                sys::raw(nr::MSEAL, [start as usize, (end - start) as usize, 0, 0, 0, 0]);
+            }
+        }
+    }
+
+    /// A page of the body's own that its forks have and that no program uses.
+    pub fn canary(&self) -> u64 {
+        self.image().agent_end - PAGE_BYTES
     }
 
     /// Top of the armed process's stack and its size.

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::AtomicU32;
 
+use regrow_abi::Report;
+
 use crate::arch::{STAT_WORDS, nr, syscall6};
 
 /// Result of a system call: negative values are errors.
@@ -83,11 +85,14 @@ pub fn getpid() -> i32 {
     unsafe { call!(nr::GETPID) as i32 }
 }
 
-/// Closes a range of descriptors.
-pub fn close_range(first: u32, last: u32) -> Res {
+/// Closes a range of descriptors, or with [`CLOSE_ON_EXEC`] has an execution close them.
+pub fn close_range(first: u32, last: u32, flags: u32) -> Res {
     // SAFETY: numbers only.
-    unsafe { call!(nr::CLOSE_RANGE, first, last, 0) }
+    unsafe { call!(nr::CLOSE_RANGE, first, last, flags) }
 }
+
+/// Flag of [`close_range`].
+pub const CLOSE_ON_EXEC: u32 = 4;
 
 /// Closes one descriptor.
 pub fn close(fd: i32) -> Res {
@@ -99,6 +104,18 @@ pub fn close(fd: i32) -> Res {
 pub fn dup3(from: i32, to: i32) -> Res {
     // SAFETY: numbers only.
     unsafe { call!(nr::DUP3, from, to, 0) }
+}
+
+/// Gives a descriptor another number, at which it is close-on-exec.
+pub fn move_to(from: i32, to: i32) -> Res {
+    const CLOEXEC: usize = 0o2_000_000;
+    if from == to {
+        return to as Res;
+    }
+    // SAFETY: numbers only.
+    let moved = unsafe { call!(nr::DUP3, from, to, CLOEXEC) };
+    close(from);
+    moved
 }
 
 /// A copy of `fd` at the lowest free number that is not below `lowest`.
@@ -303,11 +320,18 @@ pub unsafe fn raw(number: usize, args: [usize; 6]) -> Res {
     unsafe { syscall6(number, args) }
 }
 
-/// Sends one message of one byte or a few.
+/// Sends one message of one byte or a few. It never waits.
 pub fn send(fd: i32, bytes: &[u8]) -> Res {
     const NOSIGNAL: usize = 0x4000;
     // SAFETY: the slice is live.
-    unsafe { call!(nr::SENDTO, fd, bytes.as_ptr(), bytes.len(), NOSIGNAL, 0, 0) }
+    unsafe { call!(nr::SENDTO, fd, bytes.as_ptr(), bytes.len(), NOSIGNAL | DONT_WAIT, 0, 0) }
+}
+
+/// Tells the engine. Where that cannot be told it waits in vain, and gives the body up.
+pub fn report(fd: i32, report: Report) {
+    let words = report.to_words();
+    // SAFETY: the words are live, and any bytes can be sent.
+    send(fd, unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(&words)) });
 }
 
 /// What came with a message.
@@ -335,8 +359,11 @@ impl FdRoom {
     }
 }
 
+/// Flag of [`receive`]: does not wait.
+pub const DONT_WAIT: usize = 0x40;
+
 /// Waits for one message and its descriptors.
-pub fn receive(fd: i32, room: &mut FdRoom) -> ReceivedMessage {
+pub fn receive(fd: i32, room: &mut FdRoom, flags: usize) -> ReceivedMessage {
     #[repr(C)]
     struct Message {
         name: usize,
@@ -359,7 +386,7 @@ pub fn receive(fd: i32, room: &mut FdRoom) -> ReceivedMessage {
         flags: 0,
     };
     // SAFETY: the message header and all that it points to live on this stack.
-    let result = unsafe { call!(nr::RECVMSG, fd, &raw mut message, 0) };
+    let result = unsafe { call!(nr::RECVMSG, fd, &raw mut message, flags) };
     let header_bytes = if message.control_bytes >= 16 { room.header[0] as usize } else { 16 };
     ReceivedMessage { kind: byte, result, fds: header_bytes.saturating_sub(16) / 4 }
 }

@@ -2,7 +2,9 @@
 
 use core::arch::asm;
 
-use regrow_abi::Registers;
+use regrow_abi::{ImageHeader, Registers};
+
+use crate::sleep::{Memory, wake, woken};
 
 /// Numbers of the system calls that the agent makes.
 pub mod nr {
@@ -22,6 +24,7 @@ pub mod nr {
     pub const SCHED_YIELD: usize = 24;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
+    pub const KILL: usize = 62;
     pub const SENDTO: usize = 44;
     pub const RECVMSG: usize = 47;
     pub const FCNTL: usize = 72;
@@ -56,10 +59,11 @@ pub mod nr {
     pub const MEMBARRIER: usize = 324;
     pub const PKEY_FREE: usize = 331;
     pub const RSEQ: usize = 334;
-    pub const PIDFD_OPEN: usize = 434;
+    pub const KCMP: usize = 312;
     pub const CLONE3: usize = 435;
     pub const CLOSE_RANGE: usize = 436;
     pub const PROCESS_MADVISE: usize = 440;
+    pub const MSEAL: usize = 462;
 }
 
 /// Words of the kernel's `struct stat`.
@@ -116,6 +120,110 @@ pub unsafe fn clone_onto<T>(
             lateout("rcx") _, lateout("r11") _);
     }
     result
+}
+
+/// How long the keeper sleeps at most, in the kernel's form: 5 ms, 20 ms, 1 s.
+static SLEEPS: [[u64; 2]; 3] = [[0, 5_000_000], [0, 20_000_000], [1, 0]];
+
+/// The keeper's sleep: see [`crate::sleep`]. Between the first instruction and the call of [`wake`](crate::sleep::wake) it uses no memory
+/// but the bell's word, which only says when it is worth asking, and what is sealed.
+///
+/// After each sleep the kernel is asked whether this task is alone (`unshare` of the memory says so). If not, whether it shares root and
+/// directory with the process, which every process gives up before it begins; if not, whether there is such a process. A kernel without
+/// `kcmp` says nothing of a process that has not begun: then it is taken for one.
+///
+/// # Safety
+/// `image` is this body's image, `bell` its word, and `stack` the end of memory that nothing is kept in.
+pub unsafe fn sleep(
+    image: *const ImageHeader,
+    bell: *mut u32,
+    seen: u32,
+    memory: Memory,
+    look_after_ms: u64,
+    stack: u64,
+) -> ! {
+    let first = match look_after_ms {
+        1000.. => &SLEEPS[2],
+        20.. => &SLEEPS[1],
+        _ => &SLEEPS[0],
+    };
+    let [pid, ignored, oom_score] = memory.words();
+    // SAFETY: see the contract; nothing of this frame is needed once the inputs are in registers, and it is never left.
+    unsafe {
+        asm!(
+            "mov rbx, {ignored}",
+            "mov rbp, {oom_score}",
+            // Until here the stack is used. From here on rsp is only the place where the next one begins.
+            "mov rsp, r8",
+            "xor r9d, r9d",
+            "2:",
+            "mov eax, {futex}",
+            "mov rdi, r14",
+            "xor esi, esi",
+            "mov edx, r13d",
+            "xor r8d, r8d",
+            "syscall",
+            "mov r13d, dword ptr [r14]",
+            "mov eax, {unshare}",
+            "mov edi, 0x100",
+            "syscall",
+            "test rax, rax",
+            "mov esi, {alone}",
+            "jz 8f",
+            // kcmp(self, process, KCMP_FS)
+            "mov eax, {getpid}",
+            "syscall",
+            "mov edi, eax",
+            "mov esi, r12d",
+            "mov edx, 3",
+            "xor r10d, r10d",
+            "mov eax, {kcmp}",
+            "syscall",
+            "test rax, rax",
+            "mov esi, {not_begun}",
+            "jz 8f",
+            "cmp rax, -38",
+            "jz 8f",
+            // kill(process, 0)
+            "mov edi, r12d",
+            "xor esi, esi",
+            "mov eax, {kill}",
+            "syscall",
+            "cmp rax, -3",
+            "jz 3f",
+            "lea r10, [rip + {sleeps} + 16]",
+            "jmp 2b",
+            // The process is gone: whoever shares the memory is a stranger; its last moments are waited for.
+            "3:",
+            "mov r10d, 1000",
+            "4:",
+            "mov eax, {unshare}",
+            "mov edi, 0x100",
+            "syscall",
+            "test rax, rax",
+            "mov esi, {alone}",
+            "jz 8f",
+            "mov eax, {sched_yield}",
+            "syscall",
+            "dec r10d",
+            "jnz 4b",
+            "mov esi, {not_alone}",
+            "8:",
+            "mov rdi, r15",
+            "mov edx, r13d",
+            "mov rcx, r12",
+            "mov r8, rbx",
+            "mov r9, rbp",
+            "xor ebp, ebp",
+            "call {wake}",
+            "ud2",
+            ignored = in(reg) ignored, oom_score = in(reg) oom_score,
+            in("r15") image, in("r14") bell, in("r13") u64::from(seen), in("r12") pid, in("r10") first, in("r8") stack,
+            futex = const nr::FUTEX, unshare = const nr::UNSHARE, getpid = const nr::GETPID, kcmp = const nr::KCMP,
+            kill = const nr::KILL, sched_yield = const nr::SCHED_YIELD,
+            alone = const woken::ALONE, not_begun = const woken::NOT_BEGUN, not_alone = const woken::NOT_ALONE,
+            sleeps = sym SLEEPS, wake = sym wake, options(noreturn))
+    }
 }
 
 /// Loads the flags, the stack pointer and all general registers but rax and r11, which has the address to go on at, from what rax

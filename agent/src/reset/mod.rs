@@ -14,9 +14,9 @@ pub mod track;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use regrow_abi::{Broken, KEEPER_SOCKET_FD, PREFAULT_READ, fault};
+use regrow_abi::{Broken, PREFAULT_READ, fault};
 
-use crate::state::{Agent, Private};
+use crate::state::{Agent, Private, fd};
 use crate::sys;
 use result::ResetResult;
 
@@ -24,13 +24,12 @@ const FAULT_RESET: u32 = fault::RESET_FAILS.number();
 const FAULT_KILL: u32 = fault::KEEPER_DIES_IN_RESET.number();
 
 /// Opens a file at a number that leaves the standard ones free for the descriptors of a run.
-fn open_high(path: &[u8], flags: u32) -> i32 {
+fn open_at_number(path: &[u8], flags: u32, number: i32) -> i32 {
     let low = sys::open(path, flags);
     if low < 0 {
         return low as i32;
     }
-    let high = sys::dup_above(low as i32, KEEPER_SOCKET_FD + 1);
-    sys::close(low as i32);
+    let high = sys::move_to(low as i32, number);
     high as i32
 }
 
@@ -55,8 +54,8 @@ pub fn make_seed(agent: &Agent) {
     run(agent);
     // SAFETY: as above.
     let Private { pagemap, maps, clear_refs, coredump_filter, oom_score, .. } = unsafe { &*private };
-    for &fd in [pagemap, maps, clear_refs, coredump_filter, oom_score] {
-        sys::close(fd);
+    for &number in [pagemap, maps, clear_refs, coredump_filter, oom_score] {
+        sys::close(number);
     }
     // SAFETY: as above.
     unsafe { (*private).was_reset = 0 };
@@ -70,11 +69,12 @@ pub fn open_proc(agent: &Agent) {
     const RDONLY_CLOEXEC: u32 = 0o2_000_000;
     // SAFETY: the private area is this process's own, and no other reference to it is alive.
     let private = unsafe { &mut *agent.private() };
-    private.pagemap = open_high(b"/proc/self/pagemap\0", RDONLY_CLOEXEC);
-    private.maps = open_high(b"/proc/self/maps\0", RDONLY_CLOEXEC);
-    private.clear_refs = open_high(b"/proc/self/clear_refs\0", WRONLY_CLOEXEC);
-    private.coredump_filter = open_high(b"/proc/self/coredump_filter\0", RDWR_CLOEXEC);
-    private.oom_score = open_high(b"/proc/self/oom_score_adj\0", RDWR_CLOEXEC);
+    private.pagemap = open_at_number(b"/proc/self/pagemap\0", RDONLY_CLOEXEC, fd::PAGEMAP);
+    private.maps = open_at_number(b"/proc/self/maps\0", RDONLY_CLOEXEC, fd::MAPS);
+    private.clear_refs = open_at_number(b"/proc/self/clear_refs\0", WRONLY_CLOEXEC, fd::CLEAR_REFS);
+    private.coredump_filter =
+        open_at_number(b"/proc/self/coredump_filter\0", RDWR_CLOEXEC, fd::COREDUMP_FILTER);
+    private.oom_score = open_at_number(b"/proc/self/oom_score_adj\0", RDWR_CLOEXEC, fd::OOM_SCORE);
     if private.pagemap < 0 || private.maps < 0 {
         agent.give_up(Broken::Proc, 0);
     }

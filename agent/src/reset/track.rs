@@ -44,8 +44,7 @@ pub fn begin(agent: &Agent) {
     if low < 0 {
         return;
     }
-    let fd = sys::dup_above(low as i32, regrow_abi::KEEPER_SOCKET_FD + 1) as i32;
-    sys::close(low as i32);
+    let fd = sys::move_to(low as i32, crate::state::fd::UFFD) as i32;
     let mut api = [UFFD_API, FEATURE_WP_ASYNC, 0];
     // SAFETY: the request takes these three words.
     let has_api = fd >= 0 && unsafe { sys::ioctl(fd, UFFDIO_API, api.as_mut_ptr()) } == 0;

@@ -19,13 +19,15 @@
 //!
 //! Invariants: every type is `repr(C)`, without implicit padding, of a size that is asserted below; a change of any
 //! of them raises [`PROTOCOL_VERSION`]. The agent trusts the sealed image. The engine trusts nothing that it reads
-//! from a control memfd, because the program that ran in the body can write there: it is only a hint.
+//! from a control memfd, because the program that ran in the body can write there: it is only a hint. What the engine
+//! acts on comes as a [`Report`] on the body's socket, which no program has open.
 
 #![no_std]
 
 mod arch;
 pub mod fault;
 mod image;
+mod report;
 mod state;
 pub mod task;
 
@@ -33,6 +35,7 @@ pub use arch::{PAGE_BYTES, PAGE_LEN, Registers};
 pub use image::{
     ImageHeader, MAX_TID_WORDS, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, features, point, vma_flags,
 };
+pub use report::{REPORT_WORDS, Report};
 pub use state::{Broken, Refused, State};
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
@@ -40,7 +43,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use task::Task;
 
 /// Raised by every change of a type in this crate; the agent refuses to keep an image of another version.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Where the arg area starts in the control memfd.
 pub const ARG_AREA_OFFSET: usize = 8192;
@@ -113,6 +116,8 @@ pub struct Order {
     pub flags: u32,
     /// Valid entries of `patches`.
     pub patch_count: u32,
+    /// Which order of the body it is, from 1 on.
+    pub serial: u64,
     /// Where the block at the start of the arg area goes: the initial stack's arrays and strings.
     pub block_address: u64,
     /// Its length in bytes.
@@ -179,11 +184,7 @@ pub struct Control {
     pub keeper: AtomicI32,
     /// [`Broken`], when the state says so.
     pub broken: AtomicU32,
-    /// [`Refused`] of the last order, or zero.
-    pub refused: AtomicU32,
-    /// The process that has refused it.
-    pub refused_pid: AtomicI32,
-    /// The errno that goes with `broken` or `refused`.
+    /// The errno that goes with `broken`.
     pub errno: AtomicI32,
     /// 1: after a reset wait in [`State::Clean`] until the engine says [`State::Arming`].
     pub verify: AtomicU32,
@@ -193,6 +194,8 @@ pub struct Control {
     pub fault: AtomicU32,
     /// [`command`].
     pub command: AtomicU32,
+    /// 1: the body is made to be broken up, and its agent's memory is not sealed.
+    pub becomes_shell: AtomicU32,
     /// A futex word that the keeper sleeps on: raised by the engine when it has waited for the run, and at the end.
     pub bell: AtomicU32,
     /// Times on the monotonic clock in nanoseconds: jump to the program, run seen gone, body armed again.
@@ -210,15 +213,17 @@ pub struct Control {
 /// A message to a seed (an image's first keeper, which never runs the program): make a body by `fork`. The control
 /// memfd and the body's end of its socket come with it as descriptors.
 pub const SEED_FORK: u8 = b'f';
+/// The exit status of a process that has refused its order. A program can end so too: its [`Report`] alone tells the two apart.
+pub const REFUSED_STATUS: i32 = 125;
 /// A message to an armed process: the order stands in the control area.
 pub const ARMED_GO: u8 = b'g';
 
-/// The one descriptor that a keeper holds for orders.
+/// The one descriptor that a keeper holds for orders, and tells its [`Report`]s on.
 pub const KEEPER_SOCKET_FD: i32 = 3;
 
 const _: () = {
     assert!(size_of::<Patch>() == 16);
-    assert!(size_of::<Order>() == 920 + size_of::<Task>());
-    assert!(size_of::<Control>() == 104 + size_of::<Order>());
+    assert!(size_of::<Order>() == 928 + size_of::<Task>());
+    assert!(size_of::<Control>() == 96 + size_of::<Order>());
     assert!(size_of::<Control>() <= ARG_AREA_OFFSET);
 };

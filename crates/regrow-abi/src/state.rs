@@ -68,6 +68,8 @@ pub enum Broken {
     Fault = 11,
     /// A process died with its order, before it was the run.
     Died = 12,
+    /// A process that the run has forked still has a copy of the memory.
+    LeftProcesses = 13,
 }
 
 impl Broken {
@@ -87,12 +89,13 @@ impl Broken {
             10 => Broken::TooManyMappings,
             11 => Broken::Fault,
             12 => Broken::Died,
+            13 => Broken::LeftProcesses,
             _ => return None,
         })
     }
 }
 
-/// Which step of an order the agent could not carry out. The value of [`Control::refused`](crate::Control::refused).
+/// Which step of an order the agent could not carry out. Part of a [`Report`](crate::Report).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Refused {
@@ -116,6 +119,8 @@ pub enum Refused {
     Scheduling = 9,
     /// Executing the program in a shell.
     Exec = 10,
+    /// Taking the order: the process had ended before.
+    Take = 11,
 }
 
 impl Refused {
@@ -133,6 +138,7 @@ impl Refused {
             8 => Refused::Bounds,
             9 => Refused::Scheduling,
             10 => Refused::Exec,
+            11 => Refused::Take,
             _ => return None,
         })
     }
@@ -152,17 +158,17 @@ mod tests {
 
     #[test]
     fn a_reason_is_read_back_from_its_number_and_no_other_number_is_one() {
-        let known = (1..=12).filter_map(Broken::from_raw);
+        let known = (1..=13).filter_map(Broken::from_raw);
         assert!(known.clone().zip(1..).all(|(reason, number)| reason as u32 == number));
-        assert_eq!(known.count(), 12);
-        assert!([0, 13, u32::MAX].into_iter().all(|number| Broken::from_raw(number).is_none()));
+        assert_eq!(known.count(), 13);
+        assert!([0, 14, u32::MAX].into_iter().all(|number| Broken::from_raw(number).is_none()));
     }
 
     #[test]
     fn a_step_is_read_back_from_its_number_and_no_other_number_is_one() {
-        let known = (1..=10).filter_map(Refused::from_raw);
+        let known = (1..=11).filter_map(Refused::from_raw);
         assert!(known.clone().zip(1..).all(|(step, number)| step as u32 == number));
-        assert_eq!(known.count(), 10);
-        assert!([0, 11, u32::MAX].into_iter().all(|number| Refused::from_raw(number).is_none()));
+        assert_eq!(known.count(), 11);
+        assert!([0, 12, u32::MAX].into_iter().all(|number| Refused::from_raw(number).is_none()));
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use regrow_abi::fault::FaultPoint;
@@ -11,22 +13,22 @@ use regrow_image::image::{Image, PatchKind};
 use regrow_sys::child;
 use regrow_sys::raw::{self, SharedMapping};
 
+use crate::control::{Addressee, ControlArea, Extra};
 pub use crate::control::{Bell, ResetWork, Times};
-use crate::control::{ControlArea, Extra};
 use crate::keepers::Keepers;
 use crate::laid::Laid;
+use crate::line::{Line, Waits};
 use crate::run::Run;
+use ending::END_TIMEOUT;
+
+pub(crate) mod ending;
 
 /// How long a new body may take to arm its first process.
 const FIRST_ARM_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long after the death of a seed a keeper may show that it has just made.
-const UNANNOUNCED: Duration = Duration::from_millis(100);
 /// How often a new body's keeper is looked after.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// How long an order may take to be carried out or refused.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a keeper may take to end after its socket is closed.
-pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a body could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +94,13 @@ pub enum StartError {
 
 /// A kept address space with its keeper. Dropping it ends the keeper, and the armed process if there is one; a process
 /// that runs in it goes on.
+///
+/// ```text
+///  told Armed ──order sent──> running ──the kernel says that the run has ended, or left the memory──> put back ──told Armed──> …
+/// ```
+///
+/// Whether a run is in it, the engine knows by what it has done and what the kernel says. The words of the control area, which a run can
+/// write, only say when it is worth asking.
 #[derive(Debug)]
 pub struct Body {
     keeper: i32,
@@ -101,25 +110,42 @@ pub struct Body {
     pub(crate) control: ControlArea,
     /// Where it lies in the body.
     pub(crate) control_address: u64,
-    socket: Option<OwnedFd>,
+    pub(crate) line: Arc<Line>,
     /// The last run's process, or zero.
     pub(crate) last_run: i32,
+    /// It can only execute programs.
+    pub(crate) is_shell: bool,
+    /// Its processes run code of the program before they have an order.
+    is_woken_ahead: bool,
+    /// In verify mode: it was compared since its last run.
+    compared: AtomicBool,
     /// Bounds that the address space was last given.
     bounds: [u64; 4],
     /// The argument block of the last run: most runs have the same environment as the one before, many the same arguments.
     laid: Laid,
-    runs: u64,
+    /// How many orders it has had.
+    pub(crate) runs: u64,
     keepers: Keepers,
 }
 
+/// How a body is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Making {
+    /// It is compared with its image before each process is armed.
+    pub verify: bool,
+    /// Its processes have sessions of their own before they have an order; an order for a task without one is refused.
+    pub sessions: bool,
+    /// It is to be broken up: its agent's memory can be unmapped, and so no run may be started in it before.
+    pub becomes_shell: bool,
+}
+
 impl Body {
-    /// Makes a body of an image and waits until it is armed (in verify mode: until it can be compared). With `sessions` its
-    /// processes have sessions of their own before they have an order; an order for a task without one is refused. The keeper
-    /// stands in the registry as long as there is the body.
+    /// Makes a body of an image and waits until it is armed (in verify mode: until it can be compared). The keeper stands in the
+    /// registry as long as there is the body.
     ///
     /// # Errors
     /// [`BodyError`]; nothing is left behind.
-    pub fn fork(image: &Image, verify: bool, sessions: bool, keepers: &Keepers) -> Result<Body, BodyError> {
+    pub fn fork(image: &Image, how: Making, keepers: &Keepers) -> Result<Body, BodyError> {
         let setup = |step| move |source| BodyError::Setup { step, source };
         let memfd =
             raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making a control memfd"))?;
@@ -128,23 +154,29 @@ impl Body {
         let (ours, theirs) = socket_pair().map_err(setup("making a socket"))?;
         let mut ours = Some(ours);
         let control = ControlArea::new(shared);
-        control.set_verify(verify);
-        control.set_sessions(sessions);
+        control.set_verify(how.verify);
+        control.set_sessions(how.sessions);
+        if how.becomes_shell {
+            control.set_becomes_shell();
+        }
         let seed = image.seed();
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         drop(theirs);
         let keeper = keeper.map_err(|source| {
             if source.kind() == io::ErrorKind::UnexpectedEof {
                 drop(ours.take());
-                reap_unannounced(&control);
+                ending::reap_unannounced(&control);
             }
             BodyError::Fork { pid: seed.pid(), source }
         })?;
         let keeper_pidfd = raw::pidfd_open(keeper).map_err(|source| {
             drop(ours.take());
-            reap_unseen(&control, keeper);
+            ending::reap_unseen(&control, keeper);
             BodyError::Setup { step: "opening a keeper's pidfd", source }
         })?;
+        let line = ours
+            .map(Line::new)
+            .ok_or_else(|| setup("making a socket")(io::ErrorKind::NotConnected.into()))?;
         keepers.insert(keeper);
         let body = Body {
             keeper,
@@ -152,15 +184,18 @@ impl Body {
             parent: std::process::id(),
             control,
             control_address: image.header.control_address,
-            socket: ours,
+            line: Arc::new(line),
             last_run: 0,
+            is_shell: false,
+            is_woken_ahead: image.header.gate_address != 0,
+            compared: AtomicBool::new(false),
             bounds: [0; 4],
             laid: Laid::default(),
             runs: 0,
             keepers: keepers.clone(),
         };
         match body.await_first_arming() {
-            Some(State::Armed | State::Clean) => Ok(body),
+            Some(State::Armed | State::Clean) if body.line.waits().is_some() => Ok(body),
             _ => Err(match body.control.broken() {
                 Some((why, errno)) => {
                     BodyError::GaveUp { keeper, why, source: io::Error::from_raw_os_error(errno) }
@@ -188,18 +223,27 @@ impl Body {
         self.keeper
     }
 
-    /// Whether this process uses its memory: the keeper, the one that waits for an order, or the run. Where the kernel does not tell, the body
-    /// says which that is.
+    /// Whether this process uses its memory: the keeper, the one that waits for an order, or the run. Where the kernel does not tell, it is
+    /// one of those that are known.
     #[must_use]
     pub fn is_used_by(&self, pid: i32) -> bool {
-        raw::share_memory(pid, self.keeper).unwrap_or_else(|| self.control.pid() == pid)
+        let is_known = || pid == self.keeper || pid == self.last_run || self.armed() == Some(pid);
+        raw::share_memory(pid, self.keeper).unwrap_or_else(is_known)
+    }
+
+    /// The process that waits for an order, if one does.
+    pub(crate) fn armed(&self) -> Option<i32> {
+        match self.line.waits() {
+            Some(Waits::Armed { pid, is_shell }) if is_shell == self.is_shell => Some(pid),
+            _ => None,
+        }
     }
 
     /// What is to be rung when the run has been waited for: the body is put back then. A run that nobody rings for is
     /// noticed within a second.
     #[must_use]
     pub fn bell(&self) -> Bell {
-        self.control.bell()
+        self.control.bell(&self.line, self.runs, self.is_woken_ahead)
     }
 
     /// How many runs it has had.
@@ -208,10 +252,48 @@ impl Body {
         self.runs
     }
 
-    /// What it is doing, as far as it says.
+    /// What it is doing.
     #[must_use]
     pub fn state(&self) -> Option<State> {
-        self.control.state()
+        if self.has_run_in_it() {
+            return Some(State::Running);
+        }
+        match self.control.state() {
+            Some(State::Armed | State::Clean) => Some(match self.line.waits() {
+                // The word is left over from the run.
+                None => State::Resetting,
+                Some(Waits::Clean) => State::Clean,
+                Some(Waits::Gone { .. }) => State::Broken,
+                Some(Waits::Armed { is_shell, .. }) if is_shell != self.is_shell => State::Broken,
+                Some(Waits::Armed { .. }) if self.control.is_verified() && !self.compared.load(SeqCst) => {
+                    State::Broken
+                }
+                Some(Waits::Armed { .. }) => State::Armed,
+            }),
+            // The keeper has not looked at what the run has left yet.
+            Some(State::Taken | State::Running) if self.runs > 0 && self.line.waits().is_none() => {
+                Some(State::Resetting)
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the run of the last order is in it. A run that nobody has waited for is asked after as soon as the body says that it has
+    /// gone; one that has executed another program has left the memory.
+    fn has_run_in_it(&self) -> bool {
+        if self.line.is_over(self.runs) {
+            return false;
+        }
+        if matches!(self.control.state(), Some(State::Taken | State::Running)) || !self.has_run_left() {
+            return true;
+        }
+        self.line.set_over(self.runs);
+        false
+    }
+
+    /// Whether the kernel says that the last run uses the memory no more.
+    fn has_run_left(&self) -> bool {
+        !child::is_living_child(self.last_run) || raw::share_memory(self.last_run, self.keeper) == Some(false)
     }
 
     /// Whether no run is in it, and none is about to be.
@@ -225,7 +307,7 @@ impl Body {
     pub fn is_being_put_back(&self) -> bool {
         match self.state() {
             Some(State::Resetting | State::Arming | State::Clean) => true,
-            Some(State::Running) => !child::is_living_child(self.last_run),
+            Some(State::Running) => self.has_run_left(),
             _ => false,
         }
     }
@@ -267,16 +349,24 @@ impl Body {
 
     /// Waits until the body is armed, can be compared, or is broken.
     pub fn wait_ready(&self, timeout: Duration) -> Option<State> {
-        self.control.wait_until(timeout, |state| {
-            matches!(state, None | Some(State::Armed | State::Clean | State::Broken))
-        })
+        let is_ready = |state| matches!(state, None | Some(State::Armed | State::Clean | State::Broken));
+        let started = Instant::now();
+        let word = self.control.wait_until(timeout, is_ready);
+        let is_told = || self.line.waits().is_some() || self.has_run_in_it();
+        if is_ready(word) && !matches!(word, None | Some(State::Broken)) && !is_told() {
+            self.line.await_report(timeout.saturating_sub(started.elapsed()));
+        }
+        self.state()
     }
 
     /// Lets a body that was compared arm its next process, and waits for it.
     pub fn arm_after_verify(&self) -> bool {
+        self.line.forget();
+        self.compared.store(true, SeqCst);
         self.control.swap(State::Clean, State::Arming)
             && self.control.wait_until(ORDER_TIMEOUT, |state| state != Some(State::Arming))
                 == Some(State::Armed)
+            && self.armed().is_some()
     }
 
     /// Starts a run in the armed process. Returns its pid: a child of the calling process, not yet waited for.
@@ -293,10 +383,7 @@ impl Body {
         if directory_end > regrow_abi::ARG_AREA_BYTES {
             return Err(StartError::TooLarge);
         }
-        if !self.control.take() {
-            return Err(StartError::NotArmed);
-        }
-        let pid = self.living_armed().map_err(StartError::Broken)?;
+        let pid = self.take_armed()?;
         if run.traced {
             regrow_sys::ptrace::seize_to_exit(pid).map_err(StartError::Broken)?;
         }
@@ -310,7 +397,8 @@ impl Body {
             bounds_differ: block.bounds != self.bounds,
             cwd_offset: u32::try_from(cwd_offset).unwrap_or(0),
         };
-        self.control.write_order(pid, run, block, self.laid.bytes.len() as u64, extra);
+        let to = Addressee { pid, serial: self.runs + 1 };
+        self.control.write_order(to, run, block, self.laid.bytes.len() as u64, extra);
         self.control.write_patches(image.patches.iter().map(|&(address, kind)| {
             let value = match kind {
                 PatchKind::Argv => block.argv,
@@ -321,48 +409,46 @@ impl Body {
             };
             (address, value)
         }));
-        self.send(run.fds).map_err(StartError::Broken)?;
+        self.send(to.serial, run.fds).map_err(StartError::Broken)?;
+        self.is_given(pid);
+        self.bounds = self.laid.block.bounds;
         if run.await_start {
             self.await_start(pid, run.busy_poll)?;
         }
-        self.bounds = self.laid.block.bounds;
-        self.last_run = pid;
-        self.runs += 1;
         Ok(pid)
     }
 
-    /// The armed process, if it lives.
-    pub(crate) fn living_armed(&self) -> io::Result<i32> {
-        let pid = self.control.pid();
+    /// Takes the armed process for an order, if it lives.
+    ///
+    /// # Errors
+    /// [`StartError::NotArmed`]; [`StartError::Broken`] when it was killed.
+    pub(crate) fn take_armed(&self) -> Result<i32, StartError> {
+        let pid = self.armed().ok_or(StartError::NotArmed)?;
+        if !self.control.take() {
+            return Err(StartError::NotArmed);
+        }
         if child::is_living_child(pid) {
             return Ok(pid);
         }
-        // Somebody killed it. Another one takes its place in the control area, so that nobody else waits for it.
+        // Somebody killed it. Nobody else waits for it.
         let _ = raw::wait_pid(pid, true);
-        Err(io::ErrorKind::BrokenPipe.into())
+        Err(StartError::Broken(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// Waits until the keeper has seen that its armed process is gone, and ended.
-    fn keeper_ends(&self) -> bool {
-        let started = Instant::now();
-        let bell = self.control.bell();
-        while started.elapsed() < END_TIMEOUT {
-            bell.ring();
-            // In verify mode the keeper waits for the state to change, not for the bell.
-            self.control.wake();
-            if raw::ends_within(self.keeper_pidfd.as_fd(), Duration::from_millis(1)) {
-                return true;
-            }
-        }
-        false
+    /// Notes that the armed process has its order: from here on it is the run, unless it refuses.
+    pub(crate) fn is_given(&mut self, pid: i32) {
+        self.line.forget();
+        self.compared.store(false, SeqCst);
+        self.last_run = pid;
+        self.runs += 1;
     }
 
-    pub(crate) fn send(&self, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {
+    pub(crate) fn send(&self, serial: u64, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {
         use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let socket = self.line.socket();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let mut list = [socket.as_fd(); MAX_FDS];
+        let mut list = [socket; MAX_FDS];
         for (to, from) in list.iter_mut().zip(fds) {
             *to = from.0;
         }
@@ -370,81 +456,31 @@ impl Body {
         if !list.is_empty() {
             ancillary.push(SendAncillaryMessage::ScmRights(list));
         }
+        self.line.set_sent(serial);
         sendmsg(socket, &[io::IoSlice::new(&[ARMED_GO])], &mut ancillary, SendFlags::NOSIGNAL)?;
         Ok(())
     }
 
-    /// Waits until the order is carried out or refused.
+    /// Waits until the order is carried out or refused. An order that was not refused has been carried out, or is about to be: its
+    /// program is never started a second time.
     fn await_start(&self, pid: i32, busy_poll: bool) -> Result<(), StartError> {
         let has_begun = |state| state != Some(State::Taken);
         if busy_poll {
             self.control.busy_poll(has_begun);
         }
-        let state = self.control.wait_until(ORDER_TIMEOUT, has_begun);
-        // A refusal is written before the process ends; the keeper then resets and arms another one.
-        if let Some((step, errno)) = self.control.refused(pid) {
-            let _ = raw::wait_pid(pid, false);
-            return Err(StartError::Refused { step, source: io::Error::from_raw_os_error(errno) });
+        if self.control.wait_until(ORDER_TIMEOUT, has_begun) == Some(State::Running) {
+            return Ok(());
         }
-        match state {
-            None | Some(State::Taken) => Err(StartError::Broken(io::ErrorKind::TimedOut.into())),
-            // Given up for another reason it may have run by now.
-            Some(State::Broken) if matches!(self.control.broken(), Some((Broken::Died, _))) => {
-                let _ = raw::wait_pid(pid, false);
-                Err(StartError::Broken(io::ErrorKind::BrokenPipe.into()))
-            }
-            Some(_) => Ok(()),
-        }
+        let Some((step, errno)) = self.line.take_refusal(self.runs) else { return Ok(()) };
+        let _ = raw::wait_pid(pid, false);
+        self.line.set_over(self.runs);
+        Err(StartError::Refused { step, source: io::Error::from_raw_os_error(errno) })
     }
 }
 
-/// Waits for the end of a keeper, and of its armed process, whose seed has died before it could tell of the keeper. They end
-/// because the engine's end of their socket is closed.
-fn reap_unannounced(control: &ControlArea) {
-    let started = Instant::now();
-    while control.keeper() <= 0 {
-        if started.elapsed() >= UNANNOUNCED {
-            // The seed has died before it made one.
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    reap_unseen(control, control.keeper());
-}
-
-/// Waits for the end of a keeper that there is no body of, and of its armed process.
-fn reap_unseen(control: &ControlArea, keeper: i32) {
-    child::reap(keeper, END_TIMEOUT);
-    child::reap(control.pid(), END_TIMEOUT);
-}
-
-fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
-}
-
-impl Drop for Body {
-    fn drop(&mut self) {
-        if std::process::id() != self.parent {
-            // A forked copy of the caller: the keeper is its parent's.
-            return;
-        }
-        let before = self.control.pid();
-        let state = self.state();
-        // The armed process sees the end of its socket and exits; then the keeper does.
-        self.socket = None;
-        let settled = state != Some(State::Running) && self.keeper_ends();
-        if !settled {
-            let _ = raw::pidfd_kill(self.keeper_pidfd.as_fd(), libc::SIGKILL);
-        }
-        raw::reap_within(self.keeper, self.keeper_pidfd.as_fd(), END_TIMEOUT);
-        let armed = self.control.pid();
-        let ran = state == Some(State::Running) && armed == before;
-        if armed != self.last_run && !ran {
-            child::reap(armed, END_TIMEOUT);
-        }
-        self.keepers.remove(self.keeper);
-    }
 }
 
 impl Body {
@@ -456,7 +492,7 @@ impl Body {
 
     /// Kills the armed process (tests of faults).
     pub fn kill_armed(&self) {
-        let pid = self.control.pid();
+        let Some(pid) = self.armed() else { return };
         if let Ok(pidfd) = raw::pidfd_open(pid) {
             child::kill(pid);
             let _ = raw::ends_within(pidfd.as_fd(), END_TIMEOUT);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use regrow_abi::{State, command};
-use regrow_sys::raw;
 
 use crate::body::Body;
 
@@ -14,20 +13,15 @@ impl Body {
     /// Gives back the pages of a waiting body that its image does not have. False when it is not waiting, or is broken
     /// by that.
     pub fn trim(&self) -> bool {
-        let pid = self.control.pid();
-        self.control.take() && self.command(pid, command::TRIM)
+        self.armed().is_some() && self.control.take() && self.command(command::TRIM)
     }
 
-    /// Has the keeper carry out a command while the armed process, which was this one, is taken.
-    pub(crate) fn command(&self, pid: i32, command: u32) -> bool {
+    /// Has the keeper carry out a command while the armed process is taken.
+    pub(crate) fn command(&self, command: u32) -> bool {
         self.control.set_command(command);
-        self.control.bell().ring();
+        self.bell().ring();
         let state = self.control.wait_until(COMMAND_TIMEOUT, |state| state != Some(State::Taken));
         self.control.set_command(command::NONE);
-        // Somebody may have killed it, and another one be in its place.
-        if self.control.pid() != pid {
-            let _ = raw::wait_pid(pid, true);
-        }
         state == Some(State::Armed)
     }
 }

@@ -4,14 +4,16 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use regrow_abi::fault::FaultPoint;
-use regrow_abi::{ARG_AREA_BYTES, ARG_AREA_OFFSET, Broken, Control, Order, Refused, State, order_flags};
+use regrow_abi::{ARG_AREA_BYTES, ARG_AREA_OFFSET, Broken, Control, Order, State, command, order_flags};
 use regrow_image::stack_plan::ArgumentBlock;
 use regrow_sys::raw::{self, SharedMapping};
 
+use crate::line::Line;
 use crate::run::Run;
 
 /// For this time a state may be busy-polled. To be woken takes as long, and the one who wakes a good part of it.
@@ -45,6 +47,13 @@ pub struct ResetWork {
     pub mappings: u32,
 }
 
+/// The process that an order is for, and which order of the body it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addressee {
+    pub(crate) pid: i32,
+    pub(crate) serial: u64,
+}
+
 /// What an order says beside its run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extra {
@@ -70,33 +79,41 @@ pub(crate) struct ExecPlace {
 #[derive(Debug)]
 pub(crate) struct ControlArea {
     shared: Arc<SharedMapping>,
+    settings: Words,
+}
+
+/// The words of the control area that the engine sets for the life of a body. They are written again for each order, because a run
+/// can have changed them.
+#[derive(Debug, Default)]
+struct Words {
+    verify: AtomicU32,
+    sessions: AtomicU32,
+    fault: AtomicU32,
 }
 
 /// What tells a keeper that its run has been waited for.
 #[derive(Clone, Debug)]
 pub struct Bell {
     shared: Arc<SharedMapping>,
+    line: Arc<Line>,
+    /// The order that the run had; 0 for none.
+    serial: u64,
+    is_woken_ahead: bool,
 }
 
 impl Bell {
-    /// Whether this process has refused its order: it ended before the program's first instruction.
+    /// After the end of a run with an exit status, and before a ring: whether it has refused its order, or has never taken it. Nothing
+    /// of what was ordered has run then.
     #[must_use]
-    pub fn was_refused(&self, pid: i32) -> bool {
-        // SAFETY: as in `ring`.
-        let control = unsafe { &*self.shared.as_ptr().cast::<Control>() };
-        // Taken, so that a later process of this number is not meant. A later order does not clear it: the next run of the
-        // body may have started before this one is waited for.
-        control.refused_pid.compare_exchange(pid, 0, SeqCst, SeqCst).is_ok()
+    pub fn was_refused(&self, status: i32) -> bool {
+        // A process that waits in the agent ends in no other way.
+        let may_be = status == regrow_abi::REFUSED_STATUS || self.is_woken_ahead;
+        may_be && (self.line.is_untaken(self.serial) || self.line.take_refusal(self.serial).is_some())
     }
 
-    /// Whether this process, which has ended, was never the run, although it had the order. Its body is given up.
-    #[must_use]
-    pub fn never_ran(&self, pid: i32) -> bool {
-        // SAFETY: as in `ring`.
-        let control = unsafe { &*self.shared.as_ptr().cast::<Control>() };
-        let is_given_up = || control.broken.load(SeqCst) == Broken::Died as u32;
-        let is_taken = || control.state.load(SeqCst) == State::Taken as u32;
-        control.pid.load(SeqCst) == pid && (is_taken() || is_given_up())
+    /// Notes that the run has been waited for.
+    pub fn run_is_over(&self) {
+        self.line.set_over(self.serial);
     }
 
     /// When the last run that was timed entered its program, on the monotonic clock in nanoseconds.
@@ -117,7 +134,7 @@ impl Bell {
 
 impl ControlArea {
     pub(crate) fn new(shared: SharedMapping) -> ControlArea {
-        ControlArea { shared: Arc::new(shared) }
+        ControlArea { shared: Arc::new(shared), settings: Words::default() }
     }
 
     fn control(&self) -> &Control {
@@ -126,8 +143,9 @@ impl ControlArea {
         unsafe { &*self.shared.as_ptr().cast::<Control>() }
     }
 
-    pub(crate) fn bell(&self) -> Bell {
-        Bell { shared: Arc::clone(&self.shared) }
+    /// A bell for whoever waits for the run of an order.
+    pub(crate) fn bell(&self, line: &Arc<Line>, serial: u64, is_woken_ahead: bool) -> Bell {
+        Bell { shared: Arc::clone(&self.shared), line: Arc::clone(line), serial, is_woken_ahead }
     }
 
     /// What the body is doing; `None` for a word that is no state.
@@ -205,16 +223,6 @@ impl ControlArea {
         self.control().pid.load(Relaxed)
     }
 
-    /// Which step of this process's order was refused, and why.
-    pub(crate) fn refused(&self, pid: i32) -> Option<(Refused, i32)> {
-        let control = self.control();
-        if control.refused_pid.load(Acquire) != pid {
-            return None;
-        }
-        let step = Refused::from_raw(control.refused.load(Relaxed))?;
-        Some((step, control.errno.load(Relaxed)))
-    }
-
     /// Why the body was given up.
     pub(crate) fn broken(&self) -> Option<(Broken, i32)> {
         let control = self.control();
@@ -227,15 +235,36 @@ impl ControlArea {
     }
 
     pub(crate) fn set_verify(&self, verify: bool) {
-        self.control().verify.store(u32::from(verify), SeqCst);
+        self.settings.verify.store(u32::from(verify), Relaxed);
+        self.write_settings();
     }
 
     pub(crate) fn set_sessions(&self, sessions: bool) {
-        self.control().sessions.store(u32::from(sessions), SeqCst);
+        self.settings.sessions.store(u32::from(sessions), Relaxed);
+        self.write_settings();
     }
 
     pub(crate) fn set_fault(&self, fault: FaultPoint) {
-        self.control().fault.store(fault.number(), SeqCst);
+        self.settings.fault.store(fault.number(), Relaxed);
+        self.write_settings();
+    }
+
+    pub(crate) fn set_becomes_shell(&self) {
+        self.control().becomes_shell.store(1, SeqCst);
+    }
+
+    /// Writes what the engine has set, and no command.
+    fn write_settings(&self) {
+        let control = self.control();
+        control.verify.store(self.settings.verify.load(Relaxed), Relaxed);
+        control.sessions.store(self.settings.sessions.load(Relaxed), Relaxed);
+        control.fault.store(self.settings.fault.load(Relaxed), Relaxed);
+        control.command.store(command::NONE, Relaxed);
+    }
+
+    /// Whether a body is compared before each process is armed.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.settings.verify.load(Relaxed) != 0
     }
 
     pub(crate) fn times(&self) -> Times {
@@ -274,7 +303,7 @@ impl ControlArea {
     /// Writes the order of a run. The state must be `Taken`, so that the agent does not read it meanwhile.
     pub(crate) fn write_order(
         &self,
-        pid: i32,
+        to: Addressee,
         run: &Run<'_>,
         block: &ArgumentBlock,
         bytes: u64,
@@ -287,9 +316,9 @@ impl ControlArea {
         // SAFETY: the order lies in the mapping; by the state protocol only this side touches it while the state is
         // `Taken`. The fields are written one by one, because most of the order is not used by most runs.
         let order = unsafe { &mut *self.order() };
-        self.control().refused.store(0, Relaxed);
+        self.write_settings();
         order.flags = flags;
-        order.pid = pid;
+        (order.pid, order.serial) = (to.pid, to.serial);
         order.block_address = block.address;
         order.block_bytes = bytes;
         order.stack_pointer = block.address;
@@ -308,7 +337,7 @@ impl ControlArea {
     /// Writes the order of an execution in a shell, as [`ControlArea::write_order`] does.
     pub(crate) fn write_exec_order(
         &self,
-        pid: i32,
+        to: Addressee,
         run: &Run<'_>,
         fds: &[(BorrowedFd<'_>, i32)],
         place: ExecPlace,
@@ -318,9 +347,9 @@ impl ControlArea {
         let flags = run_flags(run) & !memory | order_flags::PLACE_FDS | order_flags::EXEC;
         // SAFETY: as in `write_order`.
         let order = unsafe { &mut *self.order() };
-        self.control().refused.store(0, Relaxed);
+        self.write_settings();
         order.flags = flags;
-        order.pid = pid;
+        (order.pid, order.serial) = (to.pid, to.serial);
         order.block_address = place.path;
         order.argv = place.argv;
         order.envp = place.envp;

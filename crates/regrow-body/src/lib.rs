@@ -8,12 +8,13 @@ mod command;
 mod control;
 mod keepers;
 mod laid;
+mod line;
 mod prefault;
 pub mod run;
 pub mod shell;
 pub mod verify;
 
-pub use body::{Bell, Body, BodyError, ResetWork, StartError, Times};
+pub use body::{Bell, Body, BodyError, Making, ResetWork, StartError, Times};
 pub use keepers::Keepers;
 pub use run::Run;
 pub use shell::Shell;

@@ -40,13 +40,12 @@ impl Body {
         if ranges.is_empty() {
             return true;
         }
-        let pid = self.control.pid();
-        if !self.control.take() {
+        if self.armed().is_none() || !self.control.take() {
             return false;
         }
         let words = ranges.iter().take(MAX_RANGES).flat_map(|range| [range.0, range.1]).chain([0, 0]);
         let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
-        self.control.write_args(0, &bytes) && self.command(pid, command::PREFAULT)
+        self.control.write_args(0, &bytes) && self.command(command::PREFAULT)
     }
 }
 

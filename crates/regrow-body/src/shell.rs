@@ -10,26 +10,28 @@ use regrow_abi::{ARG_AREA_OFFSET, MAX_FDS, State, command};
 use regrow_sys::strings::Strings;
 use regrow_sys::{child, raw};
 
-use crate::body::{Body, END_TIMEOUT, StartError};
+use crate::body::ending::END_TIMEOUT;
+use crate::body::{Body, StartError};
 use crate::command::COMMAND_TIMEOUT;
-use crate::control::ExecPlace;
+use crate::control::{Addressee, ExecPlace};
 use crate::run::Run;
 
 impl Body {
-    /// Makes a shell of a body that waits. The memory of its program is given back.
+    /// Makes a shell of a body that was made for it ([`Making::becomes_shell`](crate::Making)) and waits. The memory of its program is
+    /// given back.
     ///
     /// # Errors
     /// When it does not wait, or its keeper does not answer: it is dropped.
-    pub fn break_up(self) -> io::Result<Shell> {
-        let ready = self.wait_ready(COMMAND_TIMEOUT) == Some(State::Armed);
-        let pid = self.control.pid();
-        if !ready || !self.control.take() {
-            return Err(io::ErrorKind::ResourceBusy.into());
-        }
+    pub fn break_up(mut self) -> io::Result<Shell> {
+        let busy = || io::Error::from(io::ErrorKind::ResourceBusy);
+        self.wait_ready(COMMAND_TIMEOUT);
+        let pid = self.take_armed().map_err(|_| busy())?;
+        self.line.forget();
+        self.is_shell = true;
         // Before the process ends: its keeper may see that at once.
         self.control.set_command(command::BREAK_UP);
         child::end(pid, END_TIMEOUT);
-        self.control.bell().ring();
+        self.bell().ring();
         if self.wait_ready(COMMAND_TIMEOUT) != Some(State::Armed) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -84,21 +86,22 @@ impl Shell {
         let place = ExecPlace { fd: last.saturating_add(1).max(3), ..place };
         let mut fds: Vec<(BorrowedFd<'_>, i32)> = run.fds.to_vec();
         fds.push((write.as_fd(), place.fd));
-        if !self.body.control.take() {
-            return Err(StartError::NotArmed);
-        }
-        let pid = self.body.living_armed().map_err(StartError::Broken)?;
+        let pid = self.body.take_armed()?;
         if run.traced {
             regrow_sys::ptrace::seize_to_exit(pid).map_err(StartError::Broken)?;
         }
         self.body.control.write_args(0, &bytes);
-        self.body.control.write_exec_order(pid, run, &fds, place);
-        self.body.send(&fds).map_err(StartError::Broken)?;
+        let to = Addressee { pid, serial: self.body.runs + 1 };
+        self.body.control.write_exec_order(to, run, &fds, place);
+        self.body.send(to.serial, &fds).map_err(StartError::Broken)?;
         drop(fds);
         drop(write);
-        self.body.last_run = pid;
-        await_closed(&read).map_err(StartError::Broken)?;
-        if let Some((step, errno)) = self.body.control.refused(pid) {
+        self.body.is_given(pid);
+        // The process has executed its program, or has ended: it uses the memory no more.
+        let closed = await_closed(&read);
+        self.body.line.set_over(self.body.runs);
+        closed.map_err(StartError::Broken)?;
+        if let Some((step, errno)) = self.body.line.take_refusal(self.body.runs) {
             let _ = raw::wait_pid(pid, false);
             self.body.bell().ring();
             return Err(StartError::Refused { step, source: io::Error::from_raw_os_error(errno) });

@@ -79,7 +79,8 @@ pub fn compare(image: &Image, body: &Body) -> Result<(), Difference> {
     let smaps = read_smaps(pid)?;
     let have = vma_table(&smaps, (header.agent_start, header.agent_end));
     compare_mappings(&image.vmas, &have)?;
-    compare_flags(image.seed_smaps()?, &smaps)?;
+    let ours = header.agent_start..header.agent_end;
+    compare_flags(image.seed_smaps()?, smaps.iter().filter(|entry| !ours.contains(&entry.mapping.start)))?;
     let mut pages = BodyPages::open(image, pid)?;
     for vma in image.vmas.iter().filter(|vma| vma.flags & vma_flags::HANDS_OFF == 0) {
         pages.compare(vma)?;
@@ -101,7 +102,10 @@ fn compare_mappings(want: &[VmaEntry], have: &[VmaEntry]) -> Result<(), Differen
 
 /// The kernel's flags of each mapping are those of the seed, which never ran the program. A mapping that a run split and
 /// that did not grow together again is compared piece by piece.
-fn compare_flags(want: &[SmapsEntry], have: &[SmapsEntry]) -> Result<(), Difference> {
+fn compare_flags<'a>(
+    want: &[SmapsEntry],
+    have: impl Iterator<Item = &'a SmapsEntry>,
+) -> Result<(), Difference> {
     // Soft-dirty says that a page was written once, accounting follows a mapping's history, and a body may track what its runs
     // write: none of them is seen.
     let seen = |entry: &SmapsEntry| -> VmFlags {

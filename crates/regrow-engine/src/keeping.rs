@@ -1,6 +1,7 @@
-//! Keeping: tables, ledger and chores together, the files that are watched for them, and the bodies that are looked at.
+//! Keeping: tables, ledger and chores together, the files and mounts that are watched for them, and the bodies that are looked at.
 
 pub(crate) mod holdings;
 pub mod inspection;
+pub(crate) mod mounts;
 pub mod watch;
 pub mod work;

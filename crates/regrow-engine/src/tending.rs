@@ -35,7 +35,10 @@ pub(crate) fn take_work(finder: &mut Finder<'_>) -> Option<Work> {
 fn step(finder: &mut Finder<'_>, chore: Chore) -> Option<WorkStep> {
     match chore {
         Chore::Discard(gone) => Some(WorkStep::Discard(gone)),
-        Chore::BreakUp { body, then, shell } => Some(WorkStep::BreakUp { body, then, shell }),
+        Chore::BreakUp { body, image, then, shell } => {
+            let forker = Box::new(finder.workshop.forker(finder.settings));
+            Some(WorkStep::BreakUp { body, image, forker, then, shell })
+        }
         Chore::Prefault { body } => finder.holdings.lend(body).map(WorkStep::Prefault),
         Chore::Trim { body } => finder.holdings.lend(body).map(WorkStep::Trim),
         Chore::AddShell { shell } => shell_step(finder, shell),
@@ -70,7 +73,7 @@ fn shell_step(finder: &mut Finder<'_>, shell: ShellId) -> Option<WorkStep> {
         return None;
     };
     let (image, then) = (Arc::clone(&kept.image), Box::new(*kept.then()));
-    let forker = Box::new(finder.workshop.forker(finder.settings).without_verify());
+    let forker = Box::new(finder.workshop.forker(finder.settings));
     Some(WorkStep::MakeShell { image, forker, then, shell })
 }
 

@@ -165,6 +165,15 @@ pub fn share_memory(one: i32, other: i32) -> Option<bool> {
     (order >= 0).then_some(order == 0)
 }
 
+/// Whether something that was sent on a socket of the family `AF_UNIX` has not been read yet (`SIOCOUTQ`).
+#[must_use]
+pub fn has_unread(fd: BorrowedFd<'_>) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes one number to a live reference.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    result == 0 && bytes > 0
+}
+
 /// Waits for a child by its pid, whatever its exit signal, and reaps it. `None` when `no_hang` and it still lives.
 /// Returns the raw wait status.
 ///

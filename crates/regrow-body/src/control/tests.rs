@@ -92,51 +92,58 @@ fn who_waits_is_woken_by_the_other_side() {
 }
 
 #[test]
-fn a_ring_raises_the_bell() {
+fn a_ring_raises_the_bell_and_a_run_is_over_when_it_is_said_to_be() {
     let (area, agent) = area();
-    let bell = area.bell();
+    let (ours, _theirs) = crate::body::socket_pair().expect("a socket");
+    let line = Arc::new(Line::new(ours));
+    let bell = area.bell(&line, 3, false);
     bell.ring();
     bell.clone().ring();
     assert_eq!(control(&agent).bell.load(SeqCst), 2);
+    assert!(!line.is_over(3));
+    bell.run_is_over();
+    assert!(line.is_over(3) && !line.is_over(4));
 }
 
 #[test]
-fn a_refusal_is_that_of_one_process_and_taken_once() {
+fn what_a_run_writes_to_the_control_area_is_no_refusal() {
     let (area, agent) = area();
-    let control = control(&agent);
-    control.errno.store(libc::ENOENT, SeqCst);
-    control.refused.store(Refused::Directory as u32, SeqCst);
-    control.refused_pid.store(42, SeqCst);
-    assert_eq!(area.refused(41), None);
-    assert_eq!(area.refused(42), Some((Refused::Directory, libc::ENOENT)));
-    let bell = area.bell();
-    assert!(!bell.was_refused(41));
-    assert!(bell.was_refused(42) && !bell.was_refused(42));
-}
-
-#[test]
-fn a_refusal_of_no_step_is_none() {
-    let (area, agent) = area();
-    control(&agent).refused_pid.store(42, SeqCst);
-    control(&agent).refused.store(4711, SeqCst);
-    assert_eq!(area.refused(42), None);
-    assert_eq!(area.broken(), None);
-}
-
-#[test]
-fn a_process_that_was_taken_and_ended_never_ran() {
-    let (area, agent) = area();
-    let (control, bell) = (control(&agent), area.bell());
-    control.pid.store(42, SeqCst);
-    for (state, never) in [(State::Taken, true), (State::Running, false), (State::Resetting, false)] {
-        control.state.store(state as u32, SeqCst);
-        assert_eq!(bell.never_ran(42), never, "{state:?}");
-        assert!(!bell.never_ran(43));
+    let (ours, theirs) = crate::body::socket_pair().expect("a socket");
+    let line = Arc::new(Line::new(ours));
+    let bell = area.bell(&line, 1, false);
+    for byte in [0, 1, 10, 42, 0xff] {
+        // SAFETY: the page is mapped to be written; any bytes are a control area.
+        unsafe { std::ptr::write_bytes(agent.as_ptr(), byte, 96) };
+        assert!(!bell.was_refused(regrow_abi::REFUSED_STATUS));
+        assert_eq!(line.waits(), None);
     }
-    control.broken.store(Broken::Died as u32, SeqCst);
-    control.state.store(State::Broken as u32, SeqCst);
-    assert!(bell.never_ran(42));
+    let refused = regrow_abi::Report::Refused { serial: 1, step: regrow_abi::Refused::Nice, errno: 1 };
+    let bytes: Vec<u8> = refused.to_words().into_iter().flat_map(u32::to_ne_bytes).collect();
+    rustix::net::send(&theirs, &bytes, rustix::net::SendFlags::empty()).expect("sent");
+    assert!(!bell.was_refused(0), "a refusal ends otherwise");
+    assert!(bell.was_refused(regrow_abi::REFUSED_STATUS));
+}
+
+#[test]
+fn a_reason_of_no_number_is_none() {
+    let (area, agent) = area();
+    control(&agent).broken.store(4711, SeqCst);
+    assert_eq!(area.broken(), None);
+    control(&agent).broken.store(Broken::Died as u32, SeqCst);
     assert_eq!(area.broken(), Some((Broken::Died, 0)));
+}
+
+#[test]
+fn what_a_run_has_set_is_set_again_with_the_next_order() {
+    let (area, agent) = area();
+    area.set_sessions(true);
+    let control = control(&agent);
+    control.sessions.store(0, SeqCst);
+    control.fault.store(5, SeqCst);
+    control.command.store(command::BREAK_UP, SeqCst);
+    area.write_settings();
+    let words = [&control.sessions, &control.fault, &control.command];
+    assert_eq!(words.map(|word| word.load(SeqCst)), [1, 0, command::NONE]);
 }
 
 #[test]
@@ -157,8 +164,8 @@ fn settings_are_seen_by_the_agent() {
     let (area, agent) = area();
     area.set_verify(true);
     area.set_sessions(true);
-    area.set_command(regrow_abi::command::TRIM);
     area.set_fault(regrow_abi::fault::ARMED_DIES);
+    area.set_command(regrow_abi::command::TRIM);
     let control = control(&agent);
     let words = [&control.verify, &control.sessions, &control.command, &control.fault];
     assert_eq!(words.map(|word| word.load(SeqCst)), [1, 1, regrow_abi::command::TRIM, 4]);

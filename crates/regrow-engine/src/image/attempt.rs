@@ -22,6 +22,8 @@ const HOT_ZERO_PAGES: u32 = 256;
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) key: Key<'static>,
+    /// The mounts when the program was looked up.
+    pub(crate) mounts: Option<Arc<str>>,
     pub(crate) env: Vec<CString>,
     pub(crate) settings: Settings,
     pub(crate) forker: BodyForker,

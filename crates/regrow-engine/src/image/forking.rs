@@ -1,6 +1,8 @@
 //! Forks bodies of images, as the settings of the shard say.
 
-use regrow_body::{Body, BodyError, Keepers};
+use std::io;
+
+use regrow_body::{Body, BodyError, Keepers, Making, Shell};
 use regrow_image::image::Image;
 
 use crate::settings::Settings;
@@ -9,8 +11,7 @@ use regrow_abi::fault::{self, FaultPoint};
 /// How bodies are forked.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyForker {
-    verify: bool,
-    sessions: bool,
+    how: Making,
     fault: FaultPoint,
     keepers: Keepers,
 }
@@ -18,12 +19,8 @@ pub(crate) struct BodyForker {
 impl BodyForker {
     /// Bodies of a shard with these settings, noted in this registry.
     pub(crate) fn new(settings: &Settings, keepers: Keepers) -> BodyForker {
-        BodyForker { verify: settings.verify, sessions: settings.sessions, fault: settings.fault, keepers }
-    }
-
-    /// The same without verify mode: a shell is compared with no image.
-    pub(crate) fn without_verify(&self) -> BodyForker {
-        BodyForker { verify: false, ..self.clone() }
+        let how = Making { verify: settings.verify, sessions: settings.sessions, becomes_shell: false };
+        BodyForker { how, fault: settings.fault, keepers }
     }
 
     /// Forks a body that nobody waits for, and maps what its first run is going to touch.
@@ -33,7 +30,7 @@ impl BodyForker {
     pub(crate) fn fork_ahead(&self, image: &Image) -> Result<Body, BodyError> {
         let body = self.fork(image)?;
         // In verify mode the body waits to be compared first.
-        if self.verify || body.prefault_first(image) {
+        if self.how.verify || body.prefault_first(image) {
             return Ok(body);
         }
         Err(BodyError::Silent { keeper: body.keeper() })
@@ -44,6 +41,19 @@ impl BodyForker {
     /// # Errors
     /// [`BodyError`].
     pub(crate) fn fork(&self, image: &Image) -> Result<Body, BodyError> {
+        self.fork_so(image, self.how)
+    }
+
+    /// Makes a shell, of a body that no run has been in. It is compared with no image.
+    ///
+    /// # Errors
+    /// As [`Body::fork`] and [`Body::break_up`].
+    pub(crate) fn make_shell(&self, image: &Image) -> io::Result<Shell> {
+        let how = Making { verify: false, becomes_shell: true, ..self.how };
+        self.fork_so(image, how).map_err(io::Error::other)?.break_up()
+    }
+
+    fn fork_so(&self, image: &Image, how: Making) -> Result<Body, BodyError> {
         if self.fault == fault::SEED_KILLED {
             image.seed().kill();
         }
@@ -51,7 +61,7 @@ impl BodyForker {
             let source = std::io::ErrorKind::OutOfMemory.into();
             return Err(BodyError::Fork { pid: image.seed().pid(), source });
         }
-        let body = Body::fork(image, self.verify, self.sessions, &self.keepers)?;
+        let body = Body::fork(image, how, &self.keepers)?;
         if self.fault.is_in_agent() {
             body.set_fault(self.fault);
         }

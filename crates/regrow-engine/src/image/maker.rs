@@ -2,6 +2,7 @@
 //! the first run of a program need not wait for it.
 
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::SystemTime;
 
@@ -33,6 +34,8 @@ pub(crate) struct Built {
     pub(crate) then: Task,
     /// Files that changed after this are not what the image was made of.
     pub(crate) started: SystemTime,
+    /// The mounts when the program was looked up.
+    pub(crate) mounts: Option<Arc<str>>,
 }
 
 /// Makes an image on a thread of its own.
@@ -72,7 +75,7 @@ pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
     let key_env = names.select(env.iter().copied()).into_iter().map(CStr::to_owned).collect();
     let body = job.forker.fork_ahead(&image);
     let body = body.map_err(|error| Fallback::ImageFailed { detail: error.to_string() })?;
-    Ok(Built { image, body, names, key_env, then: job.then, started })
+    Ok(Built { image, body, names, key_env, then: job.then, started, mounts: job.mounts.clone() })
 }
 
 /// Reads the file that exec would load and refuses what cannot be kept.

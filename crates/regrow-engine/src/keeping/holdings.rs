@@ -135,10 +135,11 @@ impl Holdings {
     /// from another one.
     fn break_up(&mut self, body: BodyId, shell: ShellId) {
         let image = self.tables.bodies.image_of(body);
-        let then = image.and_then(|image| self.tables.images.kept(image)).map(|kept| *kept.then());
+        let kept = image.and_then(|image| self.tables.images.kept(image));
+        let of = kept.map(|kept| (Arc::clone(&kept.image), Box::new(*kept.then())));
         self.chores.forget_body(body);
-        let chore = match (self.take_body(body), then) {
-            (Some(body), Some(then)) => Chore::BreakUp { body, then: Box::new(then), shell },
+        let chore = match (self.take_body(body), of) {
+            (Some(body), Some((image, then))) => Chore::BreakUp { body, image, then, shell },
             _ => Chore::AddShell { shell },
         };
         self.chores.push(chore);
@@ -240,6 +241,17 @@ impl Holdings {
             Some(watch) => watch.add_all(Watcher::Image(image), files, absent),
             None => Ok(()),
         }
+    }
+
+    /// The mounts when files were last looked at, where they are watched.
+    pub(crate) fn mounts_seen(&mut self) -> Option<Arc<str>> {
+        self.watch.as_mut().map(|watch| watch.mounts().seen())
+    }
+
+    /// Whether no mount has changed above these files since the mounts were seen so.
+    pub(crate) fn is_mounted_as(&mut self, then: Option<&str>, files: &[std::path::PathBuf]) -> bool {
+        let Some(watch) = &mut self.watch else { return true };
+        then.is_some_and(|then| watch.mounts().is_same_since(then, files))
     }
 
     /// Watches no file for an image.

@@ -95,5 +95,6 @@ fn reason(why: Broken) -> &'static str {
         Broken::TooManyMappings => "too_many_mappings",
         Broken::Fault => "fault",
         Broken::Died => "died",
+        Broken::LeftProcesses => "left_processes",
     }
 }

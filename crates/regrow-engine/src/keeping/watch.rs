@@ -1,4 +1,5 @@
-//! Notices that a file changes on disk, without looking at it again: inotify.
+//! Notices that a file changes on disk, or that a mount puts another one in its place, without looking at it again: inotify, and the
+//! kernel's word that the mounts have changed ([`Mounts`]).
 //!
 //! What is watched for a path is everything that decides what the path names: each symbolic link on the way (its own
 //! inode: a link that is replaced is deleted), each directory (moved or deleted), and the file (written, replaced,
@@ -16,6 +17,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::ids::{ImageId, NameId};
+use crate::keeping::mounts::Mounts;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 
 /// Who is told of a change: a row of a table.
@@ -53,6 +56,7 @@ impl Interest {
 pub struct Watch {
     inotify: OwnedFd,
     interests: HashMap<i32, HashSet<Interest>>,
+    mounts: Mounts<Watcher>,
     /// The process that watches: a forked copy of it shares the inotify instance, and must not take watches from it.
     process: u32,
 }
@@ -61,10 +65,10 @@ impl Watch {
     /// Starts watching nothing.
     ///
     /// # Errors
-    /// As `inotify_init1(2)`: the user's limit of instances.
+    /// As `inotify_init1(2)`: the user's limit of instances; as `open(2)` of the table of mounts.
     pub fn new() -> io::Result<Watch> {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Watch { inotify, interests: HashMap::new(), process: std::process::id() })
+        Ok(Watch { inotify, interests: HashMap::new(), mounts: Mounts::new()?, process: std::process::id() })
     }
 
     /// Tells `watcher` when what `path` names changes.
@@ -105,6 +109,7 @@ impl Watch {
     /// # Errors
     /// As [`Watch::add_file`] and [`Watch::add_absent`]: the earlier ones stay watched.
     pub fn add_all(&mut self, watcher: Watcher, files: &[PathBuf], absent: &[PathBuf]) -> io::Result<()> {
+        files.iter().chain(absent).for_each(|path| self.mounts.add(watcher, path));
         files.iter().try_for_each(|file| self.add_file(watcher, file))?;
         absent.iter().try_for_each(|file| self.add_absent(watcher, file))
     }
@@ -131,6 +136,7 @@ impl Watch {
     pub fn clear(&mut self) {
         let all = self.interests.values().flatten().map(|interest| interest.watcher).collect();
         self.remove_all(&all);
+        self.mounts.reopen();
     }
 
     /// Watches nothing for several of them any more.
@@ -138,6 +144,7 @@ impl Watch {
         if std::process::id() != self.process {
             return;
         }
+        self.mounts.remove_all(watchers);
         let inotify = &self.inotify;
         self.interests.retain(|&watch, interests| {
             interests.retain(|interest| !watchers.contains(&interest.watcher));
@@ -150,6 +157,25 @@ impl Watch {
 
     /// Those whose files changed since the last call. One system call when nothing did.
     pub fn changed(&mut self) -> HashSet<Watcher> {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let table = self.mounts.table();
+        let mut ready = [PollFd::new(&self.inotify, PollFlags::IN), PollFd::new(&table, PollFlags::PRI)];
+        let polled = rustix::io::retry_on_intr(|| poll(&mut ready, Some(&at_once)));
+        let [files, mounts] = ready.map(|one| polled.is_err() || !one.revents().is_empty());
+        let mut watchers = if files { self.changed_files() } else { HashSet::new() };
+        if mounts {
+            self.mounts.note_change();
+        }
+        watchers.extend(self.mounts.changed());
+        watchers
+    }
+
+    /// The mounts.
+    pub(crate) fn mounts(&mut self) -> &mut Mounts<Watcher> {
+        &mut self.mounts
+    }
+
+    fn changed_files(&self) -> HashSet<Watcher> {
         let mut watchers = HashSet::new();
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(&self.inotify, &mut buffer);

@@ -43,7 +43,7 @@ impl Discarded {
 pub(crate) enum Chore {
     AddBody { program: ProgramId, body: BodyId },
     AddShell { shell: ShellId },
-    BreakUp { body: Box<Body>, then: Box<Task>, shell: ShellId },
+    BreakUp { body: Box<Body>, image: Arc<Image>, then: Box<Task>, shell: ShellId },
     Prefault { body: BodyId },
     Trim { body: BodyId },
     Discard(Discarded),
@@ -147,7 +147,7 @@ pub(crate) enum WorkStep {
     Fork { id: ImageId, image: Arc<Image>, forker: Box<BodyForker>, body: BodyId },
     MakeShell { image: Arc<Image>, forker: Box<BodyForker>, then: Box<Task>, shell: ShellId },
     Rearm { slot: Box<ShellSlot>, shell: ShellId },
-    BreakUp { body: Box<Body>, then: Box<Task>, shell: ShellId },
+    BreakUp { body: Box<Body>, image: Arc<Image>, forker: Box<BodyForker>, then: Box<Task>, shell: ShellId },
     Prefault(LentBody),
     Trim(LentBody),
     Discard(Discarded),
@@ -189,14 +189,17 @@ impl Work {
                 WorkResult::Body { image, id, made: made.map(Box::new) }
             }
             WorkStep::MakeShell { image, forker, then, shell } => {
-                let made = forker.fork(&image).map_err(io::Error::other).and_then(Body::break_up);
-                shell_result(made, *then, shell)
+                shell_result(forker.make_shell(&image), *then, shell)
             }
             WorkStep::Rearm { slot, shell } => {
                 let made = slot.shell.wait_ready(REARM_TIME).then_some(slot);
                 WorkResult::Shell { shell, made }
             }
-            WorkStep::BreakUp { body, then, shell } => shell_result(body.break_up(), *then, shell),
+            WorkStep::BreakUp { body, image, forker, then, shell } => {
+                // A body that had runs keeps its agent's memory until it ends: the shell is a fork of the same seed.
+                drop(body);
+                shell_result(forker.make_shell(&image), *then, shell)
+            }
             WorkStep::Prefault(LentBody { id, body, image, sibling }) => {
                 let good = sibling.is_none_or(|sibling| body.prefault_like(&image, sibling));
                 WorkResult::Returned { id, body: good.then_some(body) }

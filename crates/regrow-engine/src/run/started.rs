@@ -183,10 +183,12 @@ impl Started {
     fn note_end(&self, status: &WaitIdStatus) -> Option<ExitStatus> {
         let ended = exit_status(status)?;
         self.over.store(true, Ordering::Release);
-        // Asked before the body is given back: the next order clears it. One that was killed is not made again.
-        let was_refused = |bell: &Bell| bell.was_refused(self.pid) || bell.never_ran(self.pid);
-        if self.bell.as_ref().is_some_and(was_refused) && ended.signal().is_none() {
-            self.refused.store(true, Ordering::Relaxed);
+        if let Some(bell) = &self.bell {
+            bell.run_is_over();
+            // One that was killed is not made again.
+            if ended.code().is_some_and(|code| bell.was_refused(code)) {
+                self.refused.store(true, Ordering::Relaxed);
+            }
         }
         Some(ended)
     }

@@ -295,9 +295,11 @@ impl Finder<'_> {
         if let Some(surplus) = self.holdings.tables.images.surplus(descriptors) {
             self.holdings.drop_image(surplus);
         }
+        let mounts = self.holdings.mounts_seen();
         let kernel = &self.workshop.kernel;
         Ok(Job {
             key,
+            mounts,
             env: program::env_strings(env).into_iter().map(ToOwned::to_owned).collect(),
             settings: self.settings.clone(),
             forker: self.workshop.forker(self.settings),
@@ -322,12 +324,14 @@ impl Finder<'_> {
         }
     }
 
-    /// Watches what an image was made of. A file that changed since the making began is not what is in the image.
+    /// Watches what an image was made of. A file that changed since the making began is not what is in the image, and what was mounted
+    /// since may be in its place.
     fn watch(&mut self, image: ImageId, built: &Built) -> Result<(), Fallback> {
         let of = &built.image.dependencies;
         let watched = self.holdings.watch_for(image, &of.files, &of.absent);
         watched.map_err(|error| Fallback::ImageFailed { detail: format!("watching its files: {error}") })?;
-        if of.files.iter().all(|file| changed_before(file, built.started)) {
+        let is_mounted_so = self.holdings.is_mounted_as(built.mounts.as_deref(), &of.files);
+        if is_mounted_so && of.files.iter().all(|file| changed_before(file, built.started)) {
             Ok(())
         } else {
             Err(Fallback::ProgramChanged)

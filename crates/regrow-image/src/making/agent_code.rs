@@ -25,8 +25,8 @@ impl AgentCode {
         let fd = raw::memfd("regrow-agent", 0)?;
         let mut file = std::fs::File::from(fd);
         io::Write::write_all(&mut file, AGENT)?;
-        // The keeper's private memory is a private mapping beyond the code.
-        file.set_len(code_bytes() + PRIVATE_BYTES as u64)?;
+        // The keeper's private memory and its canary are private mappings beyond the code.
+        file.set_len(code_bytes() + PRIVATE_BYTES as u64 + PAGE_BYTES)?;
         let fd = OwnedFd::from(file);
         fcntl_add_seals(&fd, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
         Ok(AgentCode { fd })

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!  reserved range of the process, next to what it has mapped already
-//!  | agent code | image memfd (tables, saved pages) | keeper's private memory | control area |
-//!    r-x private  r-- private                         rw- private of a memfd     rw- shared
+//!  | agent code | image memfd (tables, saved pages) | keeper's private memory | control area | canary |
+//!    r-x shared   r-- shared                          rw- private of a memfd     rw- shared    rw- private of a memfd
 //! ```
 //!
-//! The parts are mappings of different files, so that the kernel can merge none of them with a neighbour.
+//! Neighbours are mappings of different files, so that the kernel can merge none of them. Code and image are sealed against writing, and
+//! mapped as shared ones: so no write of any kind reaches them, by `/proc/self/mem` neither. A body's forks have the canary alone.
 
 use regrow_abi::{CONTROL_BYTES, PAGE_BYTES, PRIVATE_BYTES, VmaEntry, vma_flags};
 
@@ -16,7 +17,7 @@ use crate::making::descriptors::fd;
 use crate::making::remote::Remote;
 
 /// Mappings of the agent.
-pub(crate) const AGENT_PARTS: usize = 4;
+pub(crate) const AGENT_PARTS: usize = 5;
 
 /// The reserved range.
 pub(crate) struct AgentPlace {
@@ -32,6 +33,7 @@ impl AgentPlace {
             store_bytes.next_multiple_of(PAGE_BYTES),
             PRIVATE_BYTES as u64,
             CONTROL_BYTES as u64,
+            PAGE_BYTES,
         ];
         let total = parts.iter().sum();
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE).unsigned_abs();
@@ -65,15 +67,22 @@ impl AgentPlace {
         let (read, write, exec) = (1u64, 2u64, 4u64);
         let (shared, private, fixed) = (1u64, 2u64, 0x10u64);
         let maps = [
-            (read | exec, private | fixed, fd::CODE, 0),
-            (read, private | fixed, fd::STORE, 0),
+            (read | exec, shared | fixed, fd::CODE, 0),
+            (read, shared | fixed, fd::STORE, 0),
             (read | write, private | fixed, fd::CODE, code_bytes()),
             (read | write, shared | fixed, fd::CONTROL, 0),
+            (read | write, private | fixed, fd::CODE, code_bytes() + PRIVATE_BYTES as u64),
         ];
         for (part, (prot, flags, fd, offset)) in maps.into_iter().enumerate() {
             let bytes = self.parts.get(part).copied().unwrap_or(0);
-            let args = [self.address(part), bytes, prot, flags, u64::from(fd.unsigned_abs()), offset];
-            (remote, _) = remote.must("mapping the agent", libc::SYS_mmap, args)?;
+            let map = |flags| [self.address(part), bytes, prot, flags, u64::from(fd.unsigned_abs()), offset];
+            let mapped;
+            (remote, mapped) = remote.syscall(libc::SYS_mmap, map(flags))?;
+            if mapped < 0 {
+                // Not every kernel maps a sealed file as a shared one (6.7 does, 6.12 does not).
+                let args = map(flags & !shared | private);
+                (remote, _) = remote.must("mapping the agent", libc::SYS_mmap, args)?;
+            }
         }
         let socket = u64::from(fd::SOCKET.unsigned_abs());
         for (first, last) in [(0, socket - 1), (socket + 1, u64::from(u32::MAX))] {

@@ -1,0 +1,152 @@
+//! The keeper's sleep while the memory is a run's.
+//!
+//! A run shares the keeper's memory, and can write to its stack and to its words. What it cannot write is the agent's code, which is
+//! sealed, and the registers of a task that is in the kernel. So the keeper sleeps in a loop of system calls that uses no memory
+//! ([`arch::sleep`]), and wakes up on an empty stack with what it has remembered in registers:
+//!
+//! ```text
+//!   sleep ──kernel: nobody shares the memory──> keeper::left, the stack empty
+//!     ├────kernel: the process has not begun──> keeper::obey, and to sleep again
+//!     └────kernel: the process is gone, and somebody shares the memory──> the body is given up
+//! ```
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use regrow_abi::{Broken, ImageHeader, PRIVATE_BYTES, State};
+
+use crate::arch;
+use crate::keeper;
+use crate::state::Agent;
+
+/// What the keeper remembers of its body while a run can write to the memory, in registers.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Memory {
+    /// The process in the lower half, and bits above.
+    pid_and_bits: u64,
+    /// The signals that the keeper ignores.
+    ignored: u64,
+    /// The content of `oom_score_adj` when the body was made.
+    oom_score: u64,
+}
+
+const STEPS_BACK: u64 = 1 << 32;
+const IS_SHELL: u64 = 1 << 33;
+const VERIFY: u64 = 1 << 34;
+const SESSIONS: u64 = 1 << 35;
+const TRACKS: u64 = 1 << 36;
+
+impl Memory {
+    /// What is to be remembered, with a process that has just been made.
+    pub fn of(agent: &Agent, pid: i32, steps_back: bool) -> Memory {
+        let (private, control) = (agent.private(), agent.control());
+        // SAFETY: the private area is this body's own, and the process has not begun.
+        let (ignored, oom_score, is_shell, uffd) = unsafe {
+            (
+                (*private).ignored,
+                u64::from_ne_bytes((*private).oom_score_text),
+                (*private).is_shell,
+                (*private).uffd,
+            )
+        };
+        let table = [
+            (steps_back, STEPS_BACK),
+            (is_shell != 0, IS_SHELL),
+            (control.verify.load(Relaxed) != 0, VERIFY),
+            (control.sessions.load(Relaxed) != 0, SESSIONS),
+            (uffd >= 0, TRACKS),
+        ];
+        let bits = table.iter().filter(|row| row.0).fold(0, |bits, row| bits | row.1);
+        Memory { pid_and_bits: bits | u64::from(pid as u32), ignored, oom_score }
+    }
+
+    /// The words that the registers hold.
+    pub fn words(&self) -> [u64; 3] {
+        [self.pid_and_bits, self.ignored, self.oom_score]
+    }
+
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.pid_and_bits as u32 as i32
+    }
+
+    /// Whether the keeper is still to give way to whoever makes a reply.
+    pub fn steps_back(&self) -> bool {
+        self.has(STEPS_BACK)
+    }
+
+    fn has(&self, bit: u64) -> bool {
+        self.pid_and_bits & bit != 0
+    }
+
+    /// Puts back the words that a run can have written.
+    pub fn put_back(&self, agent: &Agent) {
+        let (private, control) = (agent.private(), agent.control());
+        // SAFETY: the private area is this body's own, and no other task uses it.
+        unsafe {
+            (*private).ignored = self.ignored;
+            (*private).oom_score_text = self.oom_score.to_ne_bytes();
+            (*private).is_shell = u32::from(self.has(IS_SHELL));
+            (*private).put_back_descriptors(self.has(TRACKS));
+        }
+        control.verify.store(u32::from(self.has(VERIFY)), Relaxed);
+        control.sessions.store(u32::from(self.has(SESSIONS)), Relaxed);
+    }
+}
+
+/// Why the keeper wakes up. The numbers are those that [`arch::sleep`] gives.
+pub mod woken {
+    /// The process waits for its order.
+    pub const NOT_BEGUN: u64 = 0;
+    /// Nobody shares the memory.
+    pub const ALONE: u64 = 1;
+    /// The process is gone, and somebody shares the memory.
+    pub const NOT_ALONE: u64 = 2;
+}
+
+/// Sleeps until this task is the only one that uses the memory: the run has ended with all its threads, or executed another program.
+///
+/// The engine rings when it has waited for the run; `bell` is what its word was before the process was made. It is not the end of the
+/// run itself that wakes this task, because the kernel would wake it before the engine, and on a busy processor in its place. For runs
+/// that nobody waits for, those that execute another program, and a process that dies before its order, this task looks from time to time.
+pub fn sleep(agent: &Agent, memory: Memory, bell: u32) -> ! {
+    let control = agent.control();
+    let look_after_ms = match control.state.load(SeqCst) {
+        ARMING => 5,
+        ARMED => 1000,
+        _ => 20,
+    };
+    let stack = agent.image().private_address + PRIVATE_BYTES as u64 - STACK_MARGIN;
+    // SAFETY: the top of the private area is the keeper's stack, of which nothing is used any more; the words are mapped for ever.
+    unsafe { arch::sleep(agent.image(), control.bell.as_ptr(), bell, memory, look_after_ms, stack) }
+}
+
+const ARMING: u32 = State::Arming as u32;
+const ARMED: u32 = State::Armed as u32;
+/// Bytes at the top of the keeper's stack that nobody uses.
+const STACK_MARGIN: u64 = 64;
+
+/// Goes on after the sleep.
+///
+/// # Safety
+/// Called by [`arch::sleep`] alone, on an empty stack.
+pub unsafe extern "C" fn wake(
+    image: &ImageHeader,
+    why: u64,
+    bell: u64,
+    pid: u64,
+    ignored: u64,
+    oom_score: u64,
+) -> ! {
+    // SAFETY: it is the header of this body's image, as it was handed to the sleep.
+    let agent = &unsafe { Agent::new(image) };
+    let memory = Memory { pid_and_bits: pid, ignored, oom_score };
+    match why {
+        woken::ALONE => keeper::left(agent, &memory),
+        woken::NOT_BEGUN => {
+            keeper::obey(agent);
+            sleep(agent, memory, bell as u32)
+        }
+        _ => agent.give_up(Broken::Shared, 0),
+    }
+}
