@@ -29,7 +29,8 @@ pub unsafe fn page_differs(a: *const u64, b: *const u64) -> bool {
 }
 
 /// Gives a page the content of another, and tells whether it differed. Only the cache lines that differ are written: a run has changed
-/// a few of most pages, and the others stay in the caches of the processor that runs next.
+/// a few of most pages, and the others stay in the caches of the processor that runs next. The first word is written in any case: the
+/// kernel drops a page that a run has told it to free (`MADV_FREE`) later, unless somebody writes to it.
 ///
 /// # Safety
 /// `to` is a writable page that nobody uses meanwhile, `from` a readable one; both are aligned.
@@ -55,6 +56,8 @@ pub unsafe fn restore_page(to: *mut u64, from: *const u64) -> bool {
         }
         at += LINE;
     }
+    // SAFETY: the first word of the page.
+    unsafe { to.write_volatile(to.read_volatile()) };
     differed
 }
 

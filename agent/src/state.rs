@@ -17,6 +17,8 @@ pub const MAX_SCAN: usize = 256;
 pub const MAX_RANGES: usize = 128;
 /// Bytes of the text buffer (for kernels without `PROCMAP_QUERY`, or `PAGEMAP_SCAN`).
 pub const TEXT_BYTES: usize = 64 * 1024;
+/// Room for an auxiliary vector: the kernel's own has less.
+pub const AUXV_BYTES: usize = 512;
 const STACK_BYTES: usize = 32 * 1024;
 
 /// One range of a `PAGEMAP_SCAN` answer (the kernel's `struct page_region`).
@@ -51,6 +53,8 @@ pub struct Private {
     pub engine_gone: u32,
     /// The body has been put back, or trimmed: what is mapped in it now is what a run has left there.
     pub was_reset: u32,
+    /// How guard pages are found ([`crate::reset::guards`]).
+    pub guards: u32,
     /// The next reset keeps no page that the image does not have.
     pub trims: u32,
     /// The program is unmapped: a process of this body can only execute another one.
@@ -61,6 +65,12 @@ pub struct Private {
     pub oom_score: i32,
     /// Its content when the body was made.
     pub oom_score_text: [u8; 8],
+    /// Bytes of `auxv`.
+    pub auxv_bytes: u32,
+    /// The auxiliary vector that the kernel shows, when the image was made.
+    pub auxv: [u8; AUXV_BYTES],
+    /// Which mappings of the image the program has sealed itself, a bit each.
+    pub sealed: [u64; MAX_VMAS / 64],
     /// Valid entries of `vmas`.
     pub vma_count: u32,
     /// Mappings as they are.

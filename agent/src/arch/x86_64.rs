@@ -57,6 +57,7 @@ pub mod nr {
     pub const DUP3: usize = 292;
     pub const PRLIMIT64: usize = 302;
     pub const MEMBARRIER: usize = 324;
+    pub const PKEY_MPROTECT: usize = 329;
     pub const PKEY_FREE: usize = 331;
     pub const RSEQ: usize = 334;
     pub const KCMP: usize = 312;

@@ -45,16 +45,28 @@ fn read_and_compare(agent: &Agent) -> Result<bool, (Broken, i32)> {
     let count = query::read_all(agent)?;
     let have = current(agent, count);
     let want = agent.vmas();
-    let equal = have.len() == want.len()
-        && want.iter().zip(have).all(|(want, have)| {
-            want.start == have.start
-                && want.end == have.end
-                && same_backing(want, have)
-                && same_protection(want, have)
-        });
+    let equal = are_equal(want, have);
     // SAFETY: the private area is this body's.
     unsafe { (*agent.private()).vma_count = count as u32 };
     Ok(equal)
+}
+
+/// Whether the mappings that are there are the image's. The kernel does not tell advice, by which neighbours of an image can differ: of these it tells as
+/// one.
+fn are_equal(want: &[VmaEntry], have: &[VmaEntry]) -> bool {
+    let mut want = want.iter().peekable();
+    let same = |want: &VmaEntry, have: &VmaEntry| same_backing(want, have) && same_protection(want, have);
+    let is_wanted = |have: &VmaEntry| {
+        let Some(first) = want.next_if(|want| want.start == have.start && same(want, have)) else {
+            return false;
+        };
+        let mut end = first.end;
+        while let Some(next) = want.next_if(|want| want.start == end && end < have.end && same(want, have)) {
+            end = next.end;
+        }
+        end == have.end
+    };
+    have.iter().all(is_wanted) && want.next().is_none()
 }
 
 fn current(agent: &Agent, count: usize) -> &[VmaEntry] {

@@ -5,10 +5,13 @@
 //! sees the reason and makes another one.
 
 pub mod bounds;
+mod guards;
 mod mappings;
 mod pages;
 mod query;
 mod result;
+mod scan;
+mod seals;
 mod sticky;
 pub mod track;
 
@@ -51,6 +54,8 @@ pub fn make_seed(agent: &Agent) {
     open_proc(agent);
     // SAFETY: as above.
     unsafe { (*private).oom_score_text = sticky::read_short((*private).oom_score) };
+    bounds::begin(agent);
+    seals::begin(agent);
     run(agent);
     // SAFETY: as above.
     let Private { pagemap, maps, clear_refs, coredump_filter, oom_score, .. } = unsafe { &*private };
@@ -78,6 +83,7 @@ pub fn open_proc(agent: &Agent) {
     if private.pagemap < 0 || private.maps < 0 {
         agent.give_up(Broken::Proc, 0);
     }
+    guards::begin(agent);
 }
 
 /// Notes that the body is put back or trimmed. True when it is for the first time.
@@ -147,17 +153,12 @@ pub fn prefault(agent: &Agent) {
 fn everything(agent: &Agent, is_first: bool) -> ResetResult {
     sticky::check(agent)?;
     mappings::put_back(agent)?;
+    seals::check(agent)?;
+    // Before the pages: what was merged with pages of others is a page of its own again.
+    sticky::put_back_advice(agent);
+    guards::remove_unseen(agent)?;
     // SAFETY: the private area is this process's own, and no reference to it is alive.
     let trims = unsafe { core::mem::replace(&mut (*agent.private()).trims, 0) != 0 };
     pages::put_back(agent, if trims { 0 } else { agent.image().hot_zero_pages }, is_first)?;
-    if track::is_on(agent) {
-        let counters = &agent.control().reset;
-        let zeroed = counters.zeroed.load(Relaxed);
-        let (looked_at, changed) =
-            (counters.compared.load(Relaxed) + zeroed, counters.copied.load(Relaxed) + zeroed);
-        if !track::review_hot_pages(agent, looked_at, changed) {
-            return Err((Broken::Pages, 2));
-        }
-    }
     sticky::put_back(agent)
 }

@@ -9,16 +9,18 @@
 //! | yes | no  | in an anonymous mapping it was zero: zeroed in place up to a limit ("hot": no fault next time), else dropped; in a file mapping dropped: it is the file's again |
 //! | no  | yes | copied if it was anonymous at the snapshot, else it is the file's already |
 //!
-//! Where writes are tracked (see `track`) the scan tells pages that were not written since they were last right: they are passed over.
+//! Where writes are tracked (see `track`) the scan tells pages that were not written since they were last right: they are passed over,
+//! unless they are no longer shared with the seed.
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use regrow_abi::{Broken, PAGE_BYTES, PageEntry, VmaEntry, features, vma_flags};
+use regrow_abi::{Broken, PAGE_BYTES, PageEntry, VmaEntry, vma_flags};
 
 use super::result::ResetResult;
-use super::track;
+use super::scan::{self, PageFound};
+use super::{guards, track};
 use crate::memory;
-use crate::state::{Agent, MAX_SCAN, PageRegion, TEXT_BYTES};
+use crate::state::Agent;
 use crate::sys;
 
 const MADV_DONTNEED: u32 = 4;
@@ -65,9 +67,15 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> ResetResult {
         dropped: 0,
     };
     for (start, end) in agent.spans() {
-        scan_span(agent, start, end, &mut |from, to, found| cursor.take(from, to, found))?;
+        scan::each_changed(agent, start, end, &mut |from, to, found| cursor.take(from, to, found))?;
     }
-    cursor.finish()
+    cursor.finish_pass()?;
+    if cursor.tracked {
+        scan::each_claimed(agent, &mut |from, to| cursor.take(from, to, PageFound::Anonymous))?;
+        cursor.flush()?;
+    }
+    cursor.count();
+    Ok(())
 }
 
 impl PageCursor<'_> {
@@ -79,6 +87,10 @@ impl PageCursor<'_> {
         match found {
             PageFound::Anonymous => self.anonymous(from, to),
             PageFound::Absent => self.absent_below(to),
+            PageFound::Guard => {
+                guards::remove(from, to)?;
+                if self.tracked { self.absent_below(to) } else { Ok(()) }
+            }
         }
     }
 
@@ -198,171 +210,20 @@ impl PageCursor<'_> {
         if result < 0 { Err((Broken::Pages, -result as i32)) } else { Ok(()) }
     }
 
-    fn finish(mut self) -> ResetResult {
+    /// Treats what is left of a pass, and begins at the first page again.
+    fn finish_pass(&mut self) -> ResetResult {
         if !self.tracked {
             self.absent_below(u64::MAX)?;
         }
-        self.flush()?;
+        (self.vma, self.page) = (0, 0);
+        self.flush()
+    }
+
+    fn count(&self) {
         let counters = &self.agent.control().reset;
         counters.compared.store(self.compared, Relaxed);
         counters.copied.store(self.copied, Relaxed);
         counters.zeroed.store(self.zeroed, Relaxed);
         counters.dropped.store(self.dropped, Relaxed);
-        Ok(())
     }
-}
-
-/// What a scan finds.
-#[derive(Clone, Copy)]
-enum PageFound {
-    /// Anonymous pages; where writes are tracked, those that were written.
-    Anonymous,
-    /// Where writes are tracked: no page, one that was not written and is swapped, or the kernel's zero page.
-    Absent,
-}
-
-type EachPage<'a> = dyn FnMut(u64, u64, PageFound) -> ResetResult + 'a;
-
-/// Finds the anonymous pages of a span, in order.
-fn scan_span(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>) -> ResetResult {
-    if track::is_on(agent) {
-        let each = &mut |from, to, categories: u64| {
-            // A page of a file that was read, not written, is no harm: dropped, it is the file's again.
-            let is_written = categories & (IS_WRITTEN | IS_ZERO) == IS_WRITTEN;
-            let is_there = categories & (IS_PRESENT | IS_SWAPPED) != 0;
-            each(from, to, if is_written && is_there { PageFound::Anonymous } else { PageFound::Absent })
-        };
-        scan_by_ioctl(agent, start, end, &WRITTEN, each)
-    } else if agent.has(features::PAGEMAP_SCAN) {
-        scan_by_ioctl(agent, start, end, &ANONYMOUS, &mut |from, to, _| each(from, to, PageFound::Anonymous))
-    } else {
-        scan_by_reading(agent, start, end, each)
-    }
-}
-
-/// The kernel's `struct pm_scan_arg`.
-#[repr(C)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-const PAGEMAP_SCAN: usize = 0xc060_6610;
-const IS_WRITTEN: u64 = 1 << 1;
-const IS_FILE: u64 = 1 << 2;
-const IS_PRESENT: u64 = 1 << 3;
-const IS_SWAPPED: u64 = 1 << 4;
-const IS_ZERO: u64 = 1 << 5;
-
-/// Which pages a scan is to find.
-struct Wanted {
-    inverted: u64,
-    all_of: u64,
-    any_of: u64,
-    told: u64,
-}
-
-/// Anonymous pages.
-const ANONYMOUS: Wanted = Wanted {
-    inverted: IS_FILE | IS_ZERO,
-    all_of: IS_FILE | IS_ZERO,
-    any_of: IS_PRESENT | IS_SWAPPED,
-    told: IS_PRESENT,
-};
-
-/// Pages that were written, and places without one. Whether a page is a file's is not asked for: the kernel would have to look at each
-/// page, and not at its entry in the page table alone, which takes ten times as long.
-const WRITTEN: Wanted = Wanted {
-    inverted: IS_PRESENT,
-    all_of: 0,
-    any_of: IS_WRITTEN | IS_PRESENT,
-    told: IS_WRITTEN | IS_PRESENT | IS_SWAPPED | IS_ZERO,
-};
-
-fn scan_by_ioctl(
-    agent: &Agent,
-    start: u64,
-    end: u64,
-    wanted: &Wanted,
-    each: &mut dyn FnMut(u64, u64, u64) -> ResetResult,
-) -> ResetResult {
-    // SAFETY: the private area is this body's; only this function uses the scan buffer meanwhile.
-    let (fd, buffer) =
-        unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).scan).cast::<PageRegion>()) };
-    let mut at = start;
-    while at < end {
-        let mut scan = Scan {
-            size: size_of::<Scan>() as u64,
-            flags: 0,
-            start: at,
-            end,
-            walk_end: 0,
-            vec: buffer as u64,
-            vec_len: MAX_SCAN as u64,
-            max_pages: 0,
-            category_inverted: wanted.inverted,
-            category_mask: wanted.all_of,
-            category_anyof_mask: wanted.any_of,
-            return_mask: wanted.told,
-        };
-        // SAFETY: the request takes this struct; the kernel writes at most `MAX_SCAN` regions.
-        let found = unsafe { sys::ioctl(fd, PAGEMAP_SCAN, &raw mut scan) };
-        if found < 0 {
-            return Err((Broken::Proc, -found as i32));
-        }
-        let mut index = 0;
-        while index < found as usize {
-            // SAFETY: the kernel wrote `found` regions.
-            let region = unsafe { *buffer.add(index) };
-            each(region.start, region.end, region.categories)?;
-            index += 1;
-        }
-        if scan.walk_end <= at {
-            return Err((Broken::Proc, 0));
-        }
-        at = scan.walk_end;
-    }
-    Ok(())
-}
-
-/// Without the ioctl: 8 bytes per page of `/proc/self/pagemap`, mapping by mapping. The kernel's zero page cannot be
-/// told apart there; it is zeroed like any other.
-fn scan_by_reading(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>) -> ResetResult {
-    const PRESENT_OR_SWAPPED: u64 = 3 << 62;
-    const FILE_OR_SHARED: u64 = 1 << 61;
-    // SAFETY: as above, with the text buffer.
-    let (fd, buffer) =
-        unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).text).cast::<u64>()) };
-    for vma in agent.vmas().iter().filter(|vma| vma.start >= start && vma.end <= end) {
-        let mut at = vma.start;
-        while at < vma.end {
-            let pages = ((vma.end - at) / PAGE_BYTES).min(TEXT_BYTES as u64 / 8);
-            // SAFETY: the buffer holds this many words.
-            let got = unsafe { sys::pread(fd, buffer.cast(), pages as usize * 8, at / PAGE_BYTES * 8) };
-            if got <= 0 {
-                return Err((Broken::Proc, -got as i32));
-            }
-            let mut index = 0;
-            while index < got as usize / 8 {
-                // SAFETY: the kernel wrote this word.
-                let word = unsafe { *buffer.add(index) };
-                if word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0 {
-                    each(at, at + PAGE_BYTES, PageFound::Anonymous)?;
-                }
-                at += PAGE_BYTES;
-                index += 1;
-            }
-        }
-    }
-    Ok(())
 }

@@ -50,7 +50,6 @@ pub fn put_back(agent: &Agent) -> ResetResult {
             unsafe { sys::raw(nr::PKEY_FREE, [key, 0, 0, 0, 0, 0]) };
         }
     }
-    put_back_advice(agent);
     put_back_core_filter(agent)?;
     put_back_oom_score(agent)?;
     let result = bounds::put_back(agent);
@@ -82,12 +81,12 @@ const ADVICE: [u32; 5] = {
     [NORMAL, DOFORK, UNMERGEABLE, DODUMP, KEEPONFORK]
 };
 
-/// Advice and memory policy of the image's mappings. The image has no mapping with such advice of its own (making it
-/// refuses them).
-fn put_back_advice(agent: &Agent) {
+/// Advice and memory policy of the image's mappings.
+pub fn put_back_advice(agent: &Agent) {
     if !advise_at_once(agent) {
         advise_by_span(agent);
     }
+    advise_as_image(agent);
     let (mut first, mut last) = (0, 0);
     for (start, end) in agent.spans() {
         first = if first == 0 { start } else { first };
@@ -133,6 +132,20 @@ fn advise_by_span(agent: &Agent) {
         for advice in ADVICE {
             // SAFETY: see `ADVICE`; `HANDS_OFF` mappings are not in the spans.
             unsafe { sys::madvise(start, end - start, advice) };
+        }
+    }
+}
+
+/// Gives mappings the advice that they have in the image.
+fn advise_as_image(agent: &Agent) {
+    const DONTDUMP: u32 = 16;
+    const WIPEONFORK: u32 = 18;
+    for vma in agent.vmas() {
+        for (flag, advice) in [(vma_flags::WIPE, WIPEONFORK), (vma_flags::NO_DUMP, DONTDUMP)] {
+            if vma.flags & (flag | vma_flags::HANDS_OFF) == flag {
+                // SAFETY: a mapping of the program; the advice changes no content. A droppable mapping refuses it, and is wiped all the same.
+                unsafe { sys::madvise(vma.start, vma.end - vma.start, advice) };
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Which pages of an image a run has written: userfaultfd in its asynchronous mode (Linux 6.7).
 //!
 //! The memory of the program (of a small image what cannot be written to) is registered once, when the body is made, and write-protected.
-//! The kernel lifts the protection of a
-//! page at the first write to it, without telling anybody, and `PAGEMAP_SCAN` finds those pages: a reset looks at them alone. A page that
-//! was written once stays unprotected, and so is looked at after every run ("hot": most runs of a program write the same pages, and a fault
-//! costs more than a comparison), until most of them are looked at in vain: then everything is protected again.
+//! The kernel lifts the protection of a page at the first write to it, without telling anybody, and `PAGEMAP_SCAN` finds those pages. A page
+//! that was written once stays unprotected, and so is looked at after every run: most runs of a program write the same pages, and a fault
+//! costs more than a comparison.
+//!
+//! A run can protect a page that it has written (`PAGEMAP_SCAN` does that too): then the scan passes it over. But a page that was written is
+//! no longer shared with the seed, which no protection brings back: `scan::each_claimed` finds such pages.
 //!
 //! A body without it (the kernel has none, the user may not, a range cannot be registered) compares all pages.
 
@@ -13,11 +15,6 @@ use regrow_abi::{features, vma_flags};
 use crate::arch::nr;
 use crate::state::Agent;
 use crate::sys;
-
-/// So many hot pages are no burden: they take less than a tenth of a millisecond to compare.
-const FEW_PAGES: u32 = 256;
-/// Of more, at least this part must have changed in a run.
-const CHANGED_PART: u32 = 4;
 
 /// An image of fewer saved pages is small.
 const SMALL_PAGES: usize = 256;
@@ -69,14 +66,6 @@ pub fn resume(agent: &Agent, flags: u32, start: u64, bytes: u64) -> bool {
     fd < 0 || !is_tracked(agent, flags) || register_range(fd, start, bytes)
 }
 
-/// After a reset that has looked at so many pages, of which so many had changed: has them be hot, or begins anew. False when the kernel
-/// refuses, for which there is no reason.
-pub fn review_hot_pages(agent: &Agent, looked_at: u32, changed: u32) -> bool {
-    // SAFETY: as above.
-    let fd = unsafe { (*agent.private()).uffd };
-    looked_at <= FEW_PAGES || changed >= looked_at / CHANGED_PART || protect(agent, fd)
-}
-
 /// Whether a mapping with these flags is tracked. Of a small image what can be written to is not: it is looked at as a whole, which is soon
 /// done, and a run can have guard pages in it (`MADV_GUARD_INSTALL`), for which a protected page is in the way: the kernel tries for ever.
 fn is_tracked(agent: &Agent, flags: u32) -> bool {
@@ -86,7 +75,7 @@ fn is_tracked(agent: &Agent, flags: u32) -> bool {
 }
 
 /// Each mapping that is tracked.
-fn each_mapping(agent: &Agent, mut each: impl FnMut(u64, u64) -> bool) -> bool {
+pub fn each_mapping(agent: &Agent, mut each: impl FnMut(u64, u64) -> bool) -> bool {
     let mut tracked = agent.vmas().iter().filter(|vma| is_tracked(agent, vma.flags));
     tracked.all(|vma| each(vma.start, vma.end - vma.start))
 }

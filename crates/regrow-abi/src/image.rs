@@ -23,6 +23,8 @@ pub mod vma_flags {
     pub const HANDS_OFF: u32 = 1 << 10;
     /// Wiped on fork: zeroed at each reset.
     pub const WIPE: u32 = 1 << 11;
+    /// Left out of core dumps.
+    pub const NO_DUMP: u32 = 1 << 12;
     /// Protection and sharing bits.
     pub const PROTECTION: u32 = READ | WRITE | EXEC | SHARED;
 }
@@ -209,8 +211,8 @@ mod tests {
 
     #[test]
     fn the_flags_of_a_mapping_do_not_overlap() {
-        use vma_flags::{EXEC, FILE, HANDS_OFF, PROTECTION, READ, SHARED, STACK, WIPE, WRITE};
-        let all = [READ, WRITE, EXEC, SHARED, FILE, STACK, HANDS_OFF, WIPE];
+        use vma_flags::{EXEC, FILE, HANDS_OFF, NO_DUMP, PROTECTION, READ, SHARED, STACK, WIPE, WRITE};
+        let all = [READ, WRITE, EXEC, SHARED, FILE, STACK, HANDS_OFF, WIPE, NO_DUMP];
         assert_eq!(all.iter().fold(0, |sum, flag| sum | flag).count_ones() as usize, all.len());
         assert_eq!(PROTECTION, READ | WRITE | EXEC | SHARED);
     }

@@ -70,6 +70,8 @@ pub enum Broken {
     Died = 12,
     /// A process that the run has forked still has a copy of the memory.
     LeftProcesses = 13,
+    /// A run has sealed a mapping of the image.
+    Sealed = 14,
 }
 
 impl Broken {
@@ -90,6 +92,7 @@ impl Broken {
             11 => Broken::Fault,
             12 => Broken::Died,
             13 => Broken::LeftProcesses,
+            14 => Broken::Sealed,
             _ => return None,
         })
     }
@@ -158,10 +161,10 @@ mod tests {
 
     #[test]
     fn a_reason_is_read_back_from_its_number_and_no_other_number_is_one() {
-        let known = (1..=13).filter_map(Broken::from_raw);
+        let known = (1..=14).filter_map(Broken::from_raw);
         assert!(known.clone().zip(1..).all(|(reason, number)| reason as u32 == number));
-        assert_eq!(known.count(), 13);
-        assert!([0, 14, u32::MAX].into_iter().all(|number| Broken::from_raw(number).is_none()));
+        assert_eq!(known.count(), 14);
+        assert!([0, 15, u32::MAX].into_iter().all(|number| Broken::from_raw(number).is_none()));
     }
 
     #[test]

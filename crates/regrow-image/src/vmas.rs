@@ -35,6 +35,7 @@ fn vma_entry(entry: &SmapsEntry, agent: (u64, u64)) -> VmaEntry {
         (mapping.name == MapName::Stack, vma_flags::STACK),
         (mapping.name.is_kernel_made(), vma_flags::HANDS_OFF),
         (wiped, vma_flags::WIPE),
+        (entry.flags.has(VmFlag::DONT_DUMP), vma_flags::NO_DUMP),
     ];
     VmaEntry {
         start: mapping.start,

@@ -78,16 +78,30 @@ pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
     Ok(Built { image, body, names, key_env, then: job.then, started, mounts: job.mounts.clone() })
 }
 
+/// Libraries whose programs are not kept, by the beginnings of their names, with the reasons. The first gives up rights during the run, which the keeper of
+/// the memory has not (SECURITY.md); with the others the kernel can write into memory, or read it, when the run has ended.
+const REFUSED_LIBRARIES: &[(&str, &str)] = &[
+    ("libseccomp.", "it sandboxes itself with libseccomp"),
+    ("liburing.", "it gives its memory to the kernel with io_uring"),
+    ("libaio.", "it gives its memory to the kernel with asynchronous I/O"),
+];
+
 /// Reads the file that exec would load and refuses what cannot be kept.
 fn check_file(key: &Key<'_>) -> Result<ElfFacts, Fallback> {
     let path = as_path(&key.file);
     let executable = open_executable(path, None).map_err(|error| refusal(&error))?;
     let facts =
         ElfFacts::read(&executable.file).map_err(|error| refusal(&FileRefusal::from_elf(path, error)))?;
-    // A program that gives up rights during its run shares its memory with a keeper that has not: see SECURITY.md.
-    let sandboxes = facts.needed.iter().any(|name| name.as_encoded_bytes().starts_with(b"libseccomp."));
-    if sandboxes {
-        return Err(Fallback::RefusedState { detail: "it sandboxes itself with libseccomp".to_owned() });
+    let needs =
+        |name: &str| facts.needed.iter().any(|needed| needed.as_encoded_bytes().starts_with(name.as_bytes()));
+    let library = REFUSED_LIBRARIES.iter().find(|(name, _)| needs(name)).map(|row| row.1);
+    let imports = |name| {
+        facts.imports(&executable.file, name).map_err(|error| refusal(&FileRefusal::from_elf(path, error)))
+    };
+    if let Some(detail) =
+        library.or(imports("vmsplice")?.then_some("it gives its memory to pipes with vmsplice"))
+    {
+        return Err(Fallback::RefusedState { detail: detail.to_owned() });
     }
     Ok(facts)
 }
@@ -161,6 +175,18 @@ mod tests {
         let file = CString::new(path.as_os_str().as_encoded_bytes()).expect("no NUL in it");
         let file: Cow<'_, CStr> = Cow::Owned(file);
         check_file(&Key { argv0: file.clone(), file, stack_limit: 0, warm: None, ignored: 0 })
+    }
+
+    #[test]
+    fn a_program_that_gives_its_memory_away_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (source, program) = (folder.path().join("gives.c"), folder.path().join("gives"));
+        fs::write(&source, "extern int vmsplice(); int main(void) { return vmsplice(); }").expect("written");
+        let compiled =
+            std::process::Command::new("cc").arg("-w").arg("-o").arg(&program).arg(&source).status();
+        assert!(compiled.expect("a C compiler").success());
+        let why = check(&program).expect_err("it is refused");
+        assert!(matches!(&why, Fallback::RefusedState { detail } if detail.contains("vmsplice")), "{why:?}");
     }
 
     #[test]

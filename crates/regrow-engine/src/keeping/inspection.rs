@@ -96,5 +96,6 @@ fn reason(why: Broken) -> &'static str {
         Broken::Fault => "fault",
         Broken::Died => "died",
         Broken::LeftProcesses => "left_processes",
+        Broken::Sealed => "sealed",
     }
 }

@@ -243,6 +243,16 @@ impl ElfFacts {
         let Some(table) = &self.dynsym else { return Ok(vec![None; names.len()]) };
         table.find(&ElfReader::new(source.into())?, names)
     }
+
+    /// Whether the file imports a symbol: asks for it by name, for another file to define; `source` must be the file that was read.
+    ///
+    /// # Errors
+    ///
+    /// As [`ElfFacts::symbols`].
+    pub fn imports<'a>(&self, source: impl Into<ElfSource<'a>>, name: &str) -> Result<bool, ElfError> {
+        let Some(table) = &self.dynsym else { return Ok(false) };
+        table.asks_for(&ElfReader::new(source.into())?, name)
+    }
 }
 
 /// A hint that could not be read is absent, and the reason is kept.

@@ -106,6 +106,23 @@ impl SymbolTable {
         Ok(names.iter().map(|name| first(name).and_then(answer)).collect())
     }
 
+    /// Whether a symbol of this name is asked for, and defined elsewhere.
+    pub(super) fn asks_for(&self, reader: &ElfReader<'_>, name: &str) -> Result<bool, ElfError> {
+        let places = self.places(reader, &[name])?;
+        let entry_size = size_of::<elf::Sym64<Le>>();
+        let mut found = false;
+        reader.chunks("symbol table", self.symbols, entry_size, |_, chunk| {
+            let malformed = |()| ElfError::Malformed { what: "symbol table", offset: self.symbols.offset };
+            let count = chunk.len() / entry_size;
+            let (entries, _) = pod::slice_from_bytes::<elf::Sym64<Le>>(chunk, count).map_err(malformed)?;
+            found = entries
+                .iter()
+                .any(|entry| defined(entry).is_none() && places.contains_key(&entry.st_name.get(Le)));
+            Ok(!found)
+        })?;
+        Ok(found)
+    }
+
     /// Where in the strings each name stands: place to index of the name.
     fn places(&self, reader: &ElfReader<'_>, names: &[&str]) -> Result<HashMap<u32, usize>, ElfError> {
         let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);

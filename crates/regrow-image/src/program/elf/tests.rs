@@ -214,6 +214,19 @@ fn loader_is_a_shared_object_with_its_debugger_hook() {
 }
 
 #[test]
+fn imports_are_told_from_what_is_defined() {
+    let text =
+        "extern int vmsplice(); int splice(void) { return vmsplice(); } int main(void) { return splice(); }";
+    for hash in ["-Wl,--hash-style=gnu", "-Wl,--hash-style=sysv"] {
+        let bytes = compile("cc", &["-rdynamic", hash], text).expect("a C compiler");
+        let facts = ElfFacts::read(&bytes).expect("facts");
+        assert_eq!(facts.imports(&bytes, "vmsplice"), Ok(true));
+        assert_eq!(facts.imports(&bytes, "splice"), Ok(false), "it defines that itself");
+        assert_eq!(facts.imports(&bytes, "tee"), Ok(false));
+    }
+}
+
+#[test]
 fn default_version_of_a_symbol_is_taken() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (source, map, library) = (dir.path().join("l.c"), dir.path().join("l.map"), dir.path().join("l.so"));

@@ -1,0 +1,223 @@
+//! Finds the pages that a reset must look at: by `PAGEMAP_SCAN`, else from the words of `/proc/self/pagemap`.
+
+use regrow_abi::{Broken, PAGE_BYTES, features};
+
+use super::result::ResetResult;
+use super::{guards, track};
+use crate::state::{Agent, MAX_SCAN, PageRegion, TEXT_BYTES};
+use crate::sys;
+
+/// What a scan finds.
+#[derive(Clone, Copy)]
+pub enum PageFound {
+    /// Anonymous pages; where writes are tracked, those that were written.
+    Anonymous,
+    /// Where writes are tracked: no page, one that was not written and is swapped, or the kernel's zero page.
+    Absent,
+    /// Guard pages.
+    Guard,
+}
+
+pub type EachPage<'a> = dyn FnMut(u64, u64, PageFound) -> ResetResult + 'a;
+
+/// Finds the pages of a span that can differ from the image, in order.
+pub fn each_changed(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>) -> ResetResult {
+    let guard = guards::category(agent);
+    if track::is_on(agent) {
+        let each = &mut |from, to, categories: u64| {
+            // A page of a file that was read, not written, is no harm: dropped, it is the file's again.
+            let is_written = categories & (IS_WRITTEN | IS_ZERO) == IS_WRITTEN;
+            let is_there = categories & (IS_PRESENT | IS_SWAPPED) != 0;
+            let found = if is_written && is_there { PageFound::Anonymous } else { PageFound::Absent };
+            each(from, to, if categories & guard != 0 { PageFound::Guard } else { found })
+        };
+        by_ioctl(agent, start, end, &Wanted { told: WRITTEN.told | guard, ..WRITTEN }, each)
+    } else if agent.has(features::PAGEMAP_SCAN) {
+        let each = &mut |from, to, categories: u64| {
+            each(from, to, if categories & guard != 0 { PageFound::Guard } else { PageFound::Anonymous })
+        };
+        by_ioctl(agent, start, end, &Wanted { told: ANONYMOUS.told | guard, ..ANONYMOUS }, each)
+    } else {
+        by_reading(agent, start, end, each)
+    }
+}
+
+const PRESENT: u64 = 1 << 63;
+const PRESENT_OR_SWAPPED: u64 = 3 << 62;
+const FILE_OR_SHARED: u64 = 1 << 61;
+const WRITE_PROTECTED: u64 = 1 << 57;
+const MAPPED_ONCE: u64 = 1 << 56;
+
+/// Finds the anonymous pages that are write-protected, as if nobody had written them, and yet are this body's own: the seed and all bodies
+/// share what nobody has written.
+pub fn each_claimed(agent: &Agent, each: &mut dyn FnMut(u64, u64) -> ResetResult) -> ResetResult {
+    let (mut from, mut to) = (0, 0);
+    let mut result = Ok(());
+    // Neighbours are read at once.
+    let all = track::each_mapping(agent, |start, bytes| {
+        if start != to {
+            result = claimed(agent, from, to, each);
+            from = start;
+        }
+        to = start + bytes;
+        result.is_ok()
+    });
+    if all { claimed(agent, from, to, each) } else { result }
+}
+
+/// The same in a range.
+fn claimed(agent: &Agent, from: u64, to: u64, each: &mut dyn FnMut(u64, u64) -> ResetResult) -> ResetResult {
+    const KIND: u64 = PRESENT | FILE_OR_SHARED | WRITE_PROTECTED | MAPPED_ONCE;
+    const CLAIMED: u64 = PRESENT | WRITE_PROTECTED | MAPPED_ONCE;
+    read_words(agent, from, to, &mut |at, word| {
+        if word & KIND == CLAIMED { each(at, at + PAGE_BYTES) } else { Ok(()) }
+    })
+}
+
+/// Whether a scan tells of guard pages: the kernel refuses a category that it does not know.
+pub fn knows_guards(agent: &Agent) -> bool {
+    let own = agent.private() as u64;
+    let wanted = Wanted { inverted: 0, all_of: 0, any_of: IS_GUARD, told: IS_GUARD };
+    agent.has(features::PAGEMAP_SCAN)
+        && by_ioctl(agent, own, own + PAGE_BYTES, &wanted, &mut |_, _, _| Ok(())).is_ok()
+}
+
+/// The kernel's `struct pm_scan_arg`.
+#[repr(C)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+const PAGEMAP_SCAN: usize = 0xc060_6610;
+const IS_WRITTEN: u64 = 1 << 1;
+const IS_FILE: u64 = 1 << 2;
+const IS_PRESENT: u64 = 1 << 3;
+const IS_SWAPPED: u64 = 1 << 4;
+const IS_ZERO: u64 = 1 << 5;
+/// A guard page (Linux 6.15).
+pub const IS_GUARD: u64 = 1 << 8;
+
+/// Which pages a scan is to find.
+struct Wanted {
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+    told: u64,
+}
+
+/// Anonymous pages.
+const ANONYMOUS: Wanted = Wanted {
+    inverted: IS_FILE | IS_ZERO,
+    all_of: IS_FILE | IS_ZERO,
+    any_of: IS_PRESENT | IS_SWAPPED,
+    told: IS_PRESENT,
+};
+
+/// Pages that were written, and places without one. Whether a page is a file's is not asked for: the kernel would have to look at each
+/// page, and not at its entry in the page table alone, which takes ten times as long.
+const WRITTEN: Wanted = Wanted {
+    inverted: IS_PRESENT,
+    all_of: 0,
+    any_of: IS_WRITTEN | IS_PRESENT,
+    told: IS_WRITTEN | IS_PRESENT | IS_SWAPPED | IS_ZERO,
+};
+
+fn by_ioctl(
+    agent: &Agent,
+    start: u64,
+    end: u64,
+    wanted: &Wanted,
+    each: &mut dyn FnMut(u64, u64, u64) -> ResetResult,
+) -> ResetResult {
+    // SAFETY: the private area is this body's; only this function uses the scan buffer meanwhile.
+    let (fd, buffer) =
+        unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).scan).cast::<PageRegion>()) };
+    let mut at = start;
+    while at < end {
+        let mut scan = Scan {
+            size: size_of::<Scan>() as u64,
+            flags: 0,
+            start: at,
+            end,
+            walk_end: 0,
+            vec: buffer as u64,
+            vec_len: MAX_SCAN as u64,
+            max_pages: 0,
+            category_inverted: wanted.inverted,
+            category_mask: wanted.all_of,
+            category_anyof_mask: wanted.any_of,
+            return_mask: wanted.told,
+        };
+        // SAFETY: the request takes this struct; the kernel writes at most `MAX_SCAN` regions.
+        let found = unsafe { sys::ioctl(fd, PAGEMAP_SCAN, &raw mut scan) };
+        if found < 0 {
+            return Err((Broken::Proc, -found as i32));
+        }
+        let mut index = 0;
+        while index < found as usize {
+            // SAFETY: the kernel wrote `found` regions.
+            let region = unsafe { *buffer.add(index) };
+            each(region.start, region.end, region.categories)?;
+            index += 1;
+        }
+        if scan.walk_end <= at {
+            return Err((Broken::Proc, 0));
+        }
+        at = scan.walk_end;
+    }
+    Ok(())
+}
+
+/// Without the ioctl: what `/proc/self/pagemap` says of each page, mapping by mapping. The kernel's zero page cannot be
+/// told apart there; it is zeroed like any other.
+fn by_reading(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>) -> ResetResult {
+    let mut vmas = agent.vmas().iter().filter(|vma| vma.start >= start && vma.end <= end);
+    vmas.try_for_each(|vma| {
+        read_words(agent, vma.start, vma.end, &mut |at, word| {
+            if word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0 {
+                return each(at, at + PAGE_BYTES, PageFound::Anonymous);
+            }
+            Ok(())
+        })
+    })
+}
+
+/// What `/proc/self/pagemap` says of each page of a range: 8 bytes.
+fn read_words(
+    agent: &Agent,
+    start: u64,
+    end: u64,
+    each: &mut dyn FnMut(u64, u64) -> ResetResult,
+) -> ResetResult {
+    // SAFETY: the private area is this body's; only this function uses the text buffer meanwhile.
+    let (fd, buffer) =
+        unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).text).cast::<u64>()) };
+    let mut at = start;
+    while at < end {
+        let pages = ((end - at) / PAGE_BYTES).min(TEXT_BYTES as u64 / 8);
+        // SAFETY: the buffer holds this many words.
+        let got = unsafe { sys::pread(fd, buffer.cast(), pages as usize * 8, at / PAGE_BYTES * 8) };
+        if got <= 0 {
+            return Err((Broken::Proc, -got as i32));
+        }
+        let mut index = 0;
+        while index < got as usize / 8 {
+            // SAFETY: the kernel wrote this word.
+            each(at, unsafe { *buffer.add(index) })?;
+            at += PAGE_BYTES;
+            index += 1;
+        }
+    }
+    Ok(())
+}
