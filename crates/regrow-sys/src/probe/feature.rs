@@ -100,8 +100,8 @@ features! {
         without "The mappings that a run left are read from /proc/self/maps.";
     /// userfaultfd with asynchronous write protection.
     UffdWpAsync = "uffd_wp_async", since "6.7", Optional,
-        with "Nothing yet: every page that is present and not of a file is compared.",
-        without "Nothing is different.";
+        with "A reset looks at the pages that a run has written, and at none of the others.",
+        without "A reset compares every page that is present and not of a file: images of many pages take longer.";
     /// userfaultfd with `UFFDIO_MOVE`.
     UffdMove = "uffd_move", since "6.8", Optional,
         with "Nothing yet: pages are copied.",

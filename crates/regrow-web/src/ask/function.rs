@@ -87,13 +87,19 @@ pub(crate) fn job(
     Ok(RequestJob { joined: function.combine_output, ..job })
 }
 
+/// The variables that say what the request is: no header field becomes one of them.
+const OWN_VARIABLES: &[&str] =
+    &["Http_Method", "Http_Path", "Http_Query", "Http_ContentLength", "Http_Content_Length"];
+
 /// The variables of a request: each header field as `Http_Name`, and method, path, query and length.
 fn request_variables(head: &RequestHead, length: Option<u64>) -> Result<Variables, RequestError> {
     let mut variables = Variables::new();
     let mut set = |name: &str, value: &[u8]| variables.push((name.as_bytes().to_vec(), value.to_vec()));
     for name in head.fields.keys() {
-        let first = head.fields.get(name).map_or(&b""[..], http::HeaderValue::as_bytes);
-        set(&format!("Http_{}", canonical(name)), first);
+        let variable = format!("Http_{}", canonical(name));
+        if !OWN_VARIABLES.contains(&variable.as_str()) {
+            set(&variable, head.fields.get(name).map_or(&b""[..], http::HeaderValue::as_bytes));
+        }
     }
     set("Http_Method", head.method.as_str().as_bytes());
     set("Http_Path", &target::decode_all(head.path().as_bytes())?);
@@ -161,6 +167,16 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
         assert_eq!(variables, expected);
+    }
+
+    #[test]
+    fn a_field_is_not_taken_for_what_the_request_is() {
+        let fields = [("query", "a"), ("method", "b"), ("path", "c"), ("contentlength", "d"), ("content-length", "e")];
+        let head = head(Method::GET, "/x", &fields);
+        let variables = request_variables(&head, None).expect("variables");
+        let names: Vec<_> = variables.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
+        assert_eq!(names, ["Http_Method", "Http_Path", "Http_ContentLength", "Http_Content_Length"]);
+        assert!(variables.iter().all(|(_, value)| [&b"GET"[..], b"/x", b"0"].contains(&value.as_slice())));
     }
 
     #[test]
