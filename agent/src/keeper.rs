@@ -7,7 +7,7 @@ use regrow_abi::{Broken, KEEPER_SOCKET_FD, Refused, Report, State, command, faul
 use crate::arch::{self, nr};
 use crate::sleep::{self, Memory};
 use crate::state::Agent;
-use crate::{armed, reset, shell, sys};
+use crate::{armed, attributes, reset, shell, sys};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_FS: u64 = 0x200;
@@ -44,6 +44,7 @@ pub fn run(agent: &Agent) -> ! {
     if agent.is_warm() {
         sys::give_way();
     }
+    attributes::begin(agent);
     wait_for_verify(agent);
     arm(agent, agent.has_sessions())
 }
@@ -96,6 +97,9 @@ pub fn left(agent: &Agent, memory: &Memory) -> ! {
     let timed = control.order.flags & order_flags::TIMES != 0;
     if timed {
         control.left_ns.store(sys::now_ns(), Relaxed);
+    }
+    if !attributes::are_unchanged(agent) {
+        agent.give_up(Broken::Keeper, 0);
     }
     agent.set_state(State::Resetting);
     let steps_back = memory.steps_back() && !step_back();

@@ -23,6 +23,7 @@
 
 mod arch;
 mod armed;
+mod attributes;
 mod keeper;
 mod memory;
 mod reset;

@@ -7,6 +7,7 @@ use regrow_abi::{
 };
 
 use crate::arch::nr;
+use crate::attributes::Attributes;
 use crate::sys;
 
 /// Room for the current mappings of a body, when they differ from the image's.
@@ -65,6 +66,10 @@ pub struct Private {
     pub oom_score: i32,
     /// Its content when the body was made.
     pub oom_score_text: [u8; 8],
+    /// What the keeper had as a task when the body was made.
+    pub attributes: Attributes,
+    /// What it has.
+    pub attributes_now: Attributes,
     /// Bytes of `auxv`.
     pub auxv_bytes: u32,
     /// The auxiliary vector that the kernel shows, when the image was made.

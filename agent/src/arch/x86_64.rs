@@ -56,6 +56,8 @@ pub mod nr {
     pub const SET_ROBUST_LIST: usize = 273;
     pub const DUP3: usize = 292;
     pub const PRLIMIT64: usize = 302;
+    pub const SCHED_GETAFFINITY: usize = 204;
+    pub const IOPRIO_GET: usize = 252;
     pub const MEMBARRIER: usize = 324;
     pub const PKEY_MPROTECT: usize = 329;
     pub const PKEY_FREE: usize = 331;

@@ -1,6 +1,6 @@
 //! Guard pages (`MADV_GUARD_INSTALL`, Linux 6.13): a touch of one is a SIGSEGV, and `MADV_DONTNEED` leaves it. An image has none.
 //!
-//! From Linux 6.15 on a scan finds them. Before, every mapping is told to have none.
+//! From Linux 6.15 on a scan finds them, and the body is given up. Before, every mapping is told to have none.
 
 use regrow_abi::{Broken, VmaEntry, vma_flags};
 
@@ -56,7 +56,7 @@ fn is_anonymous(vma: &VmaEntry) -> bool {
 }
 
 /// Removes the guard pages of a range of the program.
-pub fn remove(start: u64, end: u64) -> ResetResult {
+fn remove(start: u64, end: u64) -> ResetResult {
     // SAFETY: without a guard a page is as if it had never been touched.
     let result = unsafe { sys::madvise(start, end - start, MADV_GUARD_REMOVE) };
     if result < 0 { Err((Broken::Pages, -result as i32)) } else { Ok(()) }

@@ -18,7 +18,7 @@ use regrow_abi::{Broken, PAGE_BYTES, PageEntry, VmaEntry, vma_flags};
 
 use super::result::ResetResult;
 use super::scan::{self, PageFound};
-use super::{guards, track};
+use super::track;
 use crate::memory;
 use crate::state::Agent;
 use crate::sys;
@@ -87,10 +87,8 @@ impl PageCursor<'_> {
         match found {
             PageFound::Anonymous => self.anonymous(from, to),
             PageFound::Absent => self.absent_below(to),
-            PageFound::Guard => {
-                guards::remove(from, to)?;
-                if self.tracked { self.absent_below(to) } else { Ok(()) }
-            }
+            // The kernel notes for ever that the mapping had one.
+            PageFound::Guard => Err((Broken::Guarded, 0)),
         }
     }
 

@@ -72,6 +72,10 @@ pub enum Broken {
     LeftProcesses = 13,
     /// A run has sealed a mapping of the image.
     Sealed = 14,
+    /// A run has left guard pages in a mapping of the image.
+    Guarded = 15,
+    /// A run has changed the keeper: its limits, or how it is scheduled.
+    Keeper = 16,
 }
 
 impl Broken {
@@ -93,6 +97,8 @@ impl Broken {
             12 => Broken::Died,
             13 => Broken::LeftProcesses,
             14 => Broken::Sealed,
+            15 => Broken::Guarded,
+            16 => Broken::Keeper,
             _ => return None,
         })
     }
@@ -161,10 +167,10 @@ mod tests {
 
     #[test]
     fn a_reason_is_read_back_from_its_number_and_no_other_number_is_one() {
-        let known = (1..=14).filter_map(Broken::from_raw);
+        let known = (1..=16).filter_map(Broken::from_raw);
         assert!(known.clone().zip(1..).all(|(reason, number)| reason as u32 == number));
-        assert_eq!(known.count(), 14);
-        assert!([0, 15, u32::MAX].into_iter().all(|number| Broken::from_raw(number).is_none()));
+        assert_eq!(known.count(), 16);
+        assert!([0, 17, u32::MAX].into_iter().all(|number| Broken::from_raw(number).is_none()));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use regrow_abi::{ARMED_GO, Broken, CONTROL_BYTES, MAX_FDS, Refused, State};
 use regrow_image::image::{Image, PatchKind};
 use regrow_sys::child;
 use regrow_sys::raw::{self, SharedMapping};
+use rustix::fs::{SealFlags, fcntl_add_seals};
 
 use crate::control::{Addressee, ControlArea, Extra};
 pub use crate::control::{Bell, ResetWork, Times};
@@ -149,6 +150,9 @@ impl Body {
         let setup = |step| move |source| BodyError::Setup { step, source };
         let memfd =
             raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making a control memfd"))?;
+        // A run that cut it short would have the engine end by SIGBUS.
+        let lengths = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(&memfd, lengths).map_err(|error| setup("sealing a control memfd")(error.into()))?;
         let shared =
             SharedMapping::new(memfd.as_fd(), CONTROL_BYTES).map_err(setup("mapping a control memfd"))?;
         let (ours, theirs) = socket_pair().map_err(setup("making a socket"))?;

@@ -222,6 +222,8 @@ fn reason(why: Broken) -> &'static str {
         Broken::Died => "died",
         Broken::LeftProcesses => "left_processes",
         Broken::Sealed => "sealed",
+        Broken::Guarded => "guarded",
+        Broken::Keeper => "keeper",
     }
 }
 

@@ -1,0 +1,56 @@
+//! What the keeper has as a task, and each process that it makes has of it: limits, scheduling, processors, I/O priority. A run can change them, as any
+//! process of the user can. The hard limits cannot be raised again, so that the body is given up.
+
+use crate::arch::nr;
+use crate::state::Agent;
+use crate::sys;
+
+const LIMITS: usize = 16;
+
+/// The attributes as the kernel tells them.
+#[repr(C)]
+pub struct Attributes {
+    limits: [[u64; 2]; LIMITS],
+    processors: [u64; 16],
+    scheduling: [u64; 6],
+    io_priority: isize,
+}
+
+impl Attributes {
+    /// Reads those of this task to a place.
+    ///
+    /// # Safety
+    /// The place is writable, and nobody else uses it.
+    unsafe fn read(to: *mut Attributes) {
+        // SAFETY: each call writes at most the field that it is given, of which it is told the size.
+        unsafe {
+            for number in 0..LIMITS {
+                let limit = (&raw mut (*to).limits).cast::<[u64; 2]>().add(number) as usize;
+                sys::raw(nr::PRLIMIT64, [0, number, 0, limit, 0, 0]);
+            }
+            let processors = &raw mut (*to).processors;
+            sys::raw(nr::SCHED_GETAFFINITY, [0, size_of_val(&*processors), processors as usize, 0, 0, 0]);
+            let scheduling = &raw mut (*to).scheduling;
+            sys::raw(nr::SCHED_GETATTR, [0, scheduling as usize, size_of_val(&*scheduling), 0, 0, 0]);
+            (*to).io_priority = sys::raw(nr::IOPRIO_GET, [1, 0, 0, 0, 0, 0]);
+        }
+    }
+}
+
+/// Notes what the keeper has.
+pub fn begin(agent: &Agent) {
+    // SAFETY: the private area is this body's, and no reference to it is alive.
+    unsafe { Attributes::read(&raw mut (*agent.private()).attributes) };
+}
+
+/// Whether the keeper has what it had.
+pub fn are_unchanged(agent: &Agent) -> bool {
+    const WORDS: usize = size_of::<Attributes>() / 8;
+    // SAFETY: as above; both places have this many words.
+    unsafe {
+        let private = agent.private();
+        let (had, has) = (&raw const (*private).attributes, &raw mut (*private).attributes_now);
+        Attributes::read(has);
+        (0..WORDS).all(|word| *had.cast::<u64>().add(word) == *has.cast::<u64>().add(word))
+    }
+}
