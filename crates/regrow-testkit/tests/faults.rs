@@ -10,6 +10,8 @@ mod caller;
 mod crowd;
 #[path = "faults/kills.rs"]
 mod kills;
+#[path = "faults/mounts.rs"]
+mod mounts;
 #[path = "faults/points.rs"]
 mod points;
 #[path = "faults/processes.rs"]
@@ -28,5 +30,6 @@ fn main() -> ExitCode {
     scenes.extend(processes::scenes());
     scenes.extend(crowd::scenes());
     scenes.extend(caller::scenes());
+    scenes.extend(mounts::scenes());
     scene::play(&scenes)
 }

@@ -20,6 +20,7 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-testkit/src/corpus/descriptors.rs", "a test's descriptors are known by number only"),
     ("crates/regrow-testkit/src/victims/caller.rs", "a caller of the tests changes what it is"),
     ("crates/regrow-testkit/tests/faults/caller.rs", "a caller of the tests changes what it is"),
+    ("crates/regrow-testkit/tests/faults/mounts.rs", "a test mounts"),
     ("crates/regrow-testkit/tests/faults/processes.rs", "a test forks"),
     ("python/src/pool.rs", "Python knows descriptors by number"),
 ];

@@ -44,7 +44,8 @@ impl Body {
         let started = Instant::now();
         loop {
             if let Some(Waits::Armed { pid, .. } | Waits::Gone { pid }) = self.line.waits() {
-                return Some(pid);
+                // Of one that had an order somebody else sees the end, whatever state it has left in the control area.
+                return (pid != self.last_run).then_some(pid);
             }
             let left = END_TIMEOUT.saturating_sub(started.elapsed());
             // What is waited for is the end of all who have the other end of the socket.

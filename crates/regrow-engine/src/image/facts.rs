@@ -32,7 +32,9 @@ pub(crate) fn guessed() -> Facts {
 
 /// What a body of an image takes: this one, or any.
 pub(crate) fn of_image(kept: &KeptImage, body: Option<&Body>) -> Facts {
-    let zeroed = body.map_or(0, |body| body.reset_work().zeroed);
+    // A run can have written another number there.
+    let most = kept.image.header.hot_zero_pages;
+    let zeroed = body.map_or(0, |body| body.reset_work().zeroed).min(most);
     // A front end makes something of what it reads, which takes longer than to map it.
     let most_files = if kept.point() == Point::Warm { u32::MAX } else { MOST_FILES };
     let files = u32::try_from(kept.image.dependencies.files.len()).unwrap_or(u32::MAX).min(most_files);
