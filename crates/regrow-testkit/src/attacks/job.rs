@@ -200,7 +200,7 @@ impl Play<'_> {
         let (Some(first), Some(second)) = (self.probe_in_body()?, self.probe_in_body()?) else {
             return Ok(());
         };
-        if let Some(differs) = first.differs_from_exec(exec) {
+        if let Some(differs) = first.differs_from_exec(exec, self.ground.known_differences()) {
             self.fail(format!("a probe before the attack is not as under exec: {differs}"));
         }
         if let Some(differs) = second.differs_from(&first) {

@@ -99,11 +99,11 @@ impl Flavour {
     pub fn runs(self, is_repetition: bool) -> usize {
         match (self, is_repetition) {
             (Flavour::At(_) | Flavour::Auto, false) => 100,
-            (Flavour::Verified(_), false) => 40,
+            (Flavour::Verified(_), false) => 25,
             (Flavour::Off, false) => 20,
             (Flavour::Without(_), false) => 4,
             (Flavour::At(_) | Flavour::Auto, true) => 20,
-            (Flavour::Verified(_), true) => 8,
+            (Flavour::Verified(_), true) => 5,
             (Flavour::Off | Flavour::Without(_), true) => 2,
         }
     }
