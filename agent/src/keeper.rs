@@ -2,9 +2,11 @@
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use regrow_abi::{Broken, KEEPER_SOCKET_FD, Refused, Report, State, command, fault, order_flags};
+use regrow_abi::{
+    Broken, ImageHeader, KEEPER_SOCKET_FD, Refused, Report, State, command, fault, order_flags,
+};
 
-use crate::arch::{self, nr};
+use crate::arch::{self, nr, woken};
 use crate::sleep::{self, Memory};
 use crate::state::Agent;
 use crate::{armed, attributes, reset, shell, sys};
@@ -65,8 +67,40 @@ fn arm(agent: &Agent, steps_back: bool) -> ! {
     sleep::sleep(agent, Memory::of(agent, pid as i32, steps_back), bell)
 }
 
+/// Goes on after the sleep:
+///
+/// ```text
+///   sleep ──kernel: nobody shares the memory──> left, the stack empty
+///     ├────kernel: the process has not begun──> obey, and to sleep again
+///     └────kernel: the process is gone, and somebody shares the memory──> the body is given up
+/// ```
+///
+/// # Safety
+/// Called by [`arch::sleep`] alone, by this name, on an empty stack.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn keeper_wakes(
+    image: &ImageHeader,
+    why: u64,
+    bell: u64,
+    pid: u64,
+    ignored: u64,
+    oom_score: u64,
+) -> ! {
+    // SAFETY: it is the header of this body's image, as it was handed to the sleep.
+    let agent = &unsafe { Agent::new(image) };
+    let memory = Memory::from_words([pid, ignored, oom_score]);
+    match why {
+        woken::ALONE => left(agent, &memory),
+        woken::NOT_BEGUN => {
+            obey(agent);
+            sleep::sleep(agent, memory, bell as u32)
+        }
+        _ => agent.give_up(Broken::Shared, 0),
+    }
+}
+
 /// The process is gone, or has executed another program, and nobody else shares the memory: puts the body back.
-pub fn left(agent: &Agent, memory: &Memory) -> ! {
+fn left(agent: &Agent, memory: &Memory) -> ! {
     memory.put_back(agent);
     let control = agent.control();
     // SAFETY: the armed process wrote this flag before it left the memory.
@@ -175,7 +209,7 @@ fn is_only_copy(agent: &Agent) -> bool {
 }
 
 /// Carries out a command while the armed process waits for its order.
-pub fn obey(agent: &Agent) {
+fn obey(agent: &Agent) {
     let control = agent.control();
     if control.state.load(SeqCst) != TAKEN {
         return;

@@ -2,20 +2,13 @@
 //!
 //! A run shares the keeper's memory, and can write to its stack and to its words. What it cannot write is the agent's code, which is
 //! sealed, and the registers of a task that is in the kernel. So the keeper sleeps in a loop of system calls that uses no memory
-//! ([`arch::sleep`]), and wakes up on an empty stack with what it has remembered in registers:
-//!
-//! ```text
-//!   sleep ──kernel: nobody shares the memory──> keeper::left, the stack empty
-//!     ├────kernel: the process has not begun──> keeper::obey, and to sleep again
-//!     └────kernel: the process is gone, and somebody shares the memory──> the body is given up
-//! ```
+//! ([`arch::sleep`]), and wakes up on an empty stack, in `keeper::keeper_wakes`, with what it has remembered in registers.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use regrow_abi::{Broken, ImageHeader, PRIVATE_BYTES, State};
+use regrow_abi::{PRIVATE_BYTES, State};
 
 use crate::arch;
-use crate::keeper;
 use crate::state::Agent;
 
 /// What the keeper remembers of its body while a run can write to the memory, in registers.
@@ -60,8 +53,13 @@ impl Memory {
         Memory { pid_and_bits: bits | u64::from(pid as u32), ignored, oom_score }
     }
 
+    /// What the registers have held.
+    pub fn from_words([pid_and_bits, ignored, oom_score]: [u64; 3]) -> Memory {
+        Memory { pid_and_bits, ignored, oom_score }
+    }
+
     /// The words that the registers hold.
-    pub fn words(&self) -> [u64; 3] {
+    fn words(&self) -> [u64; 3] {
         [self.pid_and_bits, self.ignored, self.oom_score]
     }
 
@@ -94,16 +92,6 @@ impl Memory {
     }
 }
 
-/// Why the keeper wakes up. The numbers are those that [`arch::sleep`] gives.
-pub mod woken {
-    /// The process waits for its order.
-    pub const NOT_BEGUN: u64 = 0;
-    /// Nobody shares the memory.
-    pub const ALONE: u64 = 1;
-    /// The process is gone, and somebody shares the memory.
-    pub const NOT_ALONE: u64 = 2;
-}
-
 /// Sleeps until this task is the only one that uses the memory: the run has ended with all its threads, or executed another program.
 ///
 /// The engine rings when it has waited for the run; `bell` is what its word was before the process was made. It is not the end of the
@@ -118,35 +106,10 @@ pub fn sleep(agent: &Agent, memory: Memory, bell: u32) -> ! {
     };
     let stack = agent.image().private_address + PRIVATE_BYTES as u64 - STACK_MARGIN;
     // SAFETY: the top of the private area is the keeper's stack, of which nothing is used any more; the words are mapped for ever.
-    unsafe { arch::sleep(agent.image(), control.bell.as_ptr(), bell, memory, look_after_ms, stack) }
+    unsafe { arch::sleep(agent.image(), control.bell.as_ptr(), bell, memory.words(), look_after_ms, stack) }
 }
 
 const ARMING: u32 = State::Arming as u32;
 const ARMED: u32 = State::Armed as u32;
 /// Bytes at the top of the keeper's stack that nobody uses.
 const STACK_MARGIN: u64 = 64;
-
-/// Goes on after the sleep.
-///
-/// # Safety
-/// Called by [`arch::sleep`] alone, on an empty stack.
-pub unsafe extern "C" fn wake(
-    image: &ImageHeader,
-    why: u64,
-    bell: u64,
-    pid: u64,
-    ignored: u64,
-    oom_score: u64,
-) -> ! {
-    // SAFETY: it is the header of this body's image, as it was handed to the sleep.
-    let agent = &unsafe { Agent::new(image) };
-    let memory = Memory { pid_and_bits: pid, ignored, oom_score };
-    match why {
-        woken::ALONE => keeper::left(agent, &memory),
-        woken::NOT_BEGUN => {
-            keeper::obey(agent);
-            sleep(agent, memory, bell as u32)
-        }
-        _ => agent.give_up(Broken::Shared, 0),
-    }
-}

@@ -65,12 +65,6 @@ pub fn setsid() -> Res {
     unsafe { call!(nr::SETSID) }
 }
 
-/// Gives the processor away once.
-pub fn sched_yield() {
-    // SAFETY: no arguments.
-    unsafe { call!(nr::SCHED_YIELD) };
-}
-
 /// Monotonic time in nanoseconds.
 pub fn now_ns() -> u64 {
     let mut time = [0u64; 2];

@@ -4,7 +4,7 @@ use core::arch::asm;
 
 use regrow_abi::{ImageHeader, Registers};
 
-use crate::sleep::{Memory, wake, woken};
+use super::woken;
 
 /// Numbers of the system calls that the agent makes.
 pub mod nr {
@@ -125,10 +125,37 @@ pub unsafe fn clone_onto<T>(
     result
 }
 
+unsafe extern "C" {
+    /// Where the keeper goes on: the image, a number of `woken`, the bell's word, and the three words.
+    fn keeper_wakes();
+}
+
+/// The end of [`sleep`], where the process is gone: whoever shares the memory is a stranger; its last moments are waited for.
+macro_rules! last_moments {
+    () => {
+        concat!(
+            "3:\n",
+            "mov r10d, 1000\n",
+            "4:\n",
+            "mov eax, {unshare}\n",
+            "mov edi, 0x100\n",
+            "syscall\n",
+            "test rax, rax\n",
+            "mov esi, {alone}\n",
+            "jz 8f\n",
+            "mov eax, {sched_yield}\n",
+            "syscall\n",
+            "dec r10d\n",
+            "jnz 4b\n",
+            "mov esi, {not_alone}\n",
+        )
+    };
+}
+
 /// How long the keeper sleeps at most, in the kernel's form: 5 ms, 20 ms, 1 s.
 static SLEEPS: [[u64; 2]; 3] = [[0, 5_000_000], [0, 20_000_000], [1, 0]];
 
-/// The keeper's sleep: see [`crate::sleep`]. Between the first instruction and the call of [`wake`](crate::sleep::wake) it uses no memory
+/// The keeper's sleep: see [`crate::sleep`]. Between the first instruction and the call of `keeper_wakes` it uses no memory
 /// but the bell's word, which only says when it is worth asking, and what is sealed.
 ///
 /// After each sleep the kernel is asked whether this task is alone (`unshare` of the memory says so). If not, whether it shares root and
@@ -141,7 +168,7 @@ pub unsafe fn sleep(
     image: *const ImageHeader,
     bell: *mut u32,
     seen: u32,
-    memory: Memory,
+    [pid, ignored, oom_score]: [u64; 3],
     look_after_ms: u64,
     stack: u64,
 ) -> ! {
@@ -150,7 +177,6 @@ pub unsafe fn sleep(
         20.. => &SLEEPS[1],
         _ => &SLEEPS[0],
     };
-    let [pid, ignored, oom_score] = memory.words();
     // SAFETY: see the contract; nothing of this frame is needed once the inputs are in registers, and it is never left.
     unsafe {
         asm!(
@@ -196,21 +222,7 @@ pub unsafe fn sleep(
             "jz 3f",
             "lea r10, [rip + {sleeps} + 16]",
             "jmp 2b",
-            // The process is gone: whoever shares the memory is a stranger; its last moments are waited for.
-            "3:",
-            "mov r10d, 1000",
-            "4:",
-            "mov eax, {unshare}",
-            "mov edi, 0x100",
-            "syscall",
-            "test rax, rax",
-            "mov esi, {alone}",
-            "jz 8f",
-            "mov eax, {sched_yield}",
-            "syscall",
-            "dec r10d",
-            "jnz 4b",
-            "mov esi, {not_alone}",
+            last_moments!(),
             "8:",
             "mov rdi, r15",
             "mov edx, r13d",
@@ -225,7 +237,7 @@ pub unsafe fn sleep(
             futex = const nr::FUTEX, unshare = const nr::UNSHARE, getpid = const nr::GETPID, kcmp = const nr::KCMP,
             kill = const nr::KILL, sched_yield = const nr::SCHED_YIELD,
             alone = const woken::ALONE, not_begun = const woken::NOT_BEGUN, not_alone = const woken::NOT_ALONE,
-            sleeps = sym SLEEPS, wake = sym wake, options(noreturn))
+            sleeps = sym SLEEPS, wake = sym keeper_wakes, options(noreturn))
     }
 }
 

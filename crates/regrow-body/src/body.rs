@@ -20,9 +20,10 @@ use crate::keepers::Keepers;
 use crate::laid::Laid;
 use crate::line::{Line, Waits};
 use crate::run::Run;
-use ending::END_TIMEOUT;
+use reaping::END_TIMEOUT;
 
-pub(crate) mod ending;
+mod ending;
+pub(crate) mod reaping;
 
 /// How long a new body may take to arm its first process.
 const FIRST_ARM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -169,13 +170,13 @@ impl Body {
         let keeper = keeper.map_err(|source| {
             if source.kind() == io::ErrorKind::UnexpectedEof {
                 drop(ours.take());
-                ending::reap_unannounced(&control);
+                reaping::reap_unannounced(&control);
             }
             BodyError::Fork { pid: seed.pid(), source }
         })?;
         let keeper_pidfd = raw::pidfd_open(keeper).map_err(|source| {
             drop(ours.take());
-            ending::reap_unseen(&control, keeper);
+            reaping::reap_unseen(&control, keeper);
             BodyError::Setup { step: "opening a keeper's pidfd", source }
         })?;
         let line = ours

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use regrow::{Policy, Pool};
 use regrow_pool::policy::Frequency;
 use regrow_testkit::attacks::{
-    Attack, AttackError, Attacks, Outcome, Way, built_attacks_dir, play, project_attacks_dir,
+    Attack, AttackError, AttackOutcome, Attacks, Way, built_attacks_dir, play, project_attacks_dir,
 };
 use regrow_testkit::summary;
 
@@ -40,7 +40,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, place: &str, outcome: &Outcome) {
+    fn add(&mut self, place: &str, outcome: &AttackOutcome) {
         self.recycled += outcome.recycled;
         self.forked += outcome.forked;
         self.failures.extend(outcome.failures.iter().map(|what| format!("{place}: {what}")));
@@ -53,16 +53,19 @@ impl Tally {
     }
 }
 
-fn play_one(attack: &Attack, way: Way) -> Outcome {
+fn play_one(attack: &Attack, way: Way) -> AttackOutcome {
     // One body, which no policy exchanges for another: what comes after the attack is in its body, or the body is given up.
     let policy = Policy::Recycle(Frequency::ANY);
     let mut pool = Pool::builder().max_bodies_per_program(1).policy(policy).build();
-    let failed = |error: std::io::Error| Outcome { failures: vec![error.to_string()], ..Outcome::default() };
+    let failed = |error: std::io::Error| AttackOutcome {
+        failures: vec![error.to_string()],
+        ..AttackOutcome::default()
+    };
     play(&mut pool, attack, way).unwrap_or_else(failed)
 }
 
 /// Plays an attack in a process of its own.
-fn play_apart(attack: &Attack, way: Way) -> Result<Outcome, String> {
+fn play_apart(attack: &Attack, way: Way) -> Result<AttackOutcome, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(own);
     command.env(JOB, format!("{} {way}", attack.name)).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -100,8 +103,10 @@ fn play_all(jobs: &[(&Attack, Way)]) -> Tally {
             scope.spawn(|| {
                 while let Some((attack, way)) = jobs.get(next.fetch_add(1, Relaxed)) {
                     let place = format!("{} {way}", attack.name);
-                    let outcome = play_apart(attack, *way)
-                        .unwrap_or_else(|what| Outcome { failures: vec![what], ..Outcome::default() });
+                    let outcome = play_apart(attack, *way).unwrap_or_else(|what| AttackOutcome {
+                        failures: vec![what],
+                        ..AttackOutcome::default()
+                    });
                     let came = outcome
                         .lacking
                         .as_ref()

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use regrow_sys::maps::SmapsEntry;
 
-use super::{Difference, open};
+use super::difference::{Difference, open};
 
 /// The files of a process that tell of its address space.
 const FILES: [&str; 3] = ["auxv", "coredump_filter", "oom_score_adj"];

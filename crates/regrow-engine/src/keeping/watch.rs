@@ -1,5 +1,5 @@
 //! Notices that a file changes on disk, or that a mount puts another one in its place, without looking at it again: inotify, and the
-//! kernel's word that the mounts have changed ([`Mounts`]).
+//! kernel's word that the mounts have changed (`mounts.rs`).
 //!
 //! What is watched for a path is everything that decides what the path names: each symbolic link on the way (its own
 //! inode: a link that is replaced is deleted), each directory (moved or deleted), and the file (written, replaced,

@@ -16,7 +16,7 @@ use rustix::fs::{MemfdFlags, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::{Deserialize, Serialize};
 
-use super::ground::{Ground, Made, Ran, Start};
+use super::ground::{AttackRun, Ground, Made, Start};
 use super::manifest::{Attack, Way};
 use super::probes::Printed;
 use crate::victims::signal_number;
@@ -40,7 +40,7 @@ const UNTIL: i32 = 9;
 
 /// What has come of an attack.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct AttackOutcome {
     /// `fresh`, `given_up:REASON`, `exec:REASON`, or `busy`; empty when the machine lacks something.
     pub came: String,
     /// Probes that were made in the body of the attack, or in another one that a run had used.
@@ -82,8 +82,9 @@ impl Drop for Bystander {
 ///
 /// # Errors
 /// When the test itself cannot go on. What is wrong with the runs is in the outcome.
-pub fn play(ground: &mut dyn Ground, attack: &Attack, way: Way) -> io::Result<Outcome> {
-    let mut play = Play { ground, attack, outcome: Outcome::default(), first: None, env: probe_env(attack) };
+pub fn play(ground: &mut dyn Ground, attack: &Attack, way: Way) -> io::Result<AttackOutcome> {
+    let mut play =
+        Play { ground, attack, outcome: AttackOutcome::default(), first: None, env: probe_env(attack) };
     let exec = play.plain_probe()?;
     let env = play.env.clone();
     play.ground.prepare(&attack.path, &env);
@@ -138,7 +139,7 @@ fn content(mut file: File) -> io::Result<Vec<u8>> {
 struct Play<'a> {
     ground: &'a mut dyn Ground,
     attack: &'a Attack,
-    outcome: Outcome,
+    outcome: AttackOutcome,
     first: Option<Printed>,
     env: Vec<(&'static str, OsString)>,
 }
@@ -276,7 +277,7 @@ impl Play<'_> {
     }
 
     /// The attack, in a body if that is not refused for a reason that stays. One that was made by exec has attacked nobody.
-    fn attack_in_body(&mut self, way: Way, bystander: &Bystander) -> io::Result<(Ran, Pipes, usize)> {
+    fn attack_in_body(&mut self, way: Way, bystander: &Bystander) -> io::Result<(AttackRun, Pipes, usize)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let (ran, pipes, begun) = self.attack(way, bystander)?;
@@ -290,7 +291,7 @@ impl Play<'_> {
     }
 
     /// The attack itself. Gives what it has given away, and how often it began.
-    fn attack(&mut self, way: Way, bystander: &Bystander) -> io::Result<(Ran, Pipes, usize)> {
+    fn attack(&mut self, way: Way, bystander: &Bystander) -> io::Result<(AttackRun, Pipes, usize)> {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
         let ((alive, theirs_alive), (theirs_until, until), (kept, theirs_kept)) = (pipe()?, pipe()?, pipe()?);
         rustix::fs::fcntl_setfl(&kept, OFlags::NONBLOCK)?;
@@ -342,7 +343,7 @@ impl Play<'_> {
         Ok(false)
     }
 
-    fn judge(&mut self, ran: &Ran, begun: usize) {
+    fn judge(&mut self, ran: &AttackRun, begun: usize) {
         if begun != 1 {
             self.fail(format!("it began {begun} times"));
         }
@@ -392,7 +393,7 @@ fn ends(pipe: &OwnedFd) -> io::Result<bool> {
     Ok(poll(&mut fds, Some(&limit))? > 0)
 }
 
-fn hung(ran: &Ran) -> &'static str {
+fn hung(ran: &AttackRun) -> &'static str {
     if ran.hung { ", killed because it did not end" } else { "" }
 }
 
