@@ -2,14 +2,14 @@
 //! process of the user can. The hard limits cannot be raised again, so that the body is given up.
 
 use crate::arch::nr;
-use crate::state::Agent;
+use crate::state::{ATTRIBUTE_WORDS, Agent};
 use crate::sys;
 
 const LIMITS: usize = 16;
 
 /// The attributes as the kernel tells them.
 #[repr(C)]
-pub struct Attributes {
+struct Attributes {
     limits: [[u64; 2]; LIMITS],
     processors: [u64; 16],
     scheduling: [u64; 6],
@@ -37,20 +37,28 @@ impl Attributes {
     }
 }
 
+const _: () =
+    assert!(size_of::<Attributes>() == ATTRIBUTE_WORDS * 8, "the private area has room for exactly this");
+
+/// Where what the keeper had stands, and what it has.
+fn places(agent: &Agent) -> [*mut [u64; ATTRIBUTE_WORDS]; 2] {
+    // SAFETY: takes addresses inside the private area, reads nothing.
+    unsafe { [&raw mut (*agent.private()).attributes[0], &raw mut (*agent.private()).attributes[1]] }
+}
+
 /// Notes what the keeper has.
 pub fn begin(agent: &Agent) {
-    // SAFETY: the private area is this body's, and no reference to it is alive.
-    unsafe { Attributes::read(&raw mut (*agent.private()).attributes) };
+    let [had, _] = places(agent);
+    // SAFETY: the private area is this body's, and no reference to it is alive; the place has this size.
+    unsafe { Attributes::read(had.cast()) };
 }
 
 /// Whether the keeper has what it had.
 pub fn are_unchanged(agent: &Agent) -> bool {
-    const WORDS: usize = size_of::<Attributes>() / 8;
+    let [had, has] = places(agent);
     // SAFETY: as above; both places have this many words.
     unsafe {
-        let private = agent.private();
-        let (had, has) = (&raw const (*private).attributes, &raw mut (*private).attributes_now);
-        Attributes::read(has);
-        (0..WORDS).all(|word| *had.cast::<u64>().add(word) == *has.cast::<u64>().add(word))
+        Attributes::read(has.cast());
+        (0..ATTRIBUTE_WORDS).all(|word| *had.cast::<u64>().add(word) == *has.cast::<u64>().add(word))
     }
 }

@@ -7,7 +7,6 @@ use regrow_abi::{
 };
 
 use crate::arch::nr;
-use crate::attributes::Attributes;
 use crate::sys;
 
 /// Room for the current mappings of a body, when they differ from the image's.
@@ -18,6 +17,8 @@ pub const MAX_SCAN: usize = 256;
 pub const MAX_RANGES: usize = 128;
 /// Bytes of the text buffer (for kernels without `PROCMAP_QUERY`, or `PAGEMAP_SCAN`).
 pub const TEXT_BYTES: usize = 64 * 1024;
+/// Words of what a keeper has as a task.
+pub const ATTRIBUTE_WORDS: usize = 55;
 /// Room for an auxiliary vector: the kernel's own has less.
 pub const AUXV_BYTES: usize = 512;
 const STACK_BYTES: usize = 32 * 1024;
@@ -66,10 +67,8 @@ pub struct Private {
     pub oom_score: i32,
     /// Its content when the body was made.
     pub oom_score_text: [u8; 8],
-    /// What the keeper had as a task when the body was made.
-    pub attributes: Attributes,
-    /// What it has.
-    pub attributes_now: Attributes,
+    /// What the keeper had as a task when the body was made ([`crate::attributes`]), and what it has.
+    pub attributes: [[u64; ATTRIBUTE_WORDS]; 2],
     /// Bytes of `auxv`.
     pub auxv_bytes: u32,
     /// The auxiliary vector that the kernel shows, when the image was made.

@@ -13,16 +13,7 @@
 //! | `has_descriptor_table` | whether the program has given the address space processor state that nobody can undo |
 //! | `STAT_WORDS` | words of the kernel's `struct stat`, of which device and inode are the first two |
 
-/// Why the keeper wakes up: what `sleep` says.
-pub mod woken {
-    /// The process waits for its order.
-    pub const NOT_BEGUN: u64 = 0;
-    /// Nobody shares the memory.
-    pub const ALONE: u64 = 1;
-    /// The process is gone, and somebody shares the memory.
-    pub const NOT_ALONE: u64 = 2;
-}
-
+pub mod woken;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]

@@ -155,6 +155,14 @@ macro_rules! last_moments {
 /// How long the keeper sleeps at most, in the kernel's form: 5 ms, 20 ms, 1 s.
 static SLEEPS: [[u64; 2]; 3] = [[0, 5_000_000], [0, 20_000_000], [1, 0]];
 
+fn first_sleep(look_after_ms: u64) -> &'static [u64; 2] {
+    match look_after_ms {
+        1000.. => &SLEEPS[2],
+        20.. => &SLEEPS[1],
+        _ => &SLEEPS[0],
+    }
+}
+
 /// The keeper's sleep: see [`crate::sleep`]. Between the first instruction and the call of `keeper_wakes` it uses no memory
 /// but the bell's word, which only says when it is worth asking, and what is sealed.
 ///
@@ -172,11 +180,7 @@ pub unsafe fn sleep(
     look_after_ms: u64,
     stack: u64,
 ) -> ! {
-    let first = match look_after_ms {
-        1000.. => &SLEEPS[2],
-        20.. => &SLEEPS[1],
-        _ => &SLEEPS[0],
-    };
+    let first = first_sleep(look_after_ms);
     // SAFETY: see the contract; nothing of this frame is needed once the inputs are in registers, and it is never left.
     unsafe {
         asm!(

@@ -15,9 +15,6 @@ const MADV_GUARD_REMOVE: u32 = 103;
 const NONE: u32 = 0;
 /// The kernel has them, and no scan tells.
 const UNSEEN: u32 = 1;
-/// A scan tells.
-const SEEN: u32 = 2;
-
 /// Notes how this kernel lets guard pages be found. Called when a body is made.
 pub fn begin(agent: &Agent) {
     let has_them = agent
@@ -26,18 +23,12 @@ pub fn begin(agent: &Agent) {
         .find(|vma| is_anonymous(vma))
         .is_some_and(|vma| remove(vma.start, vma.end).is_ok());
     let how = match (has_them, scan::knows_guards(agent)) {
-        (_, true) => SEEN,
+        (_, true) => scan::GUARDS_SEEN,
         (true, false) => UNSEEN,
         (false, false) => NONE,
     };
     // SAFETY: the private area is this body's own, and no reference to it is alive.
     unsafe { (*agent.private()).guards = how };
-}
-
-/// The category of a guard page in a scan; zero where no scan tells.
-pub fn category(agent: &Agent) -> u64 {
-    // SAFETY: as above.
-    if unsafe { (*agent.private()).guards } == SEEN { scan::IS_GUARD } else { 0 }
 }
 
 /// Removes those that no scan tells of.

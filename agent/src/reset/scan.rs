@@ -3,7 +3,7 @@
 use regrow_abi::{Broken, PAGE_BYTES, features};
 
 use super::result::ResetResult;
-use super::{guards, track};
+use super::track;
 use crate::state::{Agent, MAX_SCAN, PageRegion, TEXT_BYTES};
 use crate::sys;
 
@@ -22,7 +22,7 @@ pub type EachPage<'a> = dyn FnMut(u64, u64, PageFound) -> ResetResult + 'a;
 
 /// Finds the pages of a span that can differ from the image, in order.
 pub fn each_changed(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>) -> ResetResult {
-    let guard = guards::category(agent);
+    let guard = guard_category(agent);
     if track::is_on(agent) {
         let each = &mut |from, to, categories: u64| {
             // A page of a file that was read, not written, is no harm: dropped, it is the file's again.
@@ -74,6 +74,12 @@ fn claimed(agent: &Agent, from: u64, to: u64, each: &mut dyn FnMut(u64, u64) -> 
     })
 }
 
+/// The category of a guard page in a scan; zero where no scan tells.
+fn guard_category(agent: &Agent) -> u64 {
+    // SAFETY: the private area is this body's own, and no reference to it is alive.
+    if unsafe { (*agent.private()).guards } == GUARDS_SEEN { IS_GUARD } else { 0 }
+}
+
 /// Whether a scan tells of guard pages: the kernel refuses a category that it does not know.
 pub fn knows_guards(agent: &Agent) -> bool {
     let own = agent.private() as u64;
@@ -106,7 +112,9 @@ const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
 const IS_ZERO: u64 = 1 << 5;
 /// A guard page (Linux 6.15).
-pub const IS_GUARD: u64 = 1 << 8;
+const IS_GUARD: u64 = 1 << 8;
+/// What stands in the private area where a scan tells of guard pages.
+pub const GUARDS_SEEN: u32 = 2;
 
 /// Which pages a scan is to find.
 struct Wanted {

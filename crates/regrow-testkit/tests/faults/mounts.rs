@@ -52,12 +52,8 @@ fn mount(from: Option<&Path>, at: &Path, flags: libc::c_ulong) {
 fn unmount(at: &Path) {
     let at = CString::new(at.as_os_str().as_bytes()).expect("no NUL is in it");
     // SAFETY: a string that ends in NUL.
-    assert_eq!(
-        unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) },
-        0,
-        "{}",
-        std::io::Error::last_os_error()
-    );
+    let result = unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
+    assert_eq!(result, 0, "{at:?}: {}", std::io::Error::last_os_error());
 }
 
 /// The status of a run.
