@@ -180,7 +180,6 @@ pub unsafe fn sleep(
     look_after_ms: u64,
     stack: u64,
 ) -> ! {
-    let first = first_sleep(look_after_ms);
     // SAFETY: see the contract; nothing of this frame is needed once the inputs are in registers, and it is never left.
     unsafe {
         asm!(
@@ -206,8 +205,7 @@ pub unsafe fn sleep(
             // kcmp(self, process, KCMP_FS)
             "mov eax, {getpid}",
             "syscall",
-            "mov edi, eax",
-            "mov esi, r12d",
+            "mov edi, eax; mov esi, r12d",
             "mov edx, 3",
             "xor r10d, r10d",
             "mov eax, {kcmp}",
@@ -237,7 +235,7 @@ pub unsafe fn sleep(
             "call {wake}",
             "ud2",
             ignored = in(reg) ignored, oom_score = in(reg) oom_score,
-            in("r15") image, in("r14") bell, in("r13") u64::from(seen), in("r12") pid, in("r10") first, in("r8") stack,
+            in("r15") image, in("r14") bell, in("r13") u64::from(seen), in("r12") pid, in("r10") first_sleep(look_after_ms), in("r8") stack,
             futex = const nr::FUTEX, unshare = const nr::UNSHARE, getpid = const nr::GETPID, kcmp = const nr::KCMP,
             kill = const nr::KILL, sched_yield = const nr::SCHED_YIELD,
             alone = const woken::ALONE, not_begun = const woken::NOT_BEGUN, not_alone = const woken::NOT_ALONE,
