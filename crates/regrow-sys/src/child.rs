@@ -89,6 +89,19 @@ mod tests {
     }
 
     #[test]
+    fn processes_that_have_ended_share_no_memory() {
+        let ended = [sleeper(), sleeper()];
+        assert_eq!(crate::raw::share_memory(ended[0], ended[0]), Some(true));
+        for pid in ended {
+            let pidfd = pidfd_open(pid).expect("a child");
+            kill(pid);
+            assert!(ends_within(pidfd.as_fd(), Duration::from_secs(10)));
+        }
+        assert_eq!(crate::raw::share_memory(ended[0], ended[1]), Some(false));
+        ended.map(|pid| reap(pid, Duration::from_secs(10)));
+    }
+
+    #[test]
     fn what_is_no_child_is_left_alone() {
         let parent = std::os::unix::process::parent_id().cast_signed();
         for pid in [parent, 1, 0, -1, i32::MIN] {

@@ -167,13 +167,18 @@ pub fn page_out(pidfd: BorrowedFd<'_>, start: u64, bytes: u64) -> io::Result<()>
 }
 
 /// Whether two processes share their memory; `None` where the kernel does not tell (`kcmp(2)`: it has no such call, or this process may
-/// not look at them).
+/// not look at them). Processes that have ended share none.
 #[must_use]
 pub fn share_memory(one: i32, other: i32) -> Option<bool> {
     const KCMP_VM: usize = 1;
     // SAFETY: numbers only.
     let order = unsafe { syscall(libc::SYS_kcmp, [word(one), word(other), KCMP_VM, 0, 0, 0]) };
-    (order >= 0).then_some(order == 0)
+    (order >= 0).then(|| order == 0 && has_memory(one))
+}
+
+/// Whether a process has memory. To `kcmp`, two that have none are alike.
+fn has_memory(pid: i32) -> bool {
+    std::fs::read(format!("/proc/{pid}/statm")).is_ok_and(|sizes| !sizes.starts_with(b"0"))
 }
 
 /// Whether something that was sent on a socket of the family `AF_UNIX` has not been read yet (`SIOCOUTQ`).

@@ -316,8 +316,8 @@ fn a_reset_looks_at_what_a_run_has_written_alone() {
 }
 
 #[test]
-fn pages_that_were_written_once_are_protected_again() {
-    // The first run writes many pages, the later ones few: they look at many in vain, once.
+fn pages_that_were_written_once_are_looked_at_in_every_reset() {
+    // The first run writes many pages, the later ones few.
     let directory = tempfile::tempdir().expect("a directory");
     let mark = directory.path().join("mark");
     let write = format!(
@@ -338,8 +338,7 @@ print('right')",
         let times = pool.last_times(LIMIT).expect("it was recycled");
         compared.push(times.work.compared);
     }
-    assert!(compared[0] >= 5000 && compared[1] >= 5000, "{compared:?}");
-    assert!(compared[2] < 2500 && compared[3] < 2500, "{compared:?}");
+    assert!(compared.iter().all(|pages| (5000..5500).contains(pages)), "{compared:?}");
     let reports = pool.reports();
     assert!(reports.differences.is_empty() && reports.given_up.is_empty(), "{reports:?}");
 }
