@@ -36,6 +36,7 @@ pub use error::VictimsError;
 pub use flavour::Flavour;
 pub use fleet::{Fleet, run_worker};
 pub use manifest::{Case, Ending, Manifest, StdoutRule};
+pub(crate) use manifest::signal_number;
 pub use report::{Job, Report};
 pub use tally::VictimTally;
 

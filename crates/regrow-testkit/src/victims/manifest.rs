@@ -188,7 +188,7 @@ fn check(cases: &[Case]) -> Result<(), VictimsError> {
 }
 
 /// The number of a signal that a victim may end by.
-pub(super) fn signal_number(name: &str) -> Option<i32> {
+pub(crate) fn signal_number(name: &str) -> Option<i32> {
     let known = [
         ("SIGILL", libc::SIGILL),
         ("SIGTRAP", libc::SIGTRAP),

@@ -1,0 +1,120 @@
+//! Where an attack and its probes run: a pool of this process, or whoever else starts processes in bodies.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use regrow::{Creation, Pool, Stdio};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// How long a run may take before it is killed.
+const RUN_LIMIT: Duration = Duration::from_secs(20);
+
+/// How a process was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Made {
+    /// In a body that another run had used, or that waited for its first.
+    Recycled,
+    /// In a body that was made for it.
+    Forked,
+    /// By exec, for this reason.
+    Exec(String),
+}
+
+/// A run that is to be started.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// Its arguments.
+    pub args: &'a [&'a str],
+    /// Its environment.
+    pub env: &'a [(&'static str, OsString)],
+    /// Descriptors, by their numbers.
+    pub descriptors: Vec<(i32, OwnedFd)>,
+    /// Where its standard output and its standard error go.
+    pub output: [File; 2],
+}
+
+/// A run that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// How it was made.
+    pub made: Made,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// It did not end by itself.
+    pub hung: bool,
+}
+
+/// Starts processes, and says what has become of the bodies.
+pub trait Ground {
+    /// Makes the image of a program, if it can be kept.
+    fn prepare(&mut self, program: &Path);
+
+    /// Runs a program to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started or waited for.
+    fn run(&mut self, start: Start<'_>) -> io::Result<Ran>;
+
+    /// How many bodies were given up so far, by reason.
+    fn given_up(&mut self) -> BTreeMap<String, u64>;
+
+    /// The processes that keep bodies and images at present.
+    fn keepers(&mut self) -> Vec<i32>;
+
+    /// What the observer from outside finds in the bodies that no run is in.
+    fn differences(&mut self) -> Vec<String>;
+}
+
+impl Ground for Pool {
+    fn prepare(&mut self, program: &Path) {
+        // Why a program is not recycled is in the creation of its runs.
+        let _ = Pool::prepare(self, self.command(program).arg("probe"));
+    }
+
+    fn run(&mut self, start: Start<'_>) -> io::Result<Ran> {
+        let mut command = self.command(start.program);
+        command.args(start.args).env_clear().stdin(Stdio::null());
+        command.envs(start.env.iter().map(|(name, value)| (name, value)));
+        for (number, descriptor) in start.descriptors {
+            command.fd(descriptor, number);
+        }
+        let [stdout, stderr] = start.output;
+        let mut child = command.stdout(stdout).stderr(stderr).spawn()?;
+        drop(command);
+        let deadline = Instant::now() + RUN_LIMIT;
+        let limit = Timespec::try_from(RUN_LIMIT).map_err(io::Error::other)?;
+        let mut fds = [PollFd::from_borrowed_fd(child.pidfd()?, PollFlags::IN)];
+        let hung = poll(&mut fds, Some(&limit))? == 0 && Instant::now() >= deadline;
+        if hung {
+            child.kill()?;
+        }
+        let status = child.wait()?;
+        let made = match child.creation() {
+            Creation::Recycled { .. } => Made::Recycled,
+            Creation::ForkedBody { .. } => Made::Forked,
+            Creation::Exec { why } => Made::Exec(why.name().to_owned()),
+        };
+        Ok(Ran { made, status, hung })
+    }
+
+    fn given_up(&mut self) -> BTreeMap<String, u64> {
+        let reports = self.reports();
+        reports.given_up.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect()
+    }
+
+    fn keepers(&mut self) -> Vec<i32> {
+        Pool::keepers(self)
+    }
+
+    fn differences(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}

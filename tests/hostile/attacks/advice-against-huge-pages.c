@@ -1,0 +1,8 @@
+/* Advises against huge pages, which no advice takes back. */
+#include "hostile.h"
+
+static void strike(void)
+{
+    if (madvise((void *)zeroes, sizeof zeroes, MADV_NOHUGEPAGE) != 0)
+        LACK("MADV_NOHUGEPAGE");
+}
