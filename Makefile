@@ -15,8 +15,9 @@ FUZZ_SECONDS ?= 4
 # Builds the regrow command. It is linked statically: a client that the loader has to link first starts too slowly.
 BUILD_COMMAND = $(CARGO) rustc --quiet --release --locked --package regrow-cli --bin regrow -- \
 	-C target-feature=+crt-static -C relocation-model=static
-# Where tests/victims/build.sh puts the victims.
+# Where tests/victims/build.sh puts the victims, and tests/hostile/build.sh the attacks.
 VICTIMS := $(abspath tests/victims/build)
+ATTACKS := $(abspath tests/hostile/build)
 
 # The workspaces apart from the main one: the agent, and the fuzz targets as soon as there is one.
 APART := $(patsubst %/Cargo.toml,%,$(wildcard agent/Cargo.toml)) $(if $(wildcard fuzz/fuzz_targets/*.rs),fuzz)
@@ -132,9 +133,10 @@ fuzz-smoke: ## run each fuzz target for FUZZ_SECONDS
 	$(call say,fuzz targets)
 	@scripts/fuzz-smoke $(FUZZ_SECONDS)
 
-victims: ## build the programs that check from inside that they were given a fresh world
+victims: ## build the programs that check from inside that they were given a fresh world, and those that attack it
 	$(call say,victims)
 	@tests/victims/build.sh $(VICTIMS)
+	@tests/hostile/build.sh $(ATTACKS)
 
 test-workspace: deps ## run the tests of the workspace
 	@scripts/suite.py test tests/
@@ -150,4 +152,4 @@ test-web: deps ## compare the web gateway with Apache and nginx, misuse it, and 
 
 clean: ## remove what was built
 	@$(CARGO) clean
-	@rm -rf $(VICTIMS)
+	@rm -rf $(VICTIMS) $(ATTACKS)

@@ -23,6 +23,7 @@ FIRST = (
     "regrow-cli/corpus_shared",
     "regrow/python",
     "regrow-cli/storm",
+    "regrow-testkit/hostile",
 )
 
 # The binaries that `make test` runs a second time as nobody, each with what may differ without privilege. `make soak` runs
@@ -52,6 +53,7 @@ AS_NOBODY: Mapping[str, str] = {
     "regrow-testkit/faults": "scenes that change their user do so, and the others hold without privilege",
     "regrow-testkit/verify": "a body is compared by its own caller",
     "regrow-testkit/victims": "a fresh world for a caller without privilege",
+    "regrow-testkit/hostile": "attacks of runs without privilege",
 }
 
 
@@ -267,7 +269,7 @@ def soak() -> list[Part]:
         python("the Python package as users get it, with each Python", PROFILE="release", PYTHONS="all"),
         *web("the web gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60"),
         longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),
-        longer("regrow-testkit/soak", "100,000 runs in one process", REGROW_SOAK_RUNS="100000"),
+        longer("regrow-testkit/soak", "1,000,000 runs in one process", REGROW_SOAK_RUNS="1000000"),
         longer("regrow-testkit/corpus_recycled", "each entry of the corpus 100 times", REGROW_RUNS="100"),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
         *as_nobody(again=False),

@@ -182,7 +182,7 @@ static int is_volatile(const char *name, uintptr_t low, uintptr_t high)
 
 static void tell_pages(uintptr_t low, uintptr_t high, int each)
 {
-    if (each && getenv("HOSTILE_LOOSE") != NULL)
+    if (getenv("HOSTILE_LOOSE") != NULL)
         return;
     uintptr_t thread = (uintptr_t)page_of(__builtin_thread_pointer());
     uint64_t sum = 0;

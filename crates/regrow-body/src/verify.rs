@@ -1,13 +1,22 @@
-//! Compares a body with its image from outside, byte for byte: the check of the reset, by other code than the reset's.
+//! The observer: compares a body with its image from outside, byte for byte. It shares no code with the reset, reads what the
+//! kernel says of the keeper, and believes nothing that stands in the body.
 //!
-//! The body must stand in `Clean`: put back, and nothing of the next process in it yet.
+//! ```text
+//!   /proc/KEEPER/smaps     beside the image's table, and piece by piece beside the seed's: flags, names
+//!   /proc/KEEPER/pagemap   which pages differ from their file, are swapped, or are guards
+//!   /proc/KEEPER/mem       their content, beside the sealed image; where that has none, beside the file as the seed sees it
+//!   /proc/KEEPER/auxv, …   what lies in no page, beside the seed's
+//! ```
+//!
+//! The body stands in `Clean`, in which nothing of the next process is in it yet (verify mode), or in `Armed` (a spot check).
+//! There the next process has registered itself: the words that it or the kernel has written for that are left out.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use regrow_abi::{PAGE_BYTES, PAGE_LEN, VmaEntry, vma_flags};
+use regrow_abi::{PAGE_BYTES, PAGE_LEN, State, VmaEntry, vma_flags};
 use regrow_image::image::Image;
 use regrow_image::vmas::vma_table;
 use regrow_sys::maps::{ReadMapsError, SmapsEntry, VmFlag, VmFlags, read_smaps};
@@ -15,7 +24,9 @@ use regrow_sys::maps::{ReadMapsError, SmapsEntry, VmFlag, VmFlags, read_smaps};
 use crate::body::Body;
 use page::{BATCH, Batch, Expected, PageCheck, SavedPage};
 
+mod own_words;
 mod page;
+mod space;
 #[cfg(test)]
 mod tests;
 
@@ -54,6 +65,38 @@ pub enum Difference {
         /// Its address.
         address: u64,
     },
+    /// A mapping has another name than in the seed.
+    #[error("mapping {start:x} is named {have}, in the image {want}")]
+    Name {
+        /// Its first address.
+        start: u64,
+        /// As the kernel names it.
+        have: String,
+        /// As it names the seed's.
+        want: String,
+    },
+    /// A page is a guard, which the image has not there.
+    #[error("page {address:x} is a guard page")]
+    Guard {
+        /// Its address.
+        address: u64,
+    },
+    /// An area of the agent is not as in the seed.
+    #[error("the agent's area at {start:x} is not that of the seed: {what}")]
+    Agent {
+        /// Its first address.
+        start: u64,
+        /// What differs.
+        what: &'static str,
+    },
+    /// What the kernel tells of the address space, but lies in no page, is another than the seed's.
+    #[error("/proc/{pid}/{file} is not as that of the seed")]
+    Space {
+        /// The keeper.
+        pid: i32,
+        /// The file.
+        file: &'static str,
+    },
     /// The body cannot be read.
     #[error("reading {what} of process {pid}: {source}")]
     Read {
@@ -69,7 +112,17 @@ pub enum Difference {
     Maps(#[from] ReadMapsError),
 }
 
-/// Compares mappings, their flags, and every page.
+/// Whether a body can be compared as it stands. A process that was woken ahead of its order has run in its memory: it can not.
+#[must_use]
+pub fn is_comparable(image: &Image, body: &Body) -> bool {
+    match body.state() {
+        Some(State::Clean) => true,
+        Some(State::Armed) => image.header.gate_address == 0,
+        _ => false,
+    }
+}
+
+/// Compares mappings, their flags and names, every page, and what lies in no page.
 ///
 /// # Errors
 /// The first [`Difference`].
@@ -79,8 +132,16 @@ pub fn compare(image: &Image, body: &Body) -> Result<(), Difference> {
     let smaps = read_smaps(pid)?;
     let have = vma_table(&smaps, (header.agent_start, header.agent_end));
     compare_mappings(&image.vmas, &have)?;
-    compare_flags(image.seed_smaps()?, &smaps)?;
-    let mut pages = BodyPages::open(image, pid)?;
+    let seed = image.seed_smaps()?;
+    compare_flags(seed, &smaps)?;
+    space::compare_names(seed, &smaps)?;
+    space::compare_agent(seed, &smaps, (header.agent_start, header.agent_end))?;
+    space::compare_files(image.seed().pid(), pid)?;
+    let numbers = usize::try_from(header.tid_word_count).unwrap_or(0).min(header.tid_words.len());
+    let rseq = (header.rseq_address, header.rseq_bytes);
+    let is_armed = body.state() == Some(State::Armed);
+    let own = if is_armed { own_words::of(&header.tid_words[..numbers], rseq) } else { Vec::new() };
+    let mut pages = BodyPages::open(image, pid, own)?;
     for vma in image.vmas.iter().filter(|vma| vma.flags & vma_flags::HANDS_OFF == 0) {
         pages.compare(vma)?;
     }
@@ -143,6 +204,10 @@ struct BodyPages<'a> {
     pid: i32,
     memory: File,
     pagemap: File,
+    /// The seed's memory and page map, for what stands in no saved page.
+    seed: SeedPages,
+    /// What the next process has written when it registered itself: addresses and lengths.
+    own: Vec<(u64, u64)>,
     next_saved: usize,
     /// The batch that has not been compared yet.
     batch: Option<Batch>,
@@ -151,15 +216,12 @@ struct BodyPages<'a> {
 }
 
 impl<'a> BodyPages<'a> {
-    fn open(image: &'a Image, pid: i32) -> Result<BodyPages<'a>, Difference> {
-        let open = |what: &'static str| {
-            let path = PathBuf::from(format!("/proc/{pid}/{what}"));
-            File::open(path).map_err(|source| Difference::Read { what, pid, source })
-        };
+    fn open(image: &'a Image, pid: i32, own: Vec<(u64, u64)>) -> Result<BodyPages<'a>, Difference> {
         let buffer = || vec![0; BATCH * PAGE_LEN];
-        let (memory, pagemap) = (open("mem")?, open("pagemap")?);
+        let (memory, pagemap) = (open(pid, "mem")?, open(pid, "pagemap")?);
         let (have, want) = (buffer(), buffer());
-        Ok(BodyPages { image, pid, memory, pagemap, next_saved: 0, batch: None, have, want })
+        let seed = SeedPages::open(image.seed().pid())?;
+        Ok(BodyPages { image, pid, memory, pagemap, seed, own, next_saved: 0, batch: None, have, want })
     }
 
     fn compare(&mut self, vma: &VmaEntry) -> Result<(), Difference> {
@@ -185,7 +247,8 @@ impl<'a> BodyPages<'a> {
         let expected = match page::check(word, vma.flags & vma_flags::FILE != 0, saved) {
             PageCheck::Compare(expected) => expected,
             PageCheck::Untouched => return Ok(()),
-            PageCheck::NotTheFiles => return Err(Difference::Page { address, offset: 0 }),
+            PageCheck::Guard if self.seed.has_guard(address)? => return Ok(()),
+            PageCheck::Guard => return Err(Difference::Guard { address }),
             PageCheck::Missing => return Err(Difference::Missing { address }),
         };
         if !self.batch.as_mut().is_some_and(|batch| batch.take(address, expected)) {
@@ -218,12 +281,59 @@ impl<'a> BodyPages<'a> {
                 &*want
             }
             Expected::Zeroes => &ZEROES[..pages * PAGE_LEN],
+            Expected::TheFiles => {
+                let want = &mut self.want[..pages * PAGE_LEN];
+                self.seed.read_files(start, want)?;
+                &*want
+            }
         };
+        own_words::take_out(&self.own, start, have, want);
         match first_difference(have, want) {
             None => Ok(()),
             Some((page, offset)) => Err(Difference::Page { address: start + page * PAGE_BYTES, offset }),
         }
     }
+}
+
+/// The pages of the seed, which never ran the program.
+struct SeedPages {
+    pid: i32,
+    memory: File,
+    pagemap: File,
+}
+
+impl SeedPages {
+    fn open(pid: i32) -> Result<SeedPages, Difference> {
+        Ok(SeedPages { pid, memory: open(pid, "mem")?, pagemap: open(pid, "pagemap")? })
+    }
+
+    fn word(&self, address: u64) -> Result<u64, Difference> {
+        let mut word = [0; 8];
+        let read = self.pagemap.read_exact_at(&mut word, address / PAGE_BYTES * 8);
+        read.map_err(|source| Difference::Read { what: "pagemap", pid: self.pid, source })?;
+        Ok(u64::from_ne_bytes(word))
+    }
+
+    fn has_guard(&self, address: u64) -> Result<bool, Difference> {
+        Ok(page::is_guard(self.word(address)?))
+    }
+
+    /// Pages of a file. The image has no saved page there: one that the seed has as its own was written by somebody.
+    fn read_files(&self, start: u64, pages: &mut [u8]) -> Result<(), Difference> {
+        for address in (start..start + pages.len() as u64).step_by(PAGE_LEN) {
+            if page::is_anonymous(self.word(address)?, true) {
+                return Err(Difference::Page { address, offset: 0 });
+            }
+        }
+        let read = self.memory.read_exact_at(pages, start);
+        read.map_err(|source| Difference::Read { what: "mem", pid: self.pid, source })
+    }
+}
+
+/// Opens a file of a process.
+fn open(pid: i32, what: &'static str) -> Result<File, Difference> {
+    let path = PathBuf::from(format!("/proc/{pid}/{what}"));
+    File::open(path).map_err(|source| Difference::Read { what, pid, source })
 }
 
 /// The first byte at which pages differ: number of the page, and offset in it.

@@ -31,6 +31,7 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
         options.pool.budget_bytes = mib << 20;
     }
     options.pool.timed = true;
+    options.pool.spot_checks = args.spot_checks;
     options.pool.max_bodies_per_program = args.max_bodies.into();
     // What it makes is its user's alone, whatever the command that has started it was told to make.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);

@@ -110,6 +110,7 @@ fn text(status: &Value) -> String {
     for (name, help, counts) in [
         ("fallbacks", "Processes that were executed, by reason", &creations["fallbacks"]),
         ("given_up", "Bodies that their keepers gave up, by reason", &pool["given_up"]),
+        ("spot_checks", "Bodies that were compared with their image, and differences", &pool["spot_checks"]),
     ] {
         let counts = counts.as_object().into_iter().flatten();
         registry.register(
@@ -148,7 +149,7 @@ mod tests {
                     "recycled": {"main": 7, "entry": 1}, "forked_body": {}, "exec": 2,
                     "fallbacks": {"first_run": 2},
                 },
-                "given_up": {"clone": 1}, "to_main_us": {"p50": 40.0, "p99": 90.0, "count": 8},
+                "given_up": {"clone": 1}, "spot_checks": {"checked": 5, "differences": 0}, "to_main_us": {"p50": 40.0, "p99": 90.0, "count": 8},
             },
         });
         let text = text(&status);
@@ -159,6 +160,8 @@ mod tests {
             "regrow_creations_total{kind=\"recycled\"} 8",
             "regrow_fallbacks_total{kind=\"first_run\"} 2",
             "regrow_given_up_total{kind=\"clone\"} 1",
+            "regrow_spot_checks_total{kind=\"checked\"} 5",
+            "regrow_spot_checks_total{kind=\"differences\"} 0",
             "# EOF",
         ] {
             assert!(text.lines().any(|have| have == line), "{line} in\n{text}");

@@ -204,6 +204,7 @@ pub(crate) fn describe(status: &Value, width: usize) -> String {
     );
     let _ = writeln!(text, "by exec    {}", counts(&creations["fallbacks"]));
     let _ = writeln!(text, "given up   {}", counts(&pool["given_up"]));
+    let _ = writeln!(text, "checks     {}", counts(&pool["spot_checks"]));
     let to_main = &pool["to_main_us"];
     if to_main.is_object() {
         let _ = writeln!(
@@ -284,7 +285,7 @@ mod tests {
                     "recycled": {"main": 40, "entry": 2}, "forked_body": {"main": 1, "entry": 0},
                     "exec": 3, "fallbacks": {"first_run": 3},
                 },
-                "given_up": {}, "to_main_us": {"p50": 40.5, "p99": 90.1, "count": 42},
+                "given_up": {}, "spot_checks": {"checked": 3, "differences": 0}, "to_main_us": {"p50": 40.5, "p99": 90.1, "count": 42},
             },
             "images": [{
                 "file": "/usr/bin/git", "argv0": "git", "state": "kept", "point": "main", "bodies": "4 5",
@@ -298,6 +299,7 @@ mod tests {
             "42 recycled, 1 in a forked body, 3 by exec\n",
             "by exec    3 first_run\n",
             "given up   none\n",
+            "checks     3 checked, 0 differences\n",
             "p50 40.5 µs, p99 90.1 µs, of 42 runs\n",
         ] {
             assert!(text.contains(part), "{part:?} in\n{text}");

@@ -26,6 +26,8 @@ pub struct Settings {
     pub recycle: bool,
     /// Whether every body is compared with its image, byte for byte, after every run.
     pub verify: bool,
+    /// One body in so many runs is compared with its image while no run is in it; 0: none.
+    pub spot_checks: u32,
     /// Whether a process that waits for its order has a session of its own already. Runs that are to have none are started by exec.
     pub sessions: bool,
     /// Which snapshot point images are made at.
@@ -53,6 +55,7 @@ impl Default for Settings {
         Self {
             recycle: true,
             verify: false,
+            spot_checks: 0,
             sessions: false,
             point: PointChoice::Auto,
             max_bodies_per_program: 8,

@@ -188,7 +188,8 @@ impl Shard {
 
     /// Takes in what was done.
     pub fn finish(&mut self, finished: Finished) {
-        tending::finish(&mut self.holdings, finished, self.settings.max_bodies_per_program);
+        let max_bodies = self.settings.max_bodies_per_program;
+        tending::finish(&mut self.holdings, finished, max_bodies, &mut self.reports);
     }
 
     /// When there is something to do again, if nothing else happens: at once where there is work.
@@ -216,6 +217,11 @@ impl Shard {
     pub fn reports(&mut self) -> Reports {
         inspection::inspect_all(&mut self.holdings.tables, self.settings.verify, &mut self.reports);
         self.reports.clone()
+    }
+
+    /// Compares every body that waits for an order with its image, at once.
+    pub fn check_bodies(&mut self) {
+        inspection::check_all(&mut self.holdings.tables, &mut self.reports);
     }
 
     /// The shard, to be looked at.

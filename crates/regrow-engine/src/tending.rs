@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::ids::{BodyId, ProgramId, ShellId};
 use crate::keeping::holdings::Holdings;
+use crate::keeping::inspection::Reports;
 use crate::keeping::work::{Chore, Discarded, Finished, Work, WorkResult, WorkStep};
 use crate::spawn::finder::Finder;
 
@@ -38,6 +39,7 @@ fn step(finder: &mut Finder<'_>, chore: Chore) -> Option<WorkStep> {
         Chore::BreakUp { body, then, shell } => Some(WorkStep::BreakUp { body, then, shell }),
         Chore::Prefault { body } => finder.holdings.lend(body).map(WorkStep::Prefault),
         Chore::Trim { body } => finder.holdings.lend(body).map(WorkStep::Trim),
+        Chore::Check { body } => finder.holdings.lend_for_check(body).map(WorkStep::Check),
         Chore::AddShell { shell } => shell_step(finder, shell),
         Chore::AddBody { program, body } => body_step(finder, program, body),
     }
@@ -75,11 +77,20 @@ fn shell_step(finder: &mut Finder<'_>, shell: ShellId) -> Option<WorkStep> {
 }
 
 /// Takes in what was done.
-pub(crate) fn finish(holdings: &mut Holdings, finished: Finished, max_bodies: usize) {
+pub(crate) fn finish(
+    holdings: &mut Holdings,
+    finished: Finished,
+    max_bodies: usize,
+    reports: &mut Reports,
+) {
     match finished.0 {
         WorkResult::Nothing => {}
         WorkResult::Body { image, id, made } => holdings.body_added(id, image, made, max_bodies),
         WorkResult::Returned { id, body } => holdings.take_back(id, body),
+        WorkResult::Checked { id, body, seen } => {
+            let goes_on = reports.note(body.keeper(), seen);
+            holdings.checked(id, body, goes_on);
+        }
         WorkResult::Shell { shell, made } => holdings.shell_made(shell, made.map(|made| *made)),
     }
 }

@@ -155,6 +155,17 @@ pub fn pidfd_kill(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     check(unsafe { syscall(libc::SYS_pidfd_send_signal, args) }).map(drop)
 }
 
+/// Has the kernel page a range of a process's memory out, as it does when memory is short. It needs `CAP_SYS_NICE`.
+///
+/// # Errors
+/// As `process_madvise(2)`.
+pub fn page_out(pidfd: BorrowedFd<'_>, start: u64, bytes: u64) -> io::Result<()> {
+    let range = [start, bytes];
+    let args = [word(pidfd.as_raw_fd()), range.as_ptr() as usize, 1, word(libc::MADV_PAGEOUT), 0, 0];
+    // SAFETY: one `struct iovec`, which lives on this stack; the advice changes no content.
+    check(unsafe { syscall(libc::SYS_process_madvise, args) }).map(drop)
+}
+
 /// Whether two processes share their memory; `None` where the kernel does not tell (`kcmp(2)`: it has no such call, or this process may
 /// not look at them).
 #[must_use]

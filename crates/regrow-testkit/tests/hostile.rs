@@ -11,7 +11,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use regrow::Pool;
+use regrow::{Policy, Pool};
+use regrow_pool::policy::Frequency;
 use regrow_testkit::attacks::{Attack, AttackError, Attacks, Outcome, Way, built_attacks_dir, play, project_attacks_dir};
 use regrow_testkit::summary;
 
@@ -51,7 +52,9 @@ impl Tally {
 }
 
 fn play_one(attack: &Attack, way: Way) -> Outcome {
-    let mut pool = Pool::builder().max_bodies_per_program(1).build();
+    // One body, which no policy exchanges for another: what comes after the attack is in its body, or the body is given up.
+    let policy = Policy::Recycle(Frequency::ANY);
+    let mut pool = Pool::builder().max_bodies_per_program(1).policy(policy).build();
     let failed = |error: std::io::Error| Outcome { failures: vec![error.to_string()], ..Outcome::default() };
     play(&mut pool, attack, way).unwrap_or_else(failed)
 }

@@ -1,5 +1,5 @@
-//! Every victim passes in every flavour: out of a pool in verify mode at each snapshot point, with each kernel feature
-//! that Regrow can do without taken away, and with recycling off, which proves the suite itself.
+//! Every victim passes in every flavour: at each snapshot point in production settings and in verify mode, with each kernel
+//! feature that Regrow can do without taken away, and with recycling off, which proves the suite itself.
 //!
 //! One part of it: `REGROW_VICTIM=text` keeps the cases whose names contain the text (`=text` those of this name),
 //! `REGROW_FLAVOUR=text` the flavours, `REGROW_RUNS=n` sets how often each case runs. The victims must be built

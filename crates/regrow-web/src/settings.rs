@@ -164,6 +164,8 @@ pub struct GatewaySettings {
     pub recycle: bool,
     /// The policy that decides which bodies the pool keeps.
     pub policy: Policy,
+    /// One body in so many runs is compared with its image while no run is in it; 0: none.
+    pub spot_checks: u32,
 }
 
 impl GatewaySettings {
@@ -183,6 +185,7 @@ impl GatewaySettings {
             compile: false,
             recycle: true,
             policy: Policy::default(),
+            spot_checks: 0,
         }
     }
 }

@@ -20,6 +20,8 @@ pub(super) enum Expected {
     Saved(usize),
     /// Nothing: nobody has written to it.
     Zeroes,
+    /// The file's page, of which the body has a copy.
+    TheFiles,
 }
 
 /// What the page map tells of a page.
@@ -29,28 +31,39 @@ pub(super) enum PageCheck {
     Compare(Expected),
     /// It is as in the image: it is not there, or it is the file's.
     Untouched,
-    /// It should be the file's page, and is not.
-    NotTheFiles,
+    /// Whoever touches it is ended by a signal.
+    Guard,
     /// The image has it as an anonymous page, and it is not there.
     Missing,
 }
 
+/// Whether a page is a guard (Linux 6.15 tells).
+pub(super) fn is_guard(word: u64) -> bool {
+    const GUARD: u64 = 1 << 58;
+    word & GUARD != 0
+}
+
 /// Judges a page by its word of the page map.
 pub(super) fn check(word: u64, is_file: bool, saved: Option<SavedPage>) -> PageCheck {
+    match (is_anonymous(word, is_file), saved) {
+        _ if is_guard(word) => PageCheck::Guard,
+        (true, Some(page)) => PageCheck::Compare(Expected::Saved(page.index)),
+        (true, None) if is_file => PageCheck::Compare(Expected::TheFiles),
+        (true, None) => PageCheck::Compare(Expected::Zeroes),
+        (false, Some(SavedPage { was_anonymous: true, .. })) => PageCheck::Missing,
+        (false, _) => PageCheck::Untouched,
+    }
+}
+
+/// Whether a page is no file's: present or swapped.
+pub(super) fn is_anonymous(word: u64, is_file: bool) -> bool {
     const PRESENT: u64 = 1 << 63;
     const PRESENT_OR_SWAPPED: u64 = 3 << 62;
     const FILE_OR_SHARED: u64 = 1 << 61;
     const WRITE_PROTECTED: u64 = 1 << 57;
     // In a mapping of a file the kernel notes the protection of a page that is not there as it notes a swapped one.
     let is_noted = word & (PRESENT | WRITE_PROTECTED) == WRITE_PROTECTED && is_file;
-    let is_anonymous = word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0 && !is_noted;
-    match (is_anonymous, saved) {
-        (true, Some(page)) => PageCheck::Compare(Expected::Saved(page.index)),
-        (true, None) if is_file => PageCheck::NotTheFiles,
-        (true, None) => PageCheck::Compare(Expected::Zeroes),
-        (false, Some(SavedPage { was_anonymous: true, .. })) => PageCheck::Missing,
-        (false, _) => PageCheck::Untouched,
-    }
+    word & PRESENT_OR_SWAPPED != 0 && word & FILE_OR_SHARED == 0 && !is_noted
 }
 
 /// Neighbouring pages that are compared at once.
@@ -73,7 +86,7 @@ impl Batch {
         let is_next = self.start + self.pages as u64 * PAGE_BYTES == address && self.pages < BATCH;
         let is_alike = match (self.expected, expected) {
             (Expected::Saved(first), Expected::Saved(index)) => first + self.pages == index,
-            (Expected::Zeroes, Expected::Zeroes) => true,
+            (Expected::Zeroes, Expected::Zeroes) | (Expected::TheFiles, Expected::TheFiles) => true,
             _ => false,
         };
         if is_next && is_alike {
@@ -105,7 +118,7 @@ mod tests {
                 assert_eq!(check(word, false, saved(was_anonymous)), wanted);
             }
             assert_eq!(check(word, false, None), PageCheck::Compare(Expected::Zeroes));
-            assert_eq!(check(word, true, None), PageCheck::NotTheFiles);
+            assert_eq!(check(word, true, None), PageCheck::Compare(Expected::TheFiles));
         }
     }
 
@@ -124,6 +137,15 @@ mod tests {
         assert_eq!(check(SWAPPED | PROTECTED, true, None), PageCheck::Untouched);
         assert_eq!(check(SWAPPED | PROTECTED, true, saved(true)), PageCheck::Missing);
         assert_eq!(check(SWAPPED | PROTECTED, false, None), PageCheck::Compare(Expected::Zeroes));
+    }
+
+    #[test]
+    fn a_guard_is_told_from_a_page_that_is_not_there() {
+        for (word, is_file) in [(1 << 58, false), (1 << 58 | SWAPPED, false), (1 << 58, true)] {
+            assert_eq!(check(word, is_file, None), PageCheck::Guard);
+            assert_eq!(check(word, is_file, saved(true)), PageCheck::Guard);
+        }
+        assert!(!is_guard(PRESENT | SWAPPED | FILE | PROTECTED));
     }
 
     #[test]

@@ -89,6 +89,10 @@ pub(crate) struct DaemonArgs {
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(0..=1 << 30))]
     pub(crate) budget_mib: Option<u64>,
 
+    /// Compare one body in N runs with its image, while no run is in it; 0: none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) spot_checks: u32,
+
     /// Append a line of JSON to FILE for each process that the daemon creates
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log_creations: Option<PathBuf>,

@@ -119,6 +119,7 @@ impl<'a> TreeView<'a> {
             ("max_bodies_per_program", Value::Number(settings.max_bodies_per_program as u64)),
             ("creations", creations(self.stats)),
             ("given_up", given_up(self.shard.reports)),
+            ("spot_checks", spot_checks(self.shard.reports)),
             ("to_main_us", to_main),
             ("learned", self.learned()),
         ])
@@ -178,6 +179,13 @@ fn process(row: &ProcessRow) -> Value {
 
 fn given_up(reports: &Reports) -> Value {
     Value::counts(reports.given_up.iter().map(|(&reason, &count)| (reason, count)))
+}
+
+fn spot_checks(reports: &Reports) -> Value {
+    Value::fields([
+        ("checked", Value::Number(reports.spot_checked)),
+        ("differences", Value::Number(reports.spot_differences)),
+    ])
 }
 
 fn creations(stats: &Stats) -> Value {

@@ -22,6 +22,7 @@ use regrow_sys::strings::Strings;
 use crate::ids::{BodyId, ImageId, NameId, ProcessId, ProgramId, ShellId};
 use crate::image::facts;
 use crate::image::kept::KeptImage;
+use crate::keeping::inspection::SpotChecks;
 use crate::keeping::watch::{Watch, Watcher};
 use crate::keeping::work::{Chore, Chores, LentBody};
 use crate::ledger::{BodyOf, Decision, Eyes, Ledger, RunInBody, Seen};
@@ -64,6 +65,7 @@ pub(crate) struct Holdings {
     pub(crate) tables: Tables,
     pub(crate) chores: Chores,
     ledger: Ledger,
+    checks: SpotChecks,
     watch: Option<Watch>,
     policy: PolicyChoice,
     budget_bytes: u64,
@@ -82,7 +84,8 @@ impl Holdings {
         let ledger = Ledger::new(policy.clone().build(), budget_bytes, shells, 0);
         let (began, looked) = (Instant::now(), Instant::now());
         let (tables, chores) = (Tables::default(), Chores::default());
-        Holdings { tables, chores, ledger, watch, policy, budget_bytes, shells, began, looked }
+        let checks = SpotChecks::new(settings.spot_checks);
+        Holdings { tables, chores, ledger, checks, watch, policy, budget_bytes, shells, began, looked }
     }
 
     /// The ledger, to be looked at.
@@ -160,6 +163,7 @@ impl Holdings {
         self.ledger = Ledger::new(self.policy.clone().build(), self.budget_bytes, self.shells, generation);
         (self.began, self.looked) = (Instant::now(), Instant::now());
         self.chores.keep_discards();
+        self.checks.forget();
         if let Some(watch) = &mut self.watch {
             watch.clear();
         }
@@ -371,6 +375,37 @@ impl Holdings {
         Some(LentBody { id, body, image: kept, sibling })
     }
 
+    /// Takes a waiting body out to be checked. Where it does not wait any more, another one is checked later.
+    pub(crate) fn lend_for_check(&mut self, id: BodyId) -> Option<LentBody> {
+        let lent = self.lend(id);
+        if lent.is_none() {
+            self.checks.owe();
+        }
+        lent
+    }
+
+    /// Takes a body back that was checked, or has it ended.
+    pub(crate) fn checked(&mut self, id: BodyId, body: Box<Body>, goes_on: bool) {
+        if goes_on {
+            self.take_back(id, Some(body));
+        } else {
+            self.take_back(id, None);
+            self.chores.discard_body(body);
+        }
+    }
+
+    /// Has bodies checked, as many as are due and wait.
+    fn have_checked(&mut self) {
+        let bodies = &self.tables.bodies;
+        let waiting = || {
+            let armed = bodies.iter().filter(|(_, _, body)| body.state() == Some(State::Armed));
+            armed.map(|(id, _, body)| (id, body.runs()))
+        };
+        while let Some(body) = self.checks.choose(waiting()) {
+            self.chores.push(Chore::Check { body });
+        }
+    }
+
     /// Takes a lent body back, or notes that it broke.
     pub(crate) fn take_back(&mut self, id: BodyId, body: Option<Box<Body>>) {
         match body {
@@ -428,6 +463,9 @@ impl Holdings {
         if self.ledger.run_started(run) {
             self.look_at_all();
         }
+        if self.checks.count_run() {
+            self.have_checked();
+        }
     }
 
     /// Looks which runs of an image have ended, and tells the planner of all that were started.
@@ -448,6 +486,7 @@ impl Holdings {
     /// Looks at all bodies, and asks the policy where its time has come.
     pub(crate) fn tick(&mut self) {
         self.look_at_all();
+        self.have_checked();
         let now = Instant::now();
         if self.next_tick().is_none_or(|tick| tick > now) {
             return;

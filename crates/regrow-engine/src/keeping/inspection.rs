@@ -1,5 +1,5 @@
 //! Looks at bodies that no run is in: a body that waits to be compared is compared with its image (verify mode), and one in
-//! doubt is given up.
+//! doubt is given up. Spot checks compare one body in many, without verify mode: off the way of runs, as a piece of work.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,18 +8,29 @@ use regrow_abi::{Broken, State};
 use regrow_body::{Body, verify};
 use regrow_image::image::Image;
 
+use crate::ids::BodyId;
 use crate::tables::Tables;
 
 /// How long a body may take to be put back before it is compared.
 const RESET_TIME: Duration = Duration::from_millis(200);
+/// So many differences are told in words; all are counted.
+const MAX_DIFFERENCES: usize = 256;
+/// So many spot checks may be put off; what is due beyond that is not made up for.
+const MAX_OWED: u32 = 16;
+/// Of so many bodies it is remembered when they were checked.
+const MAX_REMEMBERED: usize = 4096;
 
 /// What was seen of bodies, beside the creations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reports {
     /// Bodies that were compared with their image and equal (verify mode).
     pub compared: u64,
-    /// What differed, for each body that was compared and was not equal.
+    /// What differed, for each body that was compared and was not equal: the first 256 of them.
     pub differences: Vec<String>,
+    /// Bodies that a spot check has compared with their image.
+    pub spot_checked: u64,
+    /// Those of them that were not equal, and were dropped.
+    pub spot_differences: u64,
     /// Bodies that their keepers gave up, by reason.
     pub given_up: BTreeMap<&'static str, u64>,
 }
@@ -27,6 +38,123 @@ pub struct Reports {
 impl Reports {
     fn give_up(&mut self, reason: &'static str) {
         *self.given_up.entry(reason).or_default() += 1;
+    }
+
+    fn differs(&mut self, keeper: i32, difference: String) {
+        tracing::error!(keeper, %difference, "a body differs from its image");
+        if self.differences.len() < MAX_DIFFERENCES {
+            self.differences.push(difference);
+        }
+    }
+
+    /// Counts a spot check. True where the body may go on.
+    pub(crate) fn note(&mut self, keeper: i32, seen: Observed) -> bool {
+        match seen {
+            Observed::Equal => self.spot_checked += 1,
+            Observed::Differs(difference) => {
+                self.spot_checked += 1;
+                self.spot_differences += 1;
+                self.differs(keeper, difference);
+                return false;
+            }
+            Observed::Advised => {
+                self.spot_checked += 1;
+                self.give_up("huge_page_advice");
+                return false;
+            }
+            Observed::Died => {
+                self.give_up("keeper_died");
+                return false;
+            }
+            Observed::NotComparable => {}
+        }
+        true
+    }
+}
+
+/// What a spot check has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Observed {
+    Equal,
+    Differs(String),
+    /// A run has given advice for huge pages, which nobody can take back.
+    Advised,
+    /// Its keeper died meanwhile.
+    Died,
+    /// It is not put back, or a process has run in it ahead of its order.
+    NotComparable,
+}
+
+/// Compares a body that waits for an order with its image.
+pub(crate) fn observe(image: &Image, body: &Body) -> Observed {
+    if !verify::is_comparable(image, body) {
+        return Observed::NotComparable;
+    }
+    match verify::compare(image, body) {
+        Ok(()) => Observed::Equal,
+        Err(_) if body.is_broken() => Observed::Died,
+        Err(difference) if difference.is_huge_page_advice() => Observed::Advised,
+        Err(difference) => Observed::Differs(difference.to_string()),
+    }
+}
+
+/// Compares every body that waits for an order, and drops those that differ.
+pub(crate) fn check_all(tables: &mut Tables, reports: &mut Reports) {
+    for (id, kept) in tables.images.iter_kept() {
+        tables.bodies.retain(id, |body| reports.note(body.keeper(), observe(&kept.image, body)));
+    }
+}
+
+/// Which bodies are to be checked: one for so many runs, and none twice without a run in between.
+#[derive(Debug, Default)]
+pub(crate) struct SpotChecks {
+    one_in: u32,
+    runs: u32,
+    owed: u32,
+    /// How many runs a body had had when it was checked last.
+    checked: BTreeMap<BodyId, u64>,
+}
+
+impl SpotChecks {
+    /// One body in so many runs; 0: none.
+    pub(crate) fn new(one_in: u32) -> SpotChecks {
+        SpotChecks { one_in, ..SpotChecks::default() }
+    }
+
+    /// Counts a run. True when another check is due.
+    pub(crate) fn count_run(&mut self) -> bool {
+        self.runs += u32::from(self.one_in > 0);
+        let is_due = self.one_in > 0 && self.runs >= self.one_in;
+        if is_due {
+            self.runs = 0;
+            self.owe();
+        }
+        is_due
+    }
+
+    /// A check that was due was not made.
+    pub(crate) fn owe(&mut self) {
+        self.owed = (self.owed + 1).min(MAX_OWED);
+    }
+
+    /// Chooses a body of those that wait, given with how many runs they have had. It counts as checked.
+    pub(crate) fn choose(&mut self, mut waiting: impl Iterator<Item = (BodyId, u64)>) -> Option<BodyId> {
+        if self.owed == 0 {
+            return None;
+        }
+        let is_new = |&(body, runs): &(BodyId, u64)| runs > self.checked.get(&body).copied().unwrap_or(0);
+        let (body, runs) = waiting.find(is_new)?;
+        if self.checked.len() >= MAX_REMEMBERED {
+            self.checked.clear();
+        }
+        self.checked.insert(body, runs);
+        self.owed -= 1;
+        Some(body)
+    }
+
+    /// No body is the one that it was.
+    pub(crate) fn forget(&mut self) {
+        self.checked.clear();
     }
 }
 
@@ -72,10 +200,7 @@ fn compare(image: &Image, body: &Body, reports: &mut Reports) -> bool {
         }
         Err(_) if body.is_broken() => reports.give_up("keeper_died"),
         Err(difference) if difference.is_huge_page_advice() => reports.give_up("huge_page_advice"),
-        Err(difference) => {
-            tracing::error!(keeper = body.keeper(), %difference, "a body differs from its image");
-            reports.differences.push(difference.to_string());
-        }
+        Err(difference) => reports.differs(body.keeper(), difference.to_string()),
     }
     false
 }
@@ -95,5 +220,48 @@ fn reason(why: Broken) -> &'static str {
         Broken::TooManyMappings => "too_many_mappings",
         Broken::Fault => "fault",
         Broken::Died => "died",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: BodyId = BodyId::new(1);
+    const TWO: BodyId = BodyId::new(2);
+
+    #[test]
+    fn one_body_is_checked_for_so_many_runs_and_none_twice_without_a_run() {
+        let mut checks = SpotChecks::new(3);
+        assert_eq!([(); 6].map(|()| checks.count_run()), [false, false, true, false, false, true]);
+        assert_eq!(checks.choose([(ONE, 0)].into_iter()), None, "no run was in it");
+        assert_eq!(checks.choose([(ONE, 4), (TWO, 2)].into_iter()), Some(ONE));
+        assert_eq!(checks.choose([(ONE, 4), (TWO, 2)].into_iter()), Some(TWO));
+        assert_eq!(checks.choose([(ONE, 5)].into_iter()), None, "two were due");
+        checks.owe();
+        assert_eq!(checks.choose([(ONE, 4)].into_iter()), None);
+        assert_eq!(checks.choose([(ONE, 5)].into_iter()), Some(ONE));
+    }
+
+    #[test]
+    fn without_spot_checks_none_is_due_and_what_is_put_off_has_a_limit() {
+        let mut off = SpotChecks::new(0);
+        assert!(!(0..100).any(|_| off.count_run()));
+        assert_eq!(off.choose([(ONE, 4)].into_iter()), None);
+        let mut each = SpotChecks::new(1);
+        assert!((0..1000).all(|_| each.count_run()));
+        let made = (1..1000).take_while(|&runs| each.choose([(ONE, runs)].into_iter()).is_some()).count();
+        assert_eq!(made, 16);
+    }
+
+    #[test]
+    fn what_a_check_has_seen_is_counted_and_decides_about_the_body() {
+        let mut reports = Reports::default();
+        assert!(reports.note(1, Observed::Equal) && reports.note(1, Observed::NotComparable));
+        assert!(!reports.note(1, Observed::Differs("a page".to_owned())));
+        assert!(!reports.note(1, Observed::Advised) && !reports.note(1, Observed::Died));
+        assert_eq!((reports.spot_checked, reports.spot_differences), (3, 1));
+        assert_eq!(reports.differences, ["a page"]);
+        assert_eq!(reports.given_up.keys().copied().collect::<Vec<_>>(), ["huge_page_advice", "keeper_died"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What is done for the pool between runs: bodies are forked, broken up, trimmed, given pages, dropped; shells are made.
+//! What is done for the pool between runs: bodies are forked, broken up, trimmed, given pages, checked, dropped; shells are made.
 //!
 //! ```text
 //!   Decision ──> Chore, in a queue ──taken, with what it needs──> Work ──carried out without the lock──> Finished ──> tables
@@ -17,6 +17,7 @@ use regrow_image::image::Image;
 
 use crate::ids::{BodyId, ImageId, ProgramId, ShellId};
 use crate::image::forking::BodyForker;
+use crate::keeping::inspection::{self, Observed};
 use crate::tables::shells::ShellSlot;
 
 /// How long a shell that was used may take to be one again.
@@ -46,6 +47,7 @@ pub(crate) enum Chore {
     BreakUp { body: Box<Body>, then: Box<Task>, shell: ShellId },
     Prefault { body: BodyId },
     Trim { body: BodyId },
+    Check { body: BodyId },
     Discard(Discarded),
 }
 
@@ -53,7 +55,10 @@ impl Chore {
     /// Whether it is about a body that is in the tables, or will be.
     fn is_of_body(&self, wanted: BodyId) -> bool {
         match self {
-            Chore::AddBody { body, .. } | Chore::Prefault { body } | Chore::Trim { body } => *body == wanted,
+            Chore::AddBody { body, .. }
+            | Chore::Prefault { body }
+            | Chore::Trim { body }
+            | Chore::Check { body } => *body == wanted,
             Chore::AddShell { .. } | Chore::BreakUp { .. } | Chore::Discard(_) => false,
         }
     }
@@ -150,6 +155,7 @@ pub(crate) enum WorkStep {
     BreakUp { body: Box<Body>, then: Box<Task>, shell: ShellId },
     Prefault(LentBody),
     Trim(LentBody),
+    Check(LentBody),
     Discard(Discarded),
 }
 
@@ -174,6 +180,12 @@ pub(crate) enum WorkResult {
     Returned {
         id: BodyId,
         body: Option<Box<Body>>,
+    },
+    /// A lent body comes back after a spot check.
+    Checked {
+        id: BodyId,
+        body: Box<Body>,
+        seen: Observed,
     },
     Nothing,
 }
@@ -204,6 +216,10 @@ impl Work {
             WorkStep::Trim(LentBody { id, body, .. }) => {
                 let good = body.trim();
                 WorkResult::Returned { id, body: good.then_some(body) }
+            }
+            WorkStep::Check(LentBody { id, body, image, .. }) => {
+                let seen = inspection::observe(&image, &body);
+                WorkResult::Checked { id, body, seen }
             }
             WorkStep::Discard(gone) => {
                 gone.end();

@@ -9,11 +9,13 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use regrow::{Creation, Pool, Stdio};
+use regrow::{Creation, Pool, Reports, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long a run may take before it is killed.
 const RUN_LIMIT: Duration = Duration::from_secs(20);
+/// How long it is waited for a body that can be compared.
+const CHECK_LIMIT: Duration = Duration::from_secs(2);
 
 /// How a process was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,8 +56,8 @@ pub struct Ran {
 
 /// Starts processes, and says what has become of the bodies.
 pub trait Ground {
-    /// Makes the image of a program, if it can be kept.
-    fn prepare(&mut self, program: &Path);
+    /// Makes the image of a program for runs with this environment, if it can be kept.
+    fn prepare(&mut self, program: &Path, env: &[(&'static str, OsString)]);
 
     /// Runs a program to its end.
     ///
@@ -74,9 +76,11 @@ pub trait Ground {
 }
 
 impl Ground for Pool {
-    fn prepare(&mut self, program: &Path) {
+    fn prepare(&mut self, program: &Path, env: &[(&'static str, OsString)]) {
+        let mut command = self.command(program);
+        command.arg("probe").env_clear().envs(env.iter().map(|(name, value)| (name, value)));
         // Why a program is not recycled is in the creation of its runs.
-        let _ = Pool::prepare(self, self.command(program).arg("probe"));
+        let _ = Pool::prepare(self, &command);
     }
 
     fn run(&mut self, start: Start<'_>) -> io::Result<Ran> {
@@ -115,6 +119,17 @@ impl Ground for Pool {
     }
 
     fn differences(&mut self) -> Vec<String> {
-        Vec::new()
+        let before = self.reports();
+        let deadline = Instant::now() + CHECK_LIMIT;
+        let mut after = before.clone();
+        // The body of the last run may not be put back yet.
+        while after.spot_checked == before.spot_checked && Instant::now() < deadline {
+            self.spot_check();
+            after = self.reports();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let advised = |reports: &Reports| reports.given_up.get("huge_page_advice").copied().unwrap_or(0);
+        let advice = (advised(&after) > advised(&before)).then(|| "advice for huge pages".to_owned());
+        after.differences.split_off(before.differences.len()).into_iter().chain(advice).collect()
     }
 }

@@ -85,7 +85,8 @@ impl Drop for Bystander {
 pub fn play(ground: &mut dyn Ground, attack: &Attack, way: Way) -> io::Result<Outcome> {
     let mut play = Play { ground, attack, outcome: Outcome::default(), first: None, env: probe_env(attack) };
     let exec = play.plain_probe()?;
-    play.ground.prepare(&attack.path);
+    let env = play.env.clone();
+    play.ground.prepare(&attack.path, &env);
     play.probe_before(&exec)?;
     let given_up = play.ground.given_up();
     let keepers = play.ground.keepers();
@@ -245,15 +246,15 @@ impl Play<'_> {
             self.fail("what outlived it did not end");
         }
         busy |= self.probes_after(PROBES[1])?;
-        self.judge(way, &ran, begun);
+        self.judge(&ran, begun);
         if !bystander.lives() {
             self.fail("another child of the caller was killed or waited for");
         }
         self.look_at_kept(pipes.kept)?;
-        let differences = self.ground.differences();
-        self.outcome.failures.extend(differences.into_iter().map(|what| format!("seen from outside: {what}")));
         self.note_bodies(given_up);
         let kept = self.ground.keepers();
+        let differences = self.ground.differences();
+        self.outcome.failures.extend(differences.into_iter().map(|what| format!("seen from outside: {what}")));
         let has_all = keepers.iter().all(|keeper| kept.contains(keeper));
         self.outcome.came = match &ran.made {
             Made::Exec(why) => format!("exec:{why}"),
@@ -339,7 +340,7 @@ impl Play<'_> {
         Ok(false)
     }
 
-    fn judge(&mut self, way: Way, ran: &Ran, begun: usize) {
+    fn judge(&mut self, ran: &Ran, begun: usize) {
         if begun != 1 {
             self.fail(format!("it began {begun} times"));
         }

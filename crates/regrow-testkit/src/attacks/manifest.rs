@@ -102,7 +102,7 @@ pub struct Attack {
     /// The probes have the kernel drop what it may drop.
     #[serde(default)]
     pub press: bool,
-    /// The content of writable pages is another in each run.
+    /// Of memory only its own is compared: random numbers stand in the pages of the libc.
     #[serde(default)]
     pub loose: bool,
     /// A client of the daemon orders it too.

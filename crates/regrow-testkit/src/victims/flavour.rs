@@ -27,18 +27,27 @@ const CANNOT_HOLD: [(Feature, &str); 1] = [(Feature::MembarrierQuery, "membarrie
 pub enum Flavour {
     /// Recycling off: proves the victims and this harness.
     Off,
-    /// Images at one point only.
+    /// Images at one point only, in production settings: nothing compares a body but its next run.
     At(Point),
+    /// The same in verify mode: every body is compared with its image after every run.
+    Verified(Point),
     /// The pool chooses the point; only for victims that cannot hold at every point.
     Auto,
-    /// The pool chooses the point, and may not use a feature.
+    /// The pool chooses the point, and may not use a feature; in verify mode.
     Without(Feature),
 }
 
 impl Flavour {
     /// All of them, in the order in which they run.
     pub fn all() -> Vec<Flavour> {
-        let fixed = [Flavour::Off, Flavour::At(Point::Main), Flavour::At(Point::Entry), Flavour::Auto];
+        let fixed = [
+            Flavour::Off,
+            Flavour::At(Point::Main),
+            Flavour::At(Point::Entry),
+            Flavour::Verified(Point::Main),
+            Flavour::Verified(Point::Entry),
+            Flavour::Auto,
+        ];
         fixed.into_iter().chain(WITHOUT.map(Flavour::Without)).collect()
     }
 
@@ -54,10 +63,10 @@ impl Flavour {
 
     /// A pool that is like this.
     pub fn pool(self) -> Pool {
-        let builder = Pool::builder().verify(true);
+        let builder = Pool::builder().verify(self.verifies());
         match self {
             Flavour::Off => builder.recycle(false),
-            Flavour::At(point) => builder.point(PointChoice::Only(point)),
+            Flavour::At(point) | Flavour::Verified(point) => builder.point(PointChoice::Only(point)),
             Flavour::Auto => builder,
             Flavour::Without(feature) => builder.disable(FeatureSet::from_iter([feature])),
         }
@@ -70,8 +79,9 @@ impl Flavour {
         let not_at = |point: Point| case.not_at.iter().any(|name| name == point.name());
         match self {
             Flavour::Off => Ok(()),
-            Flavour::At(point) if not_at(point) => Err("it cannot hold at this point"),
-            Flavour::At(_) => Ok(()),
+            Flavour::At(point) | Flavour::Verified(point) if not_at(point) => Err("it cannot hold at this point"),
+            Flavour::At(_) if case.verified_only => Err("only a comparison sees what it leaves"),
+            Flavour::At(_) | Flavour::Verified(_) => Ok(()),
             Flavour::Auto if case.not_at.is_empty() => Err("it holds at every point"),
             Flavour::Without(feature)
                 if CANNOT_HOLD.iter().any(|pair| pair.0 == feature && is(&[pair.1])) =>
@@ -87,11 +97,18 @@ impl Flavour {
     pub fn runs(self, is_repetition: bool) -> usize {
         match (self, is_repetition) {
             (Flavour::At(_) | Flavour::Auto, false) => 100,
+            (Flavour::Verified(_), false) => 40,
             (Flavour::Off, false) => 20,
             (Flavour::Without(_), false) => 4,
             (Flavour::At(_) | Flavour::Auto, true) => 20,
+            (Flavour::Verified(_), true) => 8,
             (Flavour::Off | Flavour::Without(_), true) => 2,
         }
+    }
+
+    /// Whether every body is compared with its image after every run.
+    fn verifies(self) -> bool {
+        matches!(self, Flavour::Verified(_) | Flavour::Auto | Flavour::Without(_))
     }
 
     /// Whether its runs must be in kept address spaces.
@@ -105,6 +122,7 @@ impl fmt::Display for Flavour {
         match self {
             Flavour::Off => f.write_str("off"),
             Flavour::At(point) => write!(f, "{point}"),
+            Flavour::Verified(point) => write!(f, "{point}-verified"),
             Flavour::Auto => f.write_str("auto"),
             Flavour::Without(feature) => write!(f, "without-{feature}"),
         }

@@ -81,6 +81,9 @@ pub struct Case {
     /// A reset cannot undo what the run leaves: the body must be given up.
     #[serde(default)]
     pub leaves_body: bool,
+    /// What it leaves is seen by a comparison alone: in production settings it meets it itself.
+    #[serde(default)]
+    pub verified_only: bool,
     /// It needs privileges.
     #[serde(default)]
     pub root_only: bool,
