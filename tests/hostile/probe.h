@@ -146,7 +146,7 @@ static void tell_names(void)
         if (fcntl(fd, F_GETFD) >= 0)
             tell("descriptor %d %d", fd, fcntl(fd, F_GETFD));
     tell("ids %d %d %d %d %d", getuid(), geteuid(), getgid(), getegid(), getppid());
-    tell("group %d session %d", getpgrp(), getsid(0));
+    tell("group %d session %d", getpgrp() == getpid() ? 0 : getpgrp(), getsid(0) == getpid() ? 0 : getsid(0));
     mode_t mask = umask(0);
     umask(mask);
     tell("mask %o", mask);

@@ -77,12 +77,7 @@ fn shell_step(finder: &mut Finder<'_>, shell: ShellId) -> Option<WorkStep> {
 }
 
 /// Takes in what was done.
-pub(crate) fn finish(
-    holdings: &mut Holdings,
-    finished: Finished,
-    max_bodies: usize,
-    reports: &mut Reports,
-) {
+pub(crate) fn finish(holdings: &mut Holdings, finished: Finished, max_bodies: usize, reports: &mut Reports) {
     match finished.0 {
         WorkResult::Nothing => {}
         WorkResult::Body { image, id, made } => holdings.body_added(id, image, made, max_bodies),

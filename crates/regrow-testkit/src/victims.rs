@@ -35,8 +35,8 @@ pub use case::run_case;
 pub use error::VictimsError;
 pub use flavour::Flavour;
 pub use fleet::{Fleet, run_worker};
-pub use manifest::{Case, Ending, Manifest, StdoutRule};
 pub(crate) use manifest::signal_number;
+pub use manifest::{Case, Ending, Manifest, StdoutRule};
 pub use report::{Job, Report};
 pub use tally::VictimTally;
 

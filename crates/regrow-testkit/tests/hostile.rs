@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use regrow::{Policy, Pool};
 use regrow_pool::policy::Frequency;
-use regrow_testkit::attacks::{Attack, AttackError, Attacks, Outcome, Way, built_attacks_dir, play, project_attacks_dir};
+use regrow_testkit::attacks::{
+    Aftermath, Attack, AttackError, Attacks, Way, built_attacks_dir, play, project_attacks_dir,
+};
 use regrow_testkit::summary;
 
 /// The variable that names the attack and the way of a process.
@@ -22,6 +24,8 @@ const JOB: &str = "REGROW_HOSTILE_JOB";
 const OPEN: &str = "REGROW_HOSTILE_OPEN";
 /// How many are played at a time: the test is meant for two processors.
 const AT_A_TIME: usize = 2;
+/// How often an attack is played whose image was made anew meanwhile.
+const MOST_PLAYS: usize = 3;
 /// How long an attack may take before its process is killed.
 const JOB_LIMIT: Duration = Duration::from_secs(180);
 
@@ -38,7 +42,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, place: &str, outcome: &Outcome) {
+    fn add(&mut self, place: &str, outcome: &Aftermath) {
         self.recycled += outcome.recycled;
         self.forked += outcome.forked;
         self.failures.extend(outcome.failures.iter().map(|what| format!("{place}: {what}")));
@@ -51,16 +55,29 @@ impl Tally {
     }
 }
 
-fn play_one(attack: &Attack, way: Way) -> Outcome {
+fn play_one(attack: &Attack, way: Way) -> Aftermath {
     // One body, which no policy exchanges for another: what comes after the attack is in its body, or the body is given up.
     let policy = Policy::Recycle(Frequency::ANY);
     let mut pool = Pool::builder().max_bodies_per_program(1).policy(policy).build();
-    let failed = |error: std::io::Error| Outcome { failures: vec![error.to_string()], ..Outcome::default() };
+    let failed =
+        |error: std::io::Error| Aftermath { failures: vec![error.to_string()], ..Aftermath::default() };
     play(&mut pool, attack, way).unwrap_or_else(failed)
 }
 
+/// Plays an attack, again where its image was made anew meanwhile.
+fn play_until_one_image(attack: &Attack, way: Way) -> Aftermath {
+    let mut outcome = play_one(attack, way);
+    for _ in 1..MOST_PLAYS {
+        if outcome.failures.is_empty() || !outcome.has_another_image() {
+            break;
+        }
+        outcome = play_one(attack, way);
+    }
+    outcome
+}
+
 /// Plays an attack in a process of its own.
-fn play_apart(attack: &Attack, way: Way) -> Result<Outcome, String> {
+fn play_apart(attack: &Attack, way: Way) -> Result<Aftermath, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(own);
     command.env(JOB, format!("{} {way}", attack.name)).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -99,14 +116,21 @@ fn play_all(jobs: &[(&Attack, Way)]) -> Tally {
                 while let Some((attack, way)) = jobs.get(next.fetch_add(1, Relaxed)) {
                     let place = format!("{} {way}", attack.name);
                     let outcome = play_apart(attack, *way)
-                        .unwrap_or_else(|what| Outcome { failures: vec![what], ..Outcome::default() });
-                    let came = outcome.lacking.as_ref().map_or(outcome.came.clone(), |what| format!("lacking {what}"));
+                        .unwrap_or_else(|what| Aftermath { failures: vec![what], ..Aftermath::default() });
+                    let came = outcome
+                        .lacking
+                        .as_ref()
+                        .map_or(outcome.came.clone(), |what| format!("lacking {what}"));
                     println!(
                         "{place}: {came} ({} recycled, {} forked, by exec {:?}){}",
                         outcome.recycled,
                         outcome.forked,
                         outcome.exec,
-                        outcome.failures.iter().map(|what| format!("\n    FAILED {what}")).collect::<String>()
+                        outcome
+                            .failures
+                            .iter()
+                            .map(|what| format!("\n    FAILED {what}"))
+                            .collect::<String>()
                     );
                     tally.lock().expect("nobody panics with it").add(&place, &outcome);
                 }
@@ -123,7 +147,7 @@ fn run() -> Result<ExitCode, AttackError> {
         let attack = attacks.find(name);
         let way = attack.and_then(|attack| attack.ways.iter().copied().find(|known| known.name() == way));
         let (Some(attack), Some(way)) = (attack, way) else { return Ok(ExitCode::FAILURE) };
-        let line = serde_json::to_string(&play_one(attack, way)).unwrap_or_default();
+        let line = serde_json::to_string(&play_until_one_image(attack, way)).unwrap_or_default();
         println!("{line}");
         return Ok(ExitCode::SUCCESS);
     }

@@ -26,7 +26,8 @@ const LEAST_CHECKED_PERCENT: u64 = 20;
 /// Of a hundred runs at most so many are by exec: after a kill, or where all bodies are busy.
 const MOST_EXEC_PERCENT: usize = 20;
 /// Why a run may be by exec: what is killed is made anew.
-const REASONS: [&str; 6] = ["all_busy", "body_broken", "first_run", "image_in_progress", "no_memory", "not_kept"];
+const REASONS: [&str; 6] =
+    ["all_busy", "body_broken", "first_run", "image_in_progress", "no_memory", "not_kept"];
 /// Why a body may be given up.
 const GIVEN_UP: [&str; 4] = ["keeper_died", "left_processes", "died", "clone"];
 /// Bodies of each program: a fixed number, so that what they take is comparable.
@@ -149,7 +150,8 @@ fn many_runs_leave_nothing() {
     let end = Taken::by(&pool);
     let (stats, reports) = (pool.stats(), pool.reports());
     println!("after a third: {third:?}\nat the end: {end:?}\n{stats:?}\n{reports:?}\n{trouble:?}");
-    let recycled = Percent { part: all.saturating_sub(usize::try_from(stats.exec).unwrap_or(all)), whole: all };
+    let recycled =
+        Percent { part: all.saturating_sub(usize::try_from(stats.exec).unwrap_or(all)), whole: all };
     let line = format!(
         "soak: {all} runs of {} programs, {recycled} not by exec; {} bodies checked, {} differences; {} keepers and {} runs killed",
         PROGRAMS.len(),

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use regrow_sys::maps::SmapsEntry;
 
-use super::{Difference, open};
+use super::difference::{Difference, open};
 
 /// The files of a process that tell of its address space.
 const FILES: [&str; 3] = ["auxv", "coredump_filter", "oom_score_adj"];
@@ -98,7 +98,8 @@ mod tests {
     #[test]
     fn a_name_that_a_run_gave_its_memory_is_seen() {
         let seed = smaps(&["1000-3000 rw-p 00000000 00:00 0 "], 0);
-        let named = smaps(&["1000-2000 rw-p 00000000 00:00 0 ", "2000-3000 rw-p 00000000 00:00 0 [anon:left]"], 0);
+        let named =
+            smaps(&["1000-2000 rw-p 00000000 00:00 0 ", "2000-3000 rw-p 00000000 00:00 0 [anon:left]"], 0);
         assert!(compare_names(&seed, &seed).is_ok());
         assert!(matches!(compare_names(&seed, &named), Err(Difference::Name { start: 0x2000, .. })));
     }

@@ -16,7 +16,7 @@ use rustix::fs::{MemfdFlags, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::{Deserialize, Serialize};
 
-use super::ground::{Ground, Made, Ran, Start};
+use super::ground::{EndedRun, Ground, Made, Start};
 use super::manifest::{Attack, Way};
 use super::probes::Printed;
 use crate::victims::signal_number;
@@ -26,7 +26,7 @@ const PROBES: [usize; 2] = [4, 3];
 /// How long after one another they come, so that what an attack left has the time to write.
 const BETWEEN: Duration = Duration::from_millis(5);
 /// How long it is tried to have a probe made in a body.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(15);
 /// Reasons for exec that pass by themselves.
 const PASSING: [&str; 4] = ["all_busy", "image_in_progress", "first_run", "body_broken"];
 /// How long what outlives an attack may take to end.
@@ -40,7 +40,7 @@ const UNTIL: i32 = 9;
 
 /// What has come of an attack.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct Aftermath {
     /// `fresh`, `given_up:REASON`, `exec:REASON`, or `busy`; empty when the machine lacks something.
     pub came: String,
     /// Probes that were made in the body of the attack, or in another one that a run had used.
@@ -78,12 +78,22 @@ impl Drop for Bystander {
     }
 }
 
+impl Aftermath {
+    /// Whether the image was made anew meanwhile, so that its probes cannot be compared. It happens on a machine that is too busy to make
+    /// bodies in time.
+    #[must_use]
+    pub fn has_another_image(&self) -> bool {
+        self.exec.keys().any(|why| ["first_run", "image_in_progress"].contains(&why.as_str()))
+    }
+}
+
 /// Plays an attack in one way.
 ///
 /// # Errors
 /// When the test itself cannot go on. What is wrong with the runs is in the outcome.
-pub fn play(ground: &mut dyn Ground, attack: &Attack, way: Way) -> io::Result<Outcome> {
-    let mut play = Play { ground, attack, outcome: Outcome::default(), first: None, env: probe_env(attack) };
+pub fn play(ground: &mut dyn Ground, attack: &Attack, way: Way) -> io::Result<Aftermath> {
+    let mut play =
+        Play { ground, attack, outcome: Aftermath::default(), first: None, env: probe_env(attack) };
     let exec = play.plain_probe()?;
     let env = play.env.clone();
     play.ground.prepare(&attack.path, &env);
@@ -140,7 +150,7 @@ fn content(mut file: File) -> io::Result<Vec<u8>> {
 struct Play<'a> {
     ground: &'a mut dyn Ground,
     attack: &'a Attack,
-    outcome: Outcome,
+    outcome: Aftermath,
     first: Option<Printed>,
     env: Vec<(&'static str, OsString)>,
 }
@@ -199,8 +209,10 @@ impl Play<'_> {
 
     /// Two probes in a body, of which the first is as under exec.
     fn probe_before(&mut self, exec: &Printed) -> io::Result<()> {
-        let (Some(first), Some(second)) = (self.probe_in_body()?, self.probe_in_body()?) else { return Ok(()) };
-        if let Some(differs) = first.differs_from_exec(exec) {
+        let (Some(first), Some(second)) = (self.probe_in_body()?, self.probe_in_body()?) else {
+            return Ok(());
+        };
+        if let Some(differs) = first.differs_from_exec(exec, self.ground.known_differences()) {
             self.fail(format!("a probe before the attack is not as under exec: {differs}"));
         }
         if let Some(differs) = second.differs_from(&first) {
@@ -240,6 +252,7 @@ impl Play<'_> {
             return Ok(());
         }
         self.outcome.recycled = 0;
+        self.outcome.exec.clear();
         let mut busy = self.probes_after(PROBES[0])?;
         drop(pipes.until);
         if !ends(&pipes.alive)? {
@@ -254,7 +267,9 @@ impl Play<'_> {
         self.note_bodies(given_up);
         let kept = self.ground.keepers();
         let differences = self.ground.differences();
-        self.outcome.failures.extend(differences.into_iter().map(|what| format!("seen from outside: {what}")));
+        self.outcome
+            .failures
+            .extend(differences.into_iter().map(|what| format!("seen from outside: {what}")));
         let has_all = keepers.iter().all(|keeper| kept.contains(keeper));
         self.outcome.came = match &ran.made {
             Made::Exec(why) => format!("exec:{why}"),
@@ -274,7 +289,7 @@ impl Play<'_> {
     }
 
     /// The attack, in a body if that is not refused for a reason that stays. One that was made by exec has attacked nobody.
-    fn attack_in_body(&mut self, way: Way, bystander: &Bystander) -> io::Result<(Ran, Pipes, usize)> {
+    fn attack_in_body(&mut self, way: Way, bystander: &Bystander) -> io::Result<(EndedRun, Pipes, usize)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let (ran, pipes, begun) = self.attack(way, bystander)?;
@@ -288,7 +303,7 @@ impl Play<'_> {
     }
 
     /// The attack itself. Gives what it has given away, and how often it began.
-    fn attack(&mut self, way: Way, bystander: &Bystander) -> io::Result<(Ran, Pipes, usize)> {
+    fn attack(&mut self, way: Way, bystander: &Bystander) -> io::Result<(EndedRun, Pipes, usize)> {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
         let ((alive, theirs_alive), (theirs_until, until), (kept, theirs_kept)) = (pipe()?, pipe()?, pipe()?);
         rustix::fs::fcntl_setfl(&kept, OFlags::NONBLOCK)?;
@@ -340,7 +355,7 @@ impl Play<'_> {
         Ok(false)
     }
 
-    fn judge(&mut self, ran: &Ran, begun: usize) {
+    fn judge(&mut self, ran: &EndedRun, begun: usize) {
         if begun != 1 {
             self.fail(format!("it began {begun} times"));
         }
@@ -390,7 +405,7 @@ fn ends(pipe: &OwnedFd) -> io::Result<bool> {
     Ok(poll(&mut fds, Some(&limit))? > 0)
 }
 
-fn hung(ran: &Ran) -> &'static str {
+fn hung(ran: &EndedRun) -> &'static str {
     if ran.hung { ", killed because it did not end" } else { "" }
 }
 

@@ -36,7 +36,9 @@ pub enum AttackError {
         what: &'static str,
     },
     /// A program is not there.
-    #[error("{path} is not built: run `make victims`, or tests/hostile/build.sh DIR and set REGROW_ATTACKS_DIR to DIR")]
+    #[error(
+        "{path} is not built: run `make victims`, or tests/hostile/build.sh DIR and set REGROW_ATTACKS_DIR to DIR"
+    )]
     NotBuilt {
         /// Where it should be.
         path: PathBuf,
@@ -157,7 +159,8 @@ impl Attacks {
     /// An [`AttackError`] that names the file, or the attack.
     pub fn load(dir: &Path, built: &Path) -> Result<Attacks, AttackError> {
         let path = dir.join("manifest.toml");
-        let text = fs::read_to_string(&path).map_err(|source| AttackError::Io { path: path.clone(), source })?;
+        let text =
+            fs::read_to_string(&path).map_err(|source| AttackError::Io { path: path.clone(), source })?;
         let mut attacks = Attacks::parse(&text)
             .map_err(|source| AttackError::Manifest { path, source: Box::new(source) })?;
         attacks.check()?;
@@ -194,7 +197,9 @@ impl Attacks {
             let known = ["fresh", "given_up:", "exec:", "busy"];
             let is_known = |must: &str| known.iter().any(|known| must.starts_with(known));
             if !attack.must.split('|').chain(attack.left.split('|')).all(is_known) {
-                return Err(wrong("what must come of it is none of fresh, given_up:REASON, exec:REASON and busy"));
+                return Err(wrong(
+                    "what must come of it is none of fresh, given_up:REASON, exec:REASON and busy",
+                ));
             }
             if !attack.open.is_empty() && attack.reason.is_none() && self.open.is_empty() {
                 return Err(wrong("it is open without a reason"));
@@ -238,7 +243,10 @@ mod tests {
         let (one, two) = (attacks.find("one").expect("a row"), attacks.find("two").expect("a row"));
         assert_eq!((one.must(Way::Alone), one.must(Way::Fork)), (vec!["fresh"], vec!["given_up:left"]));
         assert_eq!(two.must(Way::Alone), ["fresh", "given_up:pages"]);
-        assert_eq!((two.ways.as_slice(), two.must(Way::Vfork)), (&[Way::Vfork][..], vec!["given_up:pages", "given_up:shared"]));
+        assert_eq!(
+            (two.ways.as_slice(), two.must(Way::Vfork)),
+            (&[Way::Vfork][..], vec!["given_up:pages", "given_up:shared"])
+        );
         assert!(attacks.find("three").is_none());
     }
 

@@ -25,9 +25,13 @@ impl Printed {
         differing_lines(&self.0, &first.0)
     }
 
-    /// How its task differs from that of a process that was made by exec.
-    pub(super) fn differs_from_exec(&self, exec: &Printed) -> Option<String> {
-        differing_lines(self.task(), exec.task())
+    /// How its task differs from that of a process that was made by exec, beside the lines that begin with these words.
+    pub(super) fn differs_from_exec(&self, exec: &Printed, known: &[&str]) -> Option<String> {
+        let rest = |text: &str| {
+            let lines = text.lines().filter(|line| !known.iter().any(|word| line.starts_with(word)));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        differing_lines(&rest(self.task()), &rest(exec.task()))
     }
 }
 
@@ -60,9 +64,10 @@ mod tests {
         let second = printed("mask 22\n--\nbreak 2\n").expect("it is whole");
         assert_eq!(first.differs_from(&first), None);
         assert_eq!(second.differs_from(&first).as_deref(), Some("- break 1; + break 2"));
-        assert_eq!(second.differs_from_exec(&first), None);
+        assert_eq!(second.differs_from_exec(&first, &[]), None);
         let other = printed("mask 77\n--\nbreak 1\n").expect("it is whole");
-        assert_eq!(other.differs_from_exec(&first).as_deref(), Some("- mask 22; + mask 77"));
+        assert_eq!(other.differs_from_exec(&first, &["break"]).as_deref(), Some("- mask 22; + mask 77"));
+        assert_eq!(other.differs_from_exec(&first, &["mask"]), None);
         assert_eq!(printed("mask 22\n--\nbre"), None);
         assert_eq!(printed("mask 22\n"), None);
     }

@@ -79,7 +79,9 @@ impl Flavour {
         let not_at = |point: Point| case.not_at.iter().any(|name| name == point.name());
         match self {
             Flavour::Off => Ok(()),
-            Flavour::At(point) | Flavour::Verified(point) if not_at(point) => Err("it cannot hold at this point"),
+            Flavour::At(point) | Flavour::Verified(point) if not_at(point) => {
+                Err("it cannot hold at this point")
+            }
             Flavour::At(_) if case.verified_only => Err("only a comparison sees what it leaves"),
             Flavour::At(_) | Flavour::Verified(_) => Ok(()),
             Flavour::Auto if case.not_at.is_empty() => Err("it holds at every point"),
@@ -97,11 +99,11 @@ impl Flavour {
     pub fn runs(self, is_repetition: bool) -> usize {
         match (self, is_repetition) {
             (Flavour::At(_) | Flavour::Auto, false) => 100,
-            (Flavour::Verified(_), false) => 40,
+            (Flavour::Verified(_), false) => 25,
             (Flavour::Off, false) => 20,
             (Flavour::Without(_), false) => 4,
             (Flavour::At(_) | Flavour::Auto, true) => 20,
-            (Flavour::Verified(_), true) => 8,
+            (Flavour::Verified(_), true) => 5,
             (Flavour::Off | Flavour::Without(_), true) => 2,
         }
     }
