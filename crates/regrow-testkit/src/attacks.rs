@@ -9,7 +9,7 @@
 //!  ────────────             ───────────────────────────────────────────────────────
 //!  Manifest ──► Jobs ─────► probe by exec ─ probe ─ probe ─ ATTACK ─ probes, while what it left lives ─ probes ─ observer
 //!                                 │           └─── first ────────────────┴── each equals it ──────────────┘
-//!  tally ◄──── AttackOutcome ◄──────────┴── above "--" the first equals it
+//!  tally ◄──── Aftermath ◄──────────┴── above "--" the first equals it
 //! ```
 //!
 //! Invariants:
@@ -22,8 +22,8 @@ mod job;
 mod manifest;
 mod probes;
 
-pub use ground::{AttackRun, Ground, Made, Start};
-pub use job::{AttackOutcome, play};
+pub use ground::{EndedRun, Ground, Made, Start};
+pub use job::{Aftermath, play};
 pub use manifest::{Attack, AttackError, Attacks, Way};
 
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use regrow::{Policy, Pool};
 use regrow_pool::policy::Frequency;
 use regrow_testkit::attacks::{
-    Attack, AttackError, AttackOutcome, Attacks, Way, built_attacks_dir, play, project_attacks_dir,
+    Aftermath, Attack, AttackError, Attacks, Way, built_attacks_dir, play, project_attacks_dir,
 };
 use regrow_testkit::summary;
 
@@ -24,6 +24,8 @@ const JOB: &str = "REGROW_HOSTILE_JOB";
 const OPEN: &str = "REGROW_HOSTILE_OPEN";
 /// How many are played at a time: the test is meant for two processors.
 const AT_A_TIME: usize = 2;
+/// How often an attack is played whose image was made anew meanwhile.
+const MOST_PLAYS: usize = 3;
 /// How long an attack may take before its process is killed.
 const JOB_LIMIT: Duration = Duration::from_secs(180);
 
@@ -40,7 +42,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, place: &str, outcome: &AttackOutcome) {
+    fn add(&mut self, place: &str, outcome: &Aftermath) {
         self.recycled += outcome.recycled;
         self.forked += outcome.forked;
         self.failures.extend(outcome.failures.iter().map(|what| format!("{place}: {what}")));
@@ -53,19 +55,29 @@ impl Tally {
     }
 }
 
-fn play_one(attack: &Attack, way: Way) -> AttackOutcome {
+fn play_one(attack: &Attack, way: Way) -> Aftermath {
     // One body, which no policy exchanges for another: what comes after the attack is in its body, or the body is given up.
     let policy = Policy::Recycle(Frequency::ANY);
     let mut pool = Pool::builder().max_bodies_per_program(1).policy(policy).build();
-    let failed = |error: std::io::Error| AttackOutcome {
-        failures: vec![error.to_string()],
-        ..AttackOutcome::default()
-    };
+    let failed =
+        |error: std::io::Error| Aftermath { failures: vec![error.to_string()], ..Aftermath::default() };
     play(&mut pool, attack, way).unwrap_or_else(failed)
 }
 
+/// Plays an attack, again where its image was made anew meanwhile.
+fn play_until_one_image(attack: &Attack, way: Way) -> Aftermath {
+    let mut outcome = play_one(attack, way);
+    for _ in 1..MOST_PLAYS {
+        if outcome.failures.is_empty() || !outcome.has_another_image() {
+            break;
+        }
+        outcome = play_one(attack, way);
+    }
+    outcome
+}
+
 /// Plays an attack in a process of its own.
-fn play_apart(attack: &Attack, way: Way) -> Result<AttackOutcome, String> {
+fn play_apart(attack: &Attack, way: Way) -> Result<Aftermath, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(own);
     command.env(JOB, format!("{} {way}", attack.name)).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -103,10 +115,8 @@ fn play_all(jobs: &[(&Attack, Way)]) -> Tally {
             scope.spawn(|| {
                 while let Some((attack, way)) = jobs.get(next.fetch_add(1, Relaxed)) {
                     let place = format!("{} {way}", attack.name);
-                    let outcome = play_apart(attack, *way).unwrap_or_else(|what| AttackOutcome {
-                        failures: vec![what],
-                        ..AttackOutcome::default()
-                    });
+                    let outcome = play_apart(attack, *way)
+                        .unwrap_or_else(|what| Aftermath { failures: vec![what], ..Aftermath::default() });
                     let came = outcome
                         .lacking
                         .as_ref()
@@ -137,7 +147,7 @@ fn run() -> Result<ExitCode, AttackError> {
         let attack = attacks.find(name);
         let way = attack.and_then(|attack| attack.ways.iter().copied().find(|known| known.name() == way));
         let (Some(attack), Some(way)) = (attack, way) else { return Ok(ExitCode::FAILURE) };
-        let line = serde_json::to_string(&play_one(attack, way)).unwrap_or_default();
+        let line = serde_json::to_string(&play_until_one_image(attack, way)).unwrap_or_default();
         println!("{line}");
         return Ok(ExitCode::SUCCESS);
     }

@@ -269,3 +269,46 @@ mod tests {
         assert_eq!(reports.given_up.keys().copied().collect::<Vec<_>>(), ["huge_page_advice", "keeper_died"]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: BodyId = BodyId::new(1);
+    const TWO: BodyId = BodyId::new(2);
+
+    #[test]
+    fn one_body_is_checked_for_so_many_runs_and_none_twice_without_a_run() {
+        let mut checks = SpotChecks::new(3);
+        assert_eq!([(); 6].map(|()| checks.count_run()), [false, false, true, false, false, true]);
+        assert_eq!(checks.choose([(ONE, 0)].into_iter()), None, "no run was in it");
+        assert_eq!(checks.choose([(ONE, 4), (TWO, 2)].into_iter()), Some(ONE));
+        assert_eq!(checks.choose([(ONE, 4), (TWO, 2)].into_iter()), Some(TWO));
+        assert_eq!(checks.choose([(ONE, 5)].into_iter()), None, "two were due");
+        checks.owe();
+        assert_eq!(checks.choose([(ONE, 4)].into_iter()), None);
+        assert_eq!(checks.choose([(ONE, 5)].into_iter()), Some(ONE));
+    }
+
+    #[test]
+    fn without_spot_checks_none_is_due_and_what_is_put_off_has_a_limit() {
+        let mut off = SpotChecks::new(0);
+        assert!(!(0..100).any(|_| off.count_run()));
+        assert_eq!(off.choose([(ONE, 4)].into_iter()), None);
+        let mut each = SpotChecks::new(1);
+        assert!((0..1000).all(|_| each.count_run()));
+        let made = (1..1000).take_while(|&runs| each.choose([(ONE, runs)].into_iter()).is_some()).count();
+        assert_eq!(made, 16);
+    }
+
+    #[test]
+    fn what_a_check_has_seen_is_counted_and_decides_about_the_body() {
+        let mut reports = Reports::default();
+        assert!(reports.note(1, Observed::Equal) && reports.note(1, Observed::NotComparable));
+        assert!(!reports.note(1, Observed::Differs("a page".to_owned())));
+        assert!(!reports.note(1, Observed::Advised) && !reports.note(1, Observed::Died));
+        assert_eq!((reports.spot_checked, reports.spot_differences), (3, 1));
+        assert_eq!(reports.differences, ["a page"]);
+        assert_eq!(reports.given_up.keys().copied().collect::<Vec<_>>(), ["huge_page_advice", "keeper_died"]);
+    }
+}

@@ -45,7 +45,7 @@ pub struct Start<'a> {
 
 /// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AttackRun {
+pub struct EndedRun {
     /// How it was made.
     pub made: Made,
     /// How it ended.
@@ -63,7 +63,7 @@ pub trait Ground {
     ///
     /// # Errors
     /// When it cannot be started or waited for.
-    fn run(&mut self, start: Start<'_>) -> io::Result<AttackRun>;
+    fn run(&mut self, start: Start<'_>) -> io::Result<EndedRun>;
 
     /// How many bodies were given up so far, by reason.
     fn given_up(&mut self) -> BTreeMap<String, u64>;
@@ -88,7 +88,7 @@ impl Ground for Pool {
         let _ = Pool::prepare(self, &command);
     }
 
-    fn run(&mut self, start: Start<'_>) -> io::Result<AttackRun> {
+    fn run(&mut self, start: Start<'_>) -> io::Result<EndedRun> {
         let mut command = self.command(start.program);
         command.args(start.args).env_clear().stdin(Stdio::null());
         command.envs(start.env.iter().map(|(name, value)| (name, value)));
@@ -111,7 +111,7 @@ impl Ground for Pool {
             Creation::ForkedBody { .. } => Made::Forked,
             Creation::Exec { why } => Made::Exec(why.name().to_owned()),
         };
-        Ok(AttackRun { made, status, hung })
+        Ok(EndedRun { made, status, hung })
     }
 
     fn given_up(&mut self) -> BTreeMap<String, u64> {

@@ -16,7 +16,7 @@ use rustix::fs::{MemfdFlags, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::{Deserialize, Serialize};
 
-use super::ground::{AttackRun, Ground, Made, Start};
+use super::ground::{EndedRun, Ground, Made, Start};
 use super::manifest::{Attack, Way};
 use super::probes::Printed;
 use crate::victims::signal_number;
@@ -26,7 +26,7 @@ const PROBES: [usize; 2] = [4, 3];
 /// How long after one another they come, so that what an attack left has the time to write.
 const BETWEEN: Duration = Duration::from_millis(5);
 /// How long it is tried to have a probe made in a body.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(15);
 /// Reasons for exec that pass by themselves.
 const PASSING: [&str; 4] = ["all_busy", "image_in_progress", "first_run", "body_broken"];
 /// How long what outlives an attack may take to end.
@@ -40,7 +40,7 @@ const UNTIL: i32 = 9;
 
 /// What has come of an attack.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttackOutcome {
+pub struct Aftermath {
     /// `fresh`, `given_up:REASON`, `exec:REASON`, or `busy`; empty when the machine lacks something.
     pub came: String,
     /// Probes that were made in the body of the attack, or in another one that a run had used.
@@ -78,13 +78,22 @@ impl Drop for Bystander {
     }
 }
 
+impl Aftermath {
+    /// Whether the image was made anew meanwhile, so that its probes cannot be compared. It happens on a machine that is too busy to make
+    /// bodies in time.
+    #[must_use]
+    pub fn has_another_image(&self) -> bool {
+        self.exec.keys().any(|why| ["first_run", "image_in_progress"].contains(&why.as_str()))
+    }
+}
+
 /// Plays an attack in one way.
 ///
 /// # Errors
 /// When the test itself cannot go on. What is wrong with the runs is in the outcome.
-pub fn play(ground: &mut dyn Ground, attack: &Attack, way: Way) -> io::Result<AttackOutcome> {
+pub fn play(ground: &mut dyn Ground, attack: &Attack, way: Way) -> io::Result<Aftermath> {
     let mut play =
-        Play { ground, attack, outcome: AttackOutcome::default(), first: None, env: probe_env(attack) };
+        Play { ground, attack, outcome: Aftermath::default(), first: None, env: probe_env(attack) };
     let exec = play.plain_probe()?;
     let env = play.env.clone();
     play.ground.prepare(&attack.path, &env);
@@ -139,7 +148,7 @@ fn content(mut file: File) -> io::Result<Vec<u8>> {
 struct Play<'a> {
     ground: &'a mut dyn Ground,
     attack: &'a Attack,
-    outcome: AttackOutcome,
+    outcome: Aftermath,
     first: Option<Printed>,
     env: Vec<(&'static str, OsString)>,
 }
@@ -241,6 +250,7 @@ impl Play<'_> {
             return Ok(());
         }
         self.outcome.recycled = 0;
+        self.outcome.exec.clear();
         let mut busy = self.probes_after(PROBES[0])?;
         drop(pipes.until);
         if !ends(&pipes.alive)? {
@@ -277,7 +287,7 @@ impl Play<'_> {
     }
 
     /// The attack, in a body if that is not refused for a reason that stays. One that was made by exec has attacked nobody.
-    fn attack_in_body(&mut self, way: Way, bystander: &Bystander) -> io::Result<(AttackRun, Pipes, usize)> {
+    fn attack_in_body(&mut self, way: Way, bystander: &Bystander) -> io::Result<(EndedRun, Pipes, usize)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let (ran, pipes, begun) = self.attack(way, bystander)?;
@@ -291,7 +301,7 @@ impl Play<'_> {
     }
 
     /// The attack itself. Gives what it has given away, and how often it began.
-    fn attack(&mut self, way: Way, bystander: &Bystander) -> io::Result<(AttackRun, Pipes, usize)> {
+    fn attack(&mut self, way: Way, bystander: &Bystander) -> io::Result<(EndedRun, Pipes, usize)> {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
         let ((alive, theirs_alive), (theirs_until, until), (kept, theirs_kept)) = (pipe()?, pipe()?, pipe()?);
         rustix::fs::fcntl_setfl(&kept, OFlags::NONBLOCK)?;
@@ -343,7 +353,7 @@ impl Play<'_> {
         Ok(false)
     }
 
-    fn judge(&mut self, ran: &AttackRun, begun: usize) {
+    fn judge(&mut self, ran: &EndedRun, begun: usize) {
         if begun != 1 {
             self.fail(format!("it began {begun} times"));
         }
@@ -393,7 +403,7 @@ fn ends(pipe: &OwnedFd) -> io::Result<bool> {
     Ok(poll(&mut fds, Some(&limit))? > 0)
 }
 
-fn hung(ran: &AttackRun) -> &'static str {
+fn hung(ran: &EndedRun) -> &'static str {
     if ran.hung { ", killed because it did not end" } else { "" }
 }
 
