@@ -98,7 +98,9 @@ mod tests {
             assert!(ends_within(pidfd.as_fd(), Duration::from_secs(10)));
         }
         assert_eq!(crate::raw::share_memory(ended[0], ended[1]), Some(false));
-        ended.map(|pid| reap(pid, Duration::from_secs(10)));
+        for pid in ended {
+            reap(pid, Duration::from_secs(10));
+        }
     }
 
     #[test]
