@@ -20,6 +20,9 @@ const PAGES_PER_TABLE: u64 = 512;
 /// What the runs of a large image are reckoned to write.
 const WRITTEN_BYTES: u64 = 1024 * 1024;
 
+/// Files by the names that lead to them.
+pub(crate) type Identities = Vec<(PathBuf, FileIdentity)>;
+
 /// The image of a program, ready for bodies and runs.
 #[derive(Debug)]
 pub(crate) struct KeptImage {
@@ -29,16 +32,20 @@ pub(crate) struct KeptImage {
     key_env: Vec<CString>,
     then: Task,
     /// Which files the image is of, by the names that lead to them.
-    identities: Vec<(PathBuf, FileIdentity)>,
+    identities: Identities,
     /// An environment that is known to fit: most runs have the same as the last one.
     fitting_env: Vec<u8>,
 }
 
 impl KeptImage {
-    /// An image whose seed inherited `then` from the caller, for runs whose entries of `names` are `key_env`.
-    pub(crate) fn new(image: Image, names: KeyNames, key_env: Vec<CString>, then: Task) -> KeptImage {
-        let identity = |file: &PathBuf| Some((file.clone(), FileIdentity::of_path(file).ok()?));
-        let identities = image.dependencies.files.iter().filter_map(identity).collect();
+    /// An image of these files whose seed inherited `then` from the caller, for runs whose entries of `names` are `key_env`.
+    pub(crate) fn new(
+        image: Image,
+        names: KeyNames,
+        key_env: Vec<CString>,
+        then: Task,
+        identities: Identities,
+    ) -> KeptImage {
         KeptImage { image: Arc::new(image), names, key_env, then, identities, fitting_env: Vec::new() }
     }
 

@@ -4,7 +4,6 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::SystemTime;
 
 use regrow_abi::fault;
 use regrow_abi::task::Task;
@@ -13,7 +12,7 @@ use regrow_image::elf::ElfFacts;
 use regrow_image::envkey::{self, KeyNames};
 use regrow_image::image::Image;
 use regrow_image::make::MakeError;
-use regrow_image::resolve::{FileRefusal, open_executable};
+use regrow_image::resolve::{FileRefusal, Stamp, open_executable};
 
 use crate::image::attempt::{Job, as_path, attempt, fallback};
 use crate::image::warm;
@@ -33,7 +32,7 @@ pub(crate) struct Built {
     /// What the keepers have from the caller.
     pub(crate) then: Task,
     /// Files that changed after this are not what the image was made of.
-    pub(crate) started: SystemTime,
+    pub(crate) started: Stamp,
     /// The mounts when the program was looked up.
     pub(crate) mounts: Option<Arc<str>>,
 }
@@ -54,7 +53,7 @@ pub(crate) fn start(job: Job) -> Receiver<Result<Built, Fallback>> {
 
 /// Makes an image and its first body.
 pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
-    let started = SystemTime::now();
+    let started = Stamp::now();
     if job.settings.fault == fault::NO_MEMORY {
         return Err(Fallback::NoMemory);
     }

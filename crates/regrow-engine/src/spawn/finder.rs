@@ -9,14 +9,15 @@
 //! ```
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use regrow_abi::task::{Resource, Task};
 use regrow_body::Keepers;
 use regrow_image::image::Image;
 use regrow_image::make::{self, AgentCode};
+use regrow_image::resolve::FileIdentity;
 use regrow_sys::caller;
 use regrow_sys::probe::{Feature, Kernel};
 use regrow_sys::strings::Strings;
@@ -24,7 +25,7 @@ use regrow_sys::strings::Strings;
 use crate::ids::{BodyId, ImageId, ProgramId};
 use crate::image::attempt::Job;
 use crate::image::forking::BodyForker;
-use crate::image::kept::KeptImage;
+use crate::image::kept::{Identities, KeptImage};
 use crate::image::maker::{self, Built};
 use crate::keeping::holdings::Holdings;
 use crate::run::creation::{Fallback, Point};
@@ -40,8 +41,6 @@ use regrow_abi::fault;
 const MAX_ATTEMPTS: usize = 100;
 /// The same for a front end. Each time it is begun, and then waited for.
 const MAX_WARM_ATTEMPTS: usize = 6;
-/// How far the clock that stamps files may be behind.
-const CLOCK_LAG: Duration = Duration::from_millis(10);
 
 /// What images and bodies are made with.
 #[derive(Debug)]
@@ -313,9 +312,9 @@ impl Finder<'_> {
     /// Takes in the images that have been made; with `wait` those as well that are being made.
     pub(crate) fn take_made(&mut self, wait: bool) {
         for (image, result) in self.holdings.tables.images.take_made(wait) {
-            match result.and_then(|built| self.watch(image, &built).map(|()| built)) {
-                Ok(Built { image: made, body, names, key_env, then, .. }) => {
-                    self.holdings.image_made(image, KeptImage::new(made, names, key_env, then), body);
+            match result.and_then(|built| self.watch(image, &built).map(|files| (built, files))) {
+                Ok((Built { image: made, body, names, key_env, then, .. }, files)) => {
+                    self.holdings.image_made(image, KeptImage::new(made, names, key_env, then, files), body);
                 }
                 // It was written while it was read: the next run tries again.
                 Err(Fallback::ProgramChanged) => drop(self.holdings.drop_image(image)),
@@ -324,28 +323,20 @@ impl Finder<'_> {
         }
     }
 
-    /// Watches what an image was made of. A file that changed since the making began is not what is in the image, and what was mounted
-    /// since may be in its place.
-    fn watch(&mut self, image: ImageId, built: &Built) -> Result<(), Fallback> {
+    /// Watches what an image was made of, and gives which files they are. A file that changed since the making began is not what is in
+    /// the image, and what was mounted since may be in its place.
+    fn watch(&mut self, image: ImageId, built: &Built) -> Result<Identities, Fallback> {
         let of = &built.image.dependencies;
         let watched = self.holdings.watch_for(image, &of.files, &of.absent);
         watched.map_err(|error| Fallback::ImageFailed { detail: format!("watching its files: {error}") })?;
-        let is_mounted_so = self.holdings.is_mounted_as(built.mounts.as_deref(), &of.files);
-        if is_mounted_so && of.files.iter().all(|file| changed_before(file, built.started)) {
-            Ok(())
-        } else {
-            Err(Fallback::ProgramChanged)
+        if !self.holdings.is_mounted_as(built.mounts.as_deref(), &of.files) {
+            return Err(Fallback::ProgramChanged);
         }
+        let unchanged = |file: &PathBuf| {
+            let identity =
+                FileIdentity::of_path(file).ok().filter(|found| found.changed_before(built.started));
+            identity.map(|identity| (file.clone(), identity)).ok_or(Fallback::ProgramChanged)
+        };
+        of.files.iter().map(unchanged).collect()
     }
-}
-
-/// Whether a file was last changed before a time.
-fn changed_before(file: &Path, time: SystemTime) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(metadata) = std::fs::metadata(file) else { return false };
-    let since_epoch = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let changed = (metadata.ctime(), metadata.ctime_nsec());
-    // The kernel stamps files with a clock that ticks every few milliseconds, behind this one.
-    let limit = since_epoch.saturating_sub(CLOCK_LAG);
-    changed <= (i64::try_from(limit.as_secs()).unwrap_or(0), i64::from(limit.subsec_nanos()))
 }

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use regrow_sys::search;
 use rustix::io::Errno;
 
-pub use access::{Executable, FileIdentity, FileRefusal, open_executable};
+pub use access::{Executable, FileIdentity, FileRefusal, Stamp, open_executable};
 pub use error::ResolveError;
 use place::StartDirectory;
 

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{self, AtFlags, FileType, Mode, StatVfsMountFlags, Statx, StatxFlags};
 use rustix::io::Errno;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::error::ResolveError;
 use super::place::StartDirectory;
@@ -14,11 +14,21 @@ use crate::program::elf::{ElfError, ElfIdent};
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): an id that no later mount gets again.
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// Two ticks of the slowest clock that the kernel stamps changes with (100 Hz).
-const STAMP_UNCERTAINTY: Duration = Duration::from_millis(20);
-
 /// The extended attribute that holds file capabilities.
 const CAPABILITIES: &std::ffi::CStr = c"security.capability";
+
+/// A moment of the clock that the kernel stamps changes of files with. It is behind the clock of the day by a tick, or by more where
+/// the machine stood still; a change after this moment has no earlier stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(Timespec);
+
+impl Stamp {
+    /// This moment.
+    #[must_use]
+    pub fn now() -> Stamp {
+        Stamp(clock_gettime(ClockId::RealtimeCoarse))
+    }
+}
 
 /// Which file this is, and which content it has. A change of content, owner or mode changes the
 /// change time, which no program can set back.
@@ -58,15 +68,11 @@ impl FileIdentity {
         Ok(Self::from_statx(&fs::statx(fs::CWD, path, AtFlags::empty(), wanted())?))
     }
 
-    /// Is a later change sure to give another identity? File systems stamp changes with a clock
-    /// that ticks every few milliseconds, so that two changes within 20 ms can look like
-    /// one. What is made of a file that is not settled holds what may already be outdated.
+    /// Whether the file last changed before a moment: what is read of it from then on is of this content, or of a file with
+    /// another identity.
     #[must_use]
-    pub fn is_old_enough(&self, now: SystemTime) -> bool {
-        let Ok(now) = now.duration_since(UNIX_EPOCH) else { return false };
-        // A time before 1970 is long ago.
-        let seconds = u64::try_from(self.ctime_s).unwrap_or(0);
-        now >= Duration::new(seconds, self.ctime_ns).saturating_add(STAMP_UNCERTAINTY)
+    pub fn changed_before(&self, moment: Stamp) -> bool {
+        (self.ctime_s, i64::from(self.ctime_ns)) < (moment.0.tv_sec, moment.0.tv_nsec)
     }
 
     fn from_statx(stat: &Statx) -> Self {

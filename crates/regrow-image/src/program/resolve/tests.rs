@@ -594,15 +594,18 @@ fn every_change_changes_the_identity() {
 }
 
 #[test]
-fn identity_is_old_enough_when_no_later_change_can_look_like_it() {
+fn a_change_is_before_a_moment_only_when_no_later_one_can_look_like_it() {
     let lab = Lab::new();
-    let mut identity = FileIdentity::of_path(&lab.path("p")).expect("an identity");
-    (identity.ctime_s, identity.ctime_ns) = (1000, 999_000_000);
-    let at = |time_ms: u64| UNIX_EPOCH + Duration::from_millis(time_ms);
-    assert!(!identity.is_old_enough(at(0)));
-    assert!(!identity.is_old_enough(at(1_000_999)));
-    assert!(!identity.is_old_enough(at(1_001_018)));
-    assert!(identity.is_old_enough(at(1_001_019)));
-    identity.ctime_s = -1;
-    assert!(identity.is_old_enough(at(2000)));
+    let path = lab.file("program", b"one", 0o755);
+    for _ in 0..200 {
+        fs::write(&path, b"two").expect("written");
+        let moment = Stamp::now();
+        let before = FileIdentity::of_path(&path).expect("an identity");
+        fs::write(&path, b"six").expect("written");
+        let after = FileIdentity::of_path(&path).expect("an identity");
+        assert!(!after.changed_before(moment), "{after:?}, {moment:?}");
+        assert!(before != after || !before.changed_before(moment), "{before:?}, {moment:?}");
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(FileIdentity::of_path(&path).expect("an identity").changed_before(Stamp::now()));
 }
