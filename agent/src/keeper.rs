@@ -6,7 +6,7 @@ use regrow_abi::{
     Broken, ImageHeader, KEEPER_SOCKET_FD, Refused, Report, State, command, fault, order_flags,
 };
 
-use crate::arch::{self, nr, woken};
+use crate::arch::{nr, woken};
 use crate::sleep::{self, Memory};
 use crate::state::Agent;
 use crate::{armed, attributes, reset, shell, sys};
@@ -60,11 +60,8 @@ fn arm(agent: &Agent, steps_back: bool) -> ! {
     }
     touch_canary(agent);
     let bell = control.bell.load(SeqCst);
-    let pid = clone_armed(agent);
-    if pid < 0 {
-        agent.give_up(Broken::Clone, -pid as i32);
-    }
-    sleep::sleep(agent, Memory::of(agent, pid as i32, steps_back), bell)
+    let args = armed_args(agent);
+    sleep::sleep(agent, Memory::of(agent, steps_back), bell, wake, Some((args.as_ptr(), armed::start)))
 }
 
 /// Goes on after the sleep:
@@ -72,13 +69,13 @@ fn arm(agent: &Agent, steps_back: bool) -> ! {
 /// ```text
 ///   sleep ──kernel: nobody shares the memory──> left, the stack empty
 ///     ├────kernel: the process has not begun──> obey, and to sleep again
-///     └────kernel: the process is gone, and somebody shares the memory──> the body is given up
+///     ├────kernel: the process is gone, and somebody shares the memory──> the body is given up
+///     └────kernel: the process could not be made──> the body is given up
 /// ```
 ///
 /// # Safety
-/// Called by [`arch::sleep`] alone, by this name, on an empty stack.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn keeper_wakes(
+/// Called by `arch::sleep` alone, on an empty stack.
+unsafe extern "C" fn wake(
     image: &ImageHeader,
     why: u64,
     bell: u64,
@@ -93,8 +90,9 @@ unsafe extern "C" fn keeper_wakes(
         woken::ALONE => left(agent, &memory),
         woken::NOT_BEGUN => {
             obey(agent);
-            sleep::sleep(agent, memory, bell as u32)
+            sleep::sleep(agent, memory, bell as u32, wake, None)
         }
+        woken::NOT_MADE => agent.give_up(Broken::Clone, -(bell as i64) as i32),
         _ => agent.give_up(Broken::Shared, 0),
     }
 }
@@ -165,18 +163,16 @@ fn step_back() -> bool {
     written != EAGAIN
 }
 
-/// Makes the next process. The kernel itself notes its number, so that the engine, whose child it is, knows of it also when
+/// How the next process is made. The kernel itself notes its number, so that the engine, whose child it is, knows of it also when
 /// this task is killed at that very moment.
-fn clone_armed(agent: &Agent) -> isize {
+fn armed_args(agent: &Agent) -> [u64; 11] {
     let (stack, bytes) = agent.armed_stack();
     // A front end's handlers are its runs' as well, but not those of a program that is executed in what is left of its body. The
     // signals that it ignores are ignored either way.
     let handlers = if agent.is_warm() && !agent.is_shell() { 0 } else { CLONE_CLEAR_SIGHAND };
     let flags = CLONE_VM | CLONE_PARENT | CLONE_FS | CLONE_PARENT_SETTID | handlers;
     let number = agent.control().pid.as_ptr() as u64;
-    let args: [u64; 11] = [flags, 0, 0, number, 0, stack, bytes, 0, 0, 0, 0];
-    // SAFETY: the stack lies in the private area and is used by no other task.
-    unsafe { arch::clone_onto(args.as_ptr(), 88, agent.image(), armed::start) }
+    [flags, 0, 0, number, 0, stack, bytes, 0, 0, 0, 0]
 }
 
 /// Tells the engine of an order that nobody has taken. What is in the socket is what the kernel says, whatever the words of the control

@@ -2,13 +2,13 @@
 //!
 //! A run shares the keeper's memory, and can write to its stack and to its words. What it cannot write is the agent's code, which is
 //! sealed, and the registers of a task that is in the kernel. So the keeper sleeps in a loop of system calls that uses no memory
-//! ([`arch::sleep`]), and wakes up on an empty stack, in `keeper::keeper_wakes`, with what it has remembered in registers.
+//! ([`arch::sleep`]), and wakes up on an empty stack, in `keeper::wake`, with what it has remembered in registers.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use regrow_abi::{PRIVATE_BYTES, State};
 
-use crate::arch;
+use crate::arch::{self, CloneCall, Wake};
 use crate::state::Agent;
 
 /// What the keeper remembers of its body while a run can write to the memory, in registers.
@@ -23,6 +23,11 @@ pub struct Memory {
     oom_score: u64,
 }
 
+/// Bytes at the top of the keeper's stack that nobody uses.
+const STACK_MARGIN: u64 = 64;
+const ARMING: u32 = State::Arming as u32;
+const ARMED: u32 = State::Armed as u32;
+
 const STEPS_BACK: u64 = 1 << 32;
 const IS_SHELL: u64 = 1 << 33;
 const VERIFY: u64 = 1 << 34;
@@ -30,8 +35,8 @@ const SESSIONS: u64 = 1 << 35;
 const TRACKS: u64 = 1 << 36;
 
 impl Memory {
-    /// What is to be remembered, with a process that has just been made.
-    pub fn of(agent: &Agent, pid: i32, steps_back: bool) -> Memory {
+    /// What is to be remembered, with no process yet.
+    pub fn of(agent: &Agent, steps_back: bool) -> Memory {
         let (private, control) = (agent.private(), agent.control());
         // SAFETY: the private area is this body's own, and the process has not begun.
         let (ignored, oom_score, is_shell, uffd) = unsafe {
@@ -50,17 +55,17 @@ impl Memory {
             (uffd >= 0, TRACKS),
         ];
         let bits = table.iter().filter(|row| row.0).fold(0, |bits, row| bits | row.1);
-        Memory { pid_and_bits: bits | u64::from(pid as u32), ignored, oom_score }
+        Memory { pid_and_bits: bits, ignored, oom_score }
+    }
+
+    /// What the registers hold.
+    fn words(&self) -> [u64; 3] {
+        [self.pid_and_bits, self.ignored, self.oom_score]
     }
 
     /// What the registers have held.
     pub fn from_words([pid_and_bits, ignored, oom_score]: [u64; 3]) -> Memory {
         Memory { pid_and_bits, ignored, oom_score }
-    }
-
-    /// The words that the registers hold.
-    fn words(&self) -> [u64; 3] {
-        [self.pid_and_bits, self.ignored, self.oom_score]
     }
 
     /// The process.
@@ -97,7 +102,8 @@ impl Memory {
 /// The engine rings when it has waited for the run; `bell` is what its word was before the process was made. It is not the end of the
 /// run itself that wakes this task, because the kernel would wake it before the engine, and on a busy processor in its place. For runs
 /// that nobody waits for, those that execute another program, and a process that dies before its order, this task looks from time to time.
-pub fn sleep(agent: &Agent, memory: Memory, bell: u32) -> ! {
+/// With `clone` it makes the process first, and with the next instruction uses no memory any more: the process can begin at once.
+pub fn sleep(agent: &Agent, memory: Memory, bell: u32, wake: Wake, clone: Option<CloneCall>) -> ! {
     let control = agent.control();
     let look_after_ms = match control.state.load(SeqCst) {
         ARMING => 5,
@@ -106,10 +112,8 @@ pub fn sleep(agent: &Agent, memory: Memory, bell: u32) -> ! {
     };
     let stack = agent.image().private_address + PRIVATE_BYTES as u64 - STACK_MARGIN;
     // SAFETY: the top of the private area is the keeper's stack, of which nothing is used any more; the words are mapped for ever.
-    unsafe { arch::sleep(agent.image(), control.bell.as_ptr(), bell, memory.words(), look_after_ms, stack) }
+    unsafe {
+        let bell = (control.bell.as_ptr(), bell);
+        arch::sleep(agent.image(), bell, memory.words(), look_after_ms, (stack, wake), clone)
+    }
 }
-
-const ARMING: u32 = State::Arming as u32;
-const ARMED: u32 = State::Armed as u32;
-/// Bytes at the top of the keeper's stack that nobody uses.
-const STACK_MARGIN: u64 = 64;

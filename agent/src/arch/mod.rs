@@ -6,8 +6,7 @@
 //! |---|---|
 //! | `nr` | the numbers of the system calls that the agent makes |
 //! | `syscall6` | one system call |
-//! | `clone_onto` | a `clone3` whose child calls a function on another stack |
-//! | `sleep` | the keeper's sleep, which uses no memory |
+//! | `sleep`, `CloneCall`, `Wake`, `woken` | the keeper's sleep, which uses no memory; what it makes before, where it goes on, and why |
 //! | `jump` | loads the registers of the snapshot point, and goes on there |
 //! | `copy`, `fill` | bytes, without a call of the compiler's `memcpy` or `memset` |
 //! | `has_descriptor_table` | whether the program has given the address space processor state that nobody can undo |
@@ -16,5 +15,6 @@
 pub mod woken;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
+
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{STAT_WORDS, clone_onto, copy, fill, has_descriptor_table, jump, nr, sleep, syscall6};
+pub use x86_64::{CloneCall, STAT_WORDS, Wake, copy, fill, has_descriptor_table, jump, nr, sleep, syscall6};

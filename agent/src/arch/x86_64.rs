@@ -96,150 +96,91 @@ pub unsafe fn syscall6(number: usize, args: [usize; 6]) -> isize {
     result
 }
 
-/// `clone3` whose child starts `child(argument)` on the stack that the arguments name. Returns in the parent only.
-///
-/// # Safety
-/// `args` points to a valid `struct clone_args` of `bytes` bytes whose stack is unused memory, and `child` never returns.
-pub unsafe fn clone_onto<T>(
-    args: *const u64,
-    bytes: usize,
-    argument: &T,
-    child: unsafe extern "C" fn(&T) -> !,
-) -> isize {
-    let result: isize;
-    // SAFETY: the child runs on its own stack and never comes back through this frame; it inherits the register
-    // values, so that `child` and `argument` are still in the two registers that are named.
-    unsafe {
-        asm!("syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r12",
-            "call r13",
-            "ud2",
-            "2:",
-            inlateout("rax") nr::CLONE3 as isize => result,
-            in("rdi") args, in("rsi") bytes, in("r12") argument, in("r13") child,
-            lateout("rcx") _, lateout("r11") _);
-    }
-    result
-}
-
-unsafe extern "C" {
-    /// Where the keeper goes on: the image, a number of `woken`, the bell's word, and the three words.
-    fn keeper_wakes();
-}
-
-/// The end of [`sleep`], where the process is gone: whoever shares the memory is a stranger; its last moments are waited for.
-macro_rules! last_moments {
-    () => {
-        concat!(
-            "3:\n",
-            "mov r10d, 1000\n",
-            "4:\n",
-            "mov eax, {unshare}\n",
-            "mov edi, 0x100\n",
-            "syscall\n",
-            "test rax, rax\n",
-            "mov esi, {alone}\n",
-            "jz 8f\n",
-            "mov eax, {sched_yield}\n",
-            "syscall\n",
-            "dec r10d\n",
-            "jnz 4b\n",
-            "mov esi, {not_alone}\n",
-        )
-    };
-}
-
 /// How long the keeper sleeps at most, in the kernel's form: 5 ms, 20 ms, 1 s.
 static SLEEPS: [[u64; 2]; 3] = [[0, 5_000_000], [0, 20_000_000], [1, 0]];
 
-fn first_sleep(look_after_ms: u64) -> &'static [u64; 2] {
-    match look_after_ms {
+/// A process that is to be made with `clone3`: its arguments, and where it begins, on a stack of its own.
+pub type CloneCall = (*const u64, unsafe extern "C" fn(&ImageHeader) -> !);
+
+/// Where the keeper goes on: the image, why, the bell's word (or the error of a clone), and what it has remembered.
+pub type Wake = unsafe extern "C" fn(&ImageHeader, u64, u64, u64, u64, u64) -> !;
+
+/// The keeper's sleep, with a clone before it. Between that and the call of `wake` it uses no memory but the bell's word, which only
+/// says when it is worth asking, and what is sealed. What it must know is in registers, which a run cannot reach:
+///
+/// | r15 | r14 | r13 | r12 | rbx, rbp | r9 | r8, then rsp |
+/// |---|---|---|---|---|---|---|
+/// | image | the bell | what it said | the process, and bits above | what is remembered | `wake` | the end of the empty stack |
+///
+/// After each sleep the kernel is asked whether this task is alone (`unshare` of the memory says so). If not, whether it shares root and
+/// directory with the process (`kcmp`), which every process gives up before it begins; if not, whether there is such a process (`kill`).
+/// Where there is none, whoever shares the memory is a stranger; its last moments are waited for. A kernel without `kcmp` does not tell
+/// whether a process has begun: it is taken for one that has not.
+///
+/// # Safety
+/// `image` is this body's image, `bell` its word, the lower half of the first word of `memory` the process, or zero if one is to be made,
+/// and `stack` the end of memory that nothing is kept in, aligned to 16 bytes. The clone's stack is unused memory.
+pub unsafe fn sleep(
+    image: &ImageHeader,
+    bell: (*mut u32, u32),
+    memory: [u64; 3],
+    look_after_ms: u64,
+    (stack, wake): (u64, Wake),
+    clone: Option<CloneCall>,
+) -> ! {
+    let first = match look_after_ms {
         1000.. => &SLEEPS[2],
         20.. => &SLEEPS[1],
         _ => &SLEEPS[0],
-    }
-}
-
-/// The keeper's sleep: see [`crate::sleep`]. Between the first instruction and the call of `keeper_wakes` it uses no memory
-/// but the bell's word, which only says when it is worth asking, and what is sealed.
-///
-/// After each sleep the kernel is asked whether this task is alone (`unshare` of the memory says so). If not, whether it shares root and
-/// directory with the process, which every process gives up before it begins; if not, whether there is such a process. A kernel without
-/// `kcmp` says nothing of a process that has not begun: then it is taken for one.
-///
-/// # Safety
-/// `image` is this body's image, `bell` its word, and `stack` the end of memory that nothing is kept in.
-pub unsafe fn sleep(
-    image: *const ImageHeader,
-    bell: *mut u32,
-    seen: u32,
-    [pid, ignored, oom_score]: [u64; 3],
-    look_after_ms: u64,
-    stack: u64,
-) -> ! {
-    // SAFETY: see the contract; nothing of this frame is needed once the inputs are in registers, and it is never left.
+    };
+    let (args, start) = clone.map_or((core::ptr::null(), 0), |(args, start)| (args, start as usize));
+    // SAFETY: see the contract; nothing of this frame is needed once the inputs are in registers, and it is never left. The process runs
+    // on its own stack, and has the registers of this task.
     unsafe {
         asm!(
-            "mov rbx, {ignored}",
-            "mov rbp, {oom_score}",
-            // Until here the stack is used. From here on rsp is only the place where the next one begins.
-            "mov rsp, r8",
-            "xor r9d, r9d",
-            "2:",
-            "mov eax, {futex}",
-            "mov rdi, r14",
-            "xor esi, esi",
-            "mov edx, r13d",
-            "xor r8d, r8d",
-            "syscall",
+            "mov rbx, {ignored}; mov rbp, {oom_score}",
+            "test rdi, rdi; jz 5f",
+            "mov esi, 88; mov eax, {clone3}; syscall",
+            "test rax, rax; jz 7f; js 6f",
+            "or r12, rax",
+            "5: mov rsp, r8",
+            // futex(bell, FUTEX_WAIT, what it said, the time in r10)
+            "2: mov eax, {futex}; mov rdi, r14; xor esi, esi; mov edx, r13d; syscall",
             "mov r13d, dword ptr [r14]",
-            "mov eax, {unshare}",
-            "mov edi, 0x100",
-            "syscall",
-            "test rax, rax",
-            "mov esi, {alone}",
-            "jz 8f",
-            // kcmp(self, process, KCMP_FS)
-            "mov eax, {getpid}",
-            "syscall",
-            "mov edi, eax; mov esi, r12d",
-            "mov edx, 3",
-            "xor r10d, r10d",
-            "mov eax, {kcmp}",
-            "syscall",
-            "test rax, rax",
-            "mov esi, {not_begun}",
-            "jz 8f",
-            "cmp rax, -38",
-            "jz 8f",
+            "mov eax, {unshare}; mov edi, {clone_vm}; syscall",
+            "mov esi, {alone}; test rax, rax; jz 8f",
+            // kcmp(getpid(), process, KCMP_FS)
+            "mov eax, {getpid}; syscall",
+            "mov edi, eax; mov esi, r12d; mov edx, 3; xor r10d, r10d; xor r8d, r8d; mov eax, {kcmp}; syscall",
+            "mov esi, {not_begun}; test rax, rax; jz 8f",
+            "cmp rax, {enosys}; jz 8f",
             // kill(process, 0)
-            "mov edi, r12d",
-            "xor esi, esi",
-            "mov eax, {kill}",
-            "syscall",
-            "cmp rax, -3",
-            "jz 3f",
-            "lea r10, [rip + {sleeps} + 16]",
-            "jmp 2b",
-            last_moments!(),
-            "8:",
-            "mov rdi, r15",
-            "mov edx, r13d",
-            "mov rcx, r12",
-            "mov r8, rbx",
-            "mov r9, rbp",
-            "xor ebp, ebp",
-            "call {wake}",
+            "mov edi, r12d; xor esi, esi; mov eax, {kill}; syscall",
+            "cmp rax, {esrch}; jz 3f",
+            "lea r10, [rip + {sleeps} + 16]; jmp 2b",
+            "3: mov r10d, 1000",
+            "4: mov eax, {unshare}; mov edi, {clone_vm}; syscall",
+            "mov esi, {alone}; test rax, rax; jz 8f",
+            "mov eax, {sched_yield}; syscall",
+            "dec r10d; jnz 4b",
+            "mov esi, {not_alone}",
+            "8: mov edx, r13d",
+            "9: mov rax, r9; mov rdi, r15; mov rcx, r12; mov r8, rbx; mov r9, rbp; xor ebp, ebp",
+            "call rax",
             "ud2",
-            ignored = in(reg) ignored, oom_score = in(reg) oom_score,
-            in("r15") image, in("r14") bell, in("r13") u64::from(seen), in("r12") pid, in("r10") first_sleep(look_after_ms), in("r8") stack,
+            "6: mov rsp, r8; mov rdx, rax; mov esi, {not_made}; jmp 9b",
+            // The process.
+            "7: mov rdi, r15; xor ebp, ebp",
+            "call rdx",
+            "ud2",
+            ignored = in(reg) memory[1], oom_score = in(reg) memory[2], in("rdi") args, in("rdx") start,
+            in("r15") image, in("r14") bell.0, in("r13") u64::from(bell.1), in("r12") memory[0],
+            in("r10") first, in("r9") wake, in("r8") stack,
             futex = const nr::FUTEX, unshare = const nr::UNSHARE, getpid = const nr::GETPID, kcmp = const nr::KCMP,
-            kill = const nr::KILL, sched_yield = const nr::SCHED_YIELD,
-            alone = const woken::ALONE, not_begun = const woken::NOT_BEGUN, not_alone = const woken::NOT_ALONE,
-            sleeps = sym SLEEPS, wake = sym keeper_wakes, options(noreturn))
+            kill = const nr::KILL, sched_yield = const nr::SCHED_YIELD, clone_vm = const 0x100,
+            enosys = const -38, esrch = const -3,
+            clone3 = const nr::CLONE3, not_made = const woken::NOT_MADE, alone = const woken::ALONE, not_begun = const woken::NOT_BEGUN, not_alone = const woken::NOT_ALONE,
+            sleeps = sym SLEEPS, options(noreturn))
     }
 }
 

@@ -14,16 +14,13 @@ use regrow_sys::child;
 use regrow_sys::raw::{self, SharedMapping};
 use rustix::fs::{SealFlags, fcntl_add_seals};
 
-use crate::control::{Addressee, ControlArea, Extra};
+use crate::control::{Addressee, ControlArea, Extra, RunOf};
 pub use crate::control::{Bell, ResetWork, Times};
 use crate::keepers::Keepers;
 use crate::laid::Laid;
 use crate::line::{Line, Waits};
+use crate::reaping::{self, END_TIMEOUT};
 use crate::run::Run;
-use reaping::END_TIMEOUT;
-
-mod ending;
-pub(crate) mod reaping;
 
 /// How long a new body may take to arm its first process.
 const FIRST_ARM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,10 +102,10 @@ pub enum StartError {
 /// write, only say when it is worth asking.
 #[derive(Debug)]
 pub struct Body {
-    keeper: i32,
-    keeper_pidfd: OwnedFd,
+    pub(crate) keeper: i32,
+    pub(crate) keeper_pidfd: OwnedFd,
     /// The process that it was made by.
-    parent: u32,
+    pub(crate) parent: u32,
     pub(crate) control: ControlArea,
     /// Where it lies in the body.
     pub(crate) control_address: u64,
@@ -119,6 +116,8 @@ pub struct Body {
     pub(crate) is_shell: bool,
     /// Its processes run code of the program before they have an order.
     is_woken_ahead: bool,
+    /// The process group that the last run leads, or zero.
+    group: i32,
     /// In verify mode: it was compared since its last run.
     compared: AtomicBool,
     /// Bounds that the address space was last given.
@@ -127,7 +126,7 @@ pub struct Body {
     laid: Laid,
     /// How many orders it has had.
     pub(crate) runs: u64,
-    keepers: Keepers,
+    pub(crate) keepers: Keepers,
 }
 
 /// How a body is made.
@@ -193,6 +192,7 @@ impl Body {
             last_run: 0,
             is_shell: false,
             is_woken_ahead: image.header.gate_address != 0,
+            group: 0,
             compared: AtomicBool::new(false),
             bounds: [0; 4],
             laid: Laid::default(),
@@ -248,7 +248,8 @@ impl Body {
     /// noticed within a second.
     #[must_use]
     pub fn bell(&self) -> Bell {
-        self.control.bell(&self.line, self.runs, self.is_woken_ahead)
+        let run = RunOf { serial: self.runs, is_woken_ahead: self.is_woken_ahead, group: self.group };
+        self.control.bell(&self.line, run)
     }
 
     /// How many runs it has had.
@@ -262,6 +263,9 @@ impl Body {
     pub fn state(&self) -> Option<State> {
         if self.has_run_in_it() {
             return Some(State::Running);
+        }
+        if self.line.has_left() {
+            return Some(State::Broken);
         }
         match self.control.state() {
             Some(State::Armed | State::Clean) => Some(match self.line.waits() {
@@ -285,7 +289,7 @@ impl Body {
 
     /// Whether the run of the last order is in it. A run that nobody has waited for is asked after as soon as the body says that it has
     /// gone; one that has executed another program has left the memory.
-    fn has_run_in_it(&self) -> bool {
+    pub(crate) fn has_run_in_it(&self) -> bool {
         if self.line.is_over(self.runs) {
             return false;
         }
@@ -329,10 +333,11 @@ impl Body {
         matches!(waitid(WaitId::PidFd(self.keeper_pidfd.as_fd()), options), Ok(None))
     }
 
-    /// Why the keeper gave it up, if it did.
+    /// Why it is given up, if it is.
     #[must_use]
     pub fn broken(&self) -> Option<(Broken, i32)> {
-        self.control.broken()
+        let left = self.line.has_left().then_some((Broken::LeftProcesses, 0));
+        left.or_else(|| self.control.broken())
     }
 
     /// Times of the last run that asked for them.
@@ -416,6 +421,7 @@ impl Body {
         }));
         self.send(to.serial, run.fds).map_err(StartError::Broken)?;
         self.is_given(pid);
+        self.group = if run.task.session() || run.task.process_group() == Some(0) { pid } else { 0 };
         self.bounds = self.laid.block.bounds;
         if run.await_start {
             self.await_start(pid, run.busy_poll)?;

@@ -99,6 +99,19 @@ pub struct Bell {
     /// The order that the run had; 0 for none.
     serial: u64,
     is_woken_ahead: bool,
+    /// The process group that the run leads, or zero.
+    group: i32,
+}
+
+/// Whose run a bell is for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunOf {
+    /// The order that the run had; 0 for none.
+    pub(crate) serial: u64,
+    /// The processes of the body run code of the program before they have an order.
+    pub(crate) is_woken_ahead: bool,
+    /// The process group that the run leads, or zero.
+    pub(crate) group: i32,
 }
 
 impl Bell {
@@ -111,8 +124,12 @@ impl Bell {
         may_be && (self.line.is_untaken(self.serial) || self.line.take_refusal(self.serial).is_some())
     }
 
-    /// Notes that the run has been waited for.
+    /// Notes that the run has been waited for. Where it led a process group of its own, the kernel is asked whether that has members
+    /// left: what they have executed since does not matter.
     pub fn run_is_over(&self) {
+        if raw::has_members(self.group) {
+            self.line.set_left();
+        }
         self.line.set_over(self.serial);
     }
 
@@ -144,8 +161,9 @@ impl ControlArea {
     }
 
     /// A bell for whoever waits for the run of an order.
-    pub(crate) fn bell(&self, line: &Arc<Line>, serial: u64, is_woken_ahead: bool) -> Bell {
-        Bell { shared: Arc::clone(&self.shared), line: Arc::clone(line), serial, is_woken_ahead }
+    pub(crate) fn bell(&self, line: &Arc<Line>, run: RunOf) -> Bell {
+        let RunOf { serial, is_woken_ahead, group } = run;
+        Bell { shared: Arc::clone(&self.shared), line: Arc::clone(line), serial, is_woken_ahead, group }
     }
 
     /// What the body is doing; `None` for a word that is no state.

@@ -6,10 +6,12 @@
 pub mod body;
 mod command;
 mod control;
+mod ending;
 mod keepers;
 mod laid;
 mod line;
 mod prefault;
+mod reaping;
 pub mod run;
 pub mod shell;
 pub mod verify;

@@ -10,7 +10,7 @@
 //! process that had not begun.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +52,8 @@ pub(crate) struct Line {
     sent: AtomicU64,
     /// The number of the last order whose run is known to have left the body.
     over: AtomicU64,
+    /// A run has left processes in its process group.
+    left: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +64,13 @@ struct Inbox {
 
 impl Line {
     pub(crate) fn new(socket: OwnedFd) -> Line {
-        Line { socket, inbox: Mutex::default(), sent: AtomicU64::new(0), over: AtomicU64::new(0) }
+        Line {
+            socket,
+            inbox: Mutex::default(),
+            sent: AtomicU64::new(0),
+            over: AtomicU64::new(0),
+            left: AtomicBool::new(false),
+        }
     }
 
     /// The socket, to send an order.
@@ -120,6 +128,16 @@ impl Line {
     /// Whether the run of an order is known to have ended, or to have left the body.
     pub(crate) fn is_over(&self, serial: u64) -> bool {
         self.over.load(SeqCst) >= serial
+    }
+
+    /// Notes that a run has left processes behind.
+    pub(crate) fn set_left(&self) {
+        self.left.store(true, SeqCst);
+    }
+
+    /// Whether a run has left processes behind, as far as this side has seen.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(SeqCst)
     }
 
     /// Reads one message. False when there is none.

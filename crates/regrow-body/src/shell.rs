@@ -10,10 +10,10 @@ use regrow_abi::{ARG_AREA_OFFSET, MAX_FDS, State, command};
 use regrow_sys::strings::Strings;
 use regrow_sys::{child, raw};
 
-use crate::body::reaping::END_TIMEOUT;
 use crate::body::{Body, StartError};
 use crate::command::COMMAND_TIMEOUT;
 use crate::control::{Addressee, ExecPlace};
+use crate::reaping::END_TIMEOUT;
 use crate::run::Run;
 
 impl Body {

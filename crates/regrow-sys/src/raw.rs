@@ -181,6 +181,15 @@ fn has_memory(pid: i32) -> bool {
     std::fs::read(format!("/proc/{pid}/statm")).is_ok_and(|sizes| !sizes.starts_with(b"0"))
 }
 
+/// Whether there is a process in a process group; one that has ended and was not waited for counts. There is none in the group 0.
+#[must_use]
+pub fn has_members(group: i32) -> bool {
+    // SAFETY: numbers, and no signal is sent.
+    group > 1
+        && (unsafe { libc::kill(-group, 0) } == 0
+            || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM))
+}
+
 /// Whether something that was sent on a socket of the family `AF_UNIX` has not been read yet (`SIOCOUTQ`).
 #[must_use]
 pub fn has_unread(fd: BorrowedFd<'_>) -> bool {

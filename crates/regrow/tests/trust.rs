@@ -207,6 +207,23 @@ fn what_waits_for_its_children_costs_no_body() {
 }
 
 #[test]
+fn a_run_that_leaves_processes_in_its_group_costs_its_body_whatever_they_execute() {
+    let attack = Attack::new();
+    let pool = Pool::new();
+    attack.run(false, 0, &["nothing"]);
+    pool.prepare(pool.command("sh").arg("-c")).expect("it can be kept");
+    let until = Instant::now() + LIMIT;
+    while pool.reports().given_up.get("left_processes").copied().unwrap_or(0) < 3 {
+        assert!(Instant::now() < until, "{:?} {:?}", pool.reports(), pool.stats());
+        let mut background = pool.command("sh");
+        let script = "sh -c 'while test -e \"$0\"; do sleep 0.02; done' \"$0\" & sleep 0.05";
+        background.arg("-c").arg(script).arg(attack.notes()).process_group(0).stdout(Stdio::null());
+        assert!(background.status().expect("it starts").success());
+    }
+    assert!(pool.stats().recycled.total() > 0, "{:?}", pool.stats());
+}
+
+#[test]
 fn a_run_that_leaves_a_copy_of_itself_costs_its_body() {
     let attack = Attack::new();
     for _ in 0..10 {

@@ -96,13 +96,16 @@ fn a_ring_raises_the_bell_and_a_run_is_over_when_it_is_said_to_be() {
     let (area, agent) = area();
     let (ours, _theirs) = crate::body::socket_pair().expect("a socket");
     let line = Arc::new(Line::new(ours));
-    let bell = area.bell(&line, 3, false);
+    let bell = area.bell(&line, RunOf { serial: 3, ..RunOf::default() });
     bell.ring();
     bell.clone().ring();
     assert_eq!(control(&agent).bell.load(SeqCst), 2);
     assert!(!line.is_over(3));
     bell.run_is_over();
-    assert!(line.is_over(3) && !line.is_over(4));
+    assert!(line.is_over(3) && !line.is_over(4) && !line.has_left());
+    let own = rustix::process::getpgrp().as_raw_pid();
+    area.bell(&line, RunOf { serial: 4, is_woken_ahead: false, group: own }).run_is_over();
+    assert!(line.is_over(4) && line.has_left(), "this process is in the group");
 }
 
 #[test]
@@ -110,7 +113,7 @@ fn what_a_run_writes_to_the_control_area_is_no_refusal() {
     let (area, agent) = area();
     let (ours, theirs) = crate::body::socket_pair().expect("a socket");
     let line = Arc::new(Line::new(ours));
-    let bell = area.bell(&line, 1, false);
+    let bell = area.bell(&line, RunOf { serial: 1, ..RunOf::default() });
     for byte in [0, 1, 10, 42, 0xff] {
         // SAFETY: the page is mapped to be written; any bytes are a control area.
         unsafe { std::ptr::write_bytes(agent.as_ptr(), byte, 96) };

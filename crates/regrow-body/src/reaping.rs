@@ -1,4 +1,4 @@
-//! Waits for keepers and armed processes that there is no body of, and how long any of them may take to end.
+//! Waits for keepers and armed processes that there is no body of, and says how long any of them may take to end.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Waits for the end of a keeper, and of its armed process, whose seed has died before it could tell of the keeper. They end
 /// because the engine's end of their socket is closed.
-pub(super) fn reap_unannounced(control: &ControlArea) {
+pub(crate) fn reap_unannounced(control: &ControlArea) {
     let started = Instant::now();
     while control.keeper() <= 0 {
         if started.elapsed() >= UNANNOUNCED {
@@ -26,7 +26,7 @@ pub(super) fn reap_unannounced(control: &ControlArea) {
 }
 
 /// Waits for the end of a keeper that there is no body of, and of its armed process.
-pub(super) fn reap_unseen(control: &ControlArea, keeper: i32) {
+pub(crate) fn reap_unseen(control: &ControlArea, keeper: i32) {
     child::reap(keeper, END_TIMEOUT);
     child::reap(control.pid(), END_TIMEOUT);
 }

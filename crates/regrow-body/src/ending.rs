@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use regrow_sys::{child, raw};
 
-use super::Body;
-use super::reaping::END_TIMEOUT;
+use crate::body::Body;
 use crate::line::Waits;
+use crate::reaping::END_TIMEOUT;
 
 impl Drop for Body {
     fn drop(&mut self) {
