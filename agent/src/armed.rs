@@ -14,8 +14,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use regrow_abi::task::Task;
 use regrow_abi::{
-    ImageHeader, KEEPER_SOCKET_FD, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, Report, State, fault,
-    order_flags, point,
+    ImageHeader, KEEPER_SOCKET_FD, MAX_FDS, MAX_PATCHES, Order, Refused, Registers, Report, SchedAttr, State,
+    fault, order_flags, point,
 };
 
 use crate::arch::{self, nr};
@@ -221,7 +221,7 @@ fn apply(task: &Task) -> Step {
         checked(Refused::Scheduling, sys::set_affinity(processors))?;
     }
     if let Some(slice_ns) = task.slice_ns() {
-        let result = sys::Scheduling::read().map_or_else(|error| error, |own| set_slice(own, slice_ns));
+        let result = sys::scheduling().map_or_else(|error| error, |own| set_slice(own, slice_ns));
         checked(Refused::Scheduling, result)?;
     }
     for (number, limit) in task.limits() {
@@ -233,11 +233,8 @@ fn apply(task: &Task) -> Step {
 }
 
 /// Gives this process a slice. Only the ordinary policies have one.
-fn set_slice(mut own: sys::Scheduling, slice_ns: u64) -> Res {
-    const NORMAL: u32 = 0;
-    const BATCH: u32 = 3;
-    own.runtime = slice_ns;
-    if own.policy == NORMAL || own.policy == BATCH { own.set() } else { EINVAL }
+fn set_slice(own: SchedAttr, slice_ns: u64) -> Res {
+    own.with_slice(slice_ns).map_or(EINVAL, |changed| sys::set_scheduling(&changed))
 }
 
 /// Moves the descriptors of the message to their numbers: first all of them up, out of the way, then down. What is left above

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU32;
 
-use regrow_abi::Report;
+use regrow_abi::{Report, SchedAttr};
 
 use crate::arch::{STAT_WORDS, nr, syscall6};
 
@@ -249,59 +249,29 @@ pub fn set_affinity(mask: &[u64; 16]) -> Res {
     unsafe { call!(nr::SCHED_SETAFFINITY, 0, size_of::<[u64; 16]>(), mask.as_ptr()) }
 }
 
-/// How a task is scheduled: the kernel's `struct sched_attr`, its first version.
-#[repr(C)]
-pub struct Scheduling {
-    size: u32,
-    /// The policy; 0 is the ordinary one.
-    pub policy: u32,
-    /// Flags; 1 has children begin with the default.
-    pub flags: u64,
-    /// Niceness.
-    pub nice: i32,
-    priority: u32,
-    /// Under an ordinary policy the slice in nanoseconds, from Linux 6.12 on.
-    pub runtime: u64,
-    deadline: u64,
-    period: u64,
+/// How this task is scheduled.
+pub fn scheduling() -> Result<SchedAttr, Res> {
+    let mut read = SchedAttr::default();
+    // SAFETY: the kernel writes at most so many bytes of a live structure.
+    let got = unsafe { call!(nr::SCHED_GETATTR, 0, &raw mut read, size_of::<SchedAttr>(), 0) };
+    if got < 0 { Err(got) } else { Ok(read) }
 }
 
-impl Scheduling {
-    /// That of this task.
-    pub fn read() -> Result<Scheduling, Res> {
-        let size = size_of::<Scheduling>();
-        let mut read = Scheduling {
-            size: 0,
-            policy: 1,
-            flags: 0,
-            nice: 0,
-            priority: 0,
-            runtime: 0,
-            deadline: 0,
-            period: 0,
-        };
-        // SAFETY: the kernel writes at most `size` bytes of a live structure.
-        let got = unsafe { call!(nr::SCHED_GETATTR, 0, &raw mut read, size, 0) };
-        if got < 0 { Err(got) } else { Ok(read) }
-    }
-
-    /// Has this task be scheduled so.
-    pub fn set(&self) -> Res {
-        // SAFETY: the structure is live and says its own size.
-        unsafe { call!(nr::SCHED_SETATTR, 0, core::ptr::from_ref(self), 0) }
-    }
+/// Has this task be scheduled so.
+pub fn set_scheduling(attributes: &SchedAttr) -> Res {
+    // SAFETY: the structure is live and says its own size.
+    unsafe { call!(nr::SCHED_SETATTR, 0, core::ptr::from_ref(attributes), 0) }
 }
 
 /// Has every ordinary task that wakes take the processor from this one at once (Linux 6.12: a task with a shorter slice does), at no loss
 /// of its share. Tasks that this one makes are not so. Without effect where it would change anything else of them.
 pub fn give_way() {
-    const NORMAL: u32 = 0;
     const RESET_ON_FORK: u64 = 1;
     const LONGEST_NS: u64 = 100_000_000;
-    let Ok(mut own) = Scheduling::read() else { return };
-    if own.policy == NORMAL && own.flags == 0 && own.nice >= 0 {
+    let Ok(mut own) = scheduling() else { return };
+    if own.policy == SchedAttr::OTHER && own.flags == 0 && own.nice >= 0 {
         (own.flags, own.runtime) = (RESET_ON_FORK, LONGEST_NS);
-        own.set();
+        set_scheduling(&own);
     }
 }
 

@@ -28,6 +28,7 @@ mod arch;
 pub mod fault;
 mod image;
 mod report;
+mod scheduling;
 mod state;
 pub mod task;
 
@@ -36,6 +37,7 @@ pub use image::{
     ImageHeader, MAX_TID_WORDS, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, features, point, vma_flags,
 };
 pub use report::{REPORT_WORDS, Report};
+pub use scheduling::SchedAttr;
 pub use state::{Broken, Refused, State};
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};

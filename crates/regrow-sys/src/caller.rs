@@ -11,7 +11,7 @@ use std::io;
 use regrow_abi::task::{AFFINITY_WORDS, Resource, Task};
 
 use crate::raw::{check, syscall};
-use crate::scheduling::Scheduling;
+use crate::scheduling;
 
 /// User and group ids of the calling thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl Caller {
     /// Reads everything.
     #[must_use]
     pub fn read() -> Caller {
-        let scheduling = Scheduling::read().unwrap_or_default();
+        let scheduling = scheduling::read().unwrap_or_default();
         let (ids, sets) = (UserIds::read(), capability_sets());
         let domain = Domain {
             gains_by_exec: gains_by_exec(&ids, sets),

@@ -36,7 +36,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use crate::caller::OF_C_LIBRARY;
 use crate::raw::wait_pid;
-use crate::scheduling::Scheduling;
+use crate::scheduling;
 use crate::search;
 use crate::strings::Strings;
 
@@ -427,13 +427,8 @@ fn set_attributes(task: &Task) -> Result<(), i32> {
 
 /// Gives the child a slice. Only the ordinary policies have one.
 fn set_slice(slice_ns: u64) -> io::Result<()> {
-    const ORDINARY: [i32; 2] = [libc::SCHED_OTHER, libc::SCHED_BATCH];
-    let mut own = Scheduling::read()?;
-    if ORDINARY.iter().all(|policy| policy.cast_unsigned() != own.policy) {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    own.runtime = slice_ns;
-    own.set()
+    let changed = scheduling::read()?.with_slice(slice_ns);
+    scheduling::set(&changed.ok_or(io::Error::from_raw_os_error(libc::EINVAL))?)
 }
 
 /// Executes the first candidate that can be. Like `execvp` it goes on after errors that say that this
