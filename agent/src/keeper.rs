@@ -235,11 +235,12 @@ fn wait_for_verify(agent: &Agent) {
     }
 }
 
-/// Whether the engine's end of the socket is closed.
+/// Whether the engine sends no more: its end of the socket is closed, or shut down for writing.
 fn engine_closed() -> bool {
     const HANGUP: i16 = 0x10;
-    let mut poll = (KEEPER_SOCKET_FD, 0i16, 0i16);
+    const SHUT_DOWN: i16 = 0x2000;
+    let mut poll = (KEEPER_SOCKET_FD, SHUT_DOWN, 0i16);
     // SAFETY: a pollfd that lives on this stack.
     unsafe { sys::raw(nr::POLL, [&raw mut poll as usize, 1, 0, 0, 0, 0]) };
-    poll.2 & HANGUP != 0
+    poll.2 & (HANGUP | SHUT_DOWN) != 0
 }

@@ -72,7 +72,7 @@ impl SharedShard {
     fn tend(&self, shard: &Shard) {
         let mut tender = self.0.tender();
         if tender.is_there {
-            if let Some(thread) = tender.thread.as_ref().filter(|_| !tending::is_idle(shard.view().holdings))
+            if let Some(thread) = tender.thread.as_ref().filter(|_| tending::is_urgent(shard.view().holdings))
             {
                 thread.unpark();
             }

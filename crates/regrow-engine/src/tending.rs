@@ -118,6 +118,11 @@ pub(crate) fn is_idle(holdings: &Holdings) -> bool {
     holdings.chores.is_empty() && holdings.tables.shells.no_used()
 }
 
+/// Whether there is something to do, or will be as soon as a run ends.
+pub(crate) fn is_urgent(holdings: &Holdings) -> bool {
+    !is_idle(holdings) || holdings.awaits_check()
+}
+
 /// Whether somebody has to look after what is kept.
 pub(crate) fn is_wanted(holdings: &Holdings) -> bool {
     !is_idle(holdings) || holdings.next_tick().is_some()

@@ -34,6 +34,8 @@ use crate::tables::Tables;
 
 /// How often the shard looks whether memory is short, while something is kept.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often it looks whether a body waits that a spot check is due for.
+const CHECK_LOOK: Duration = Duration::from_millis(5);
 
 /// Looks at what stands in the tables for the ledger.
 struct Sight<'a>(&'a Tables);
@@ -418,6 +420,11 @@ impl Holdings {
         }
     }
 
+    /// Whether a spot check is due of a body, which may still be in use.
+    pub(crate) fn awaits_check(&self) -> bool {
+        self.checks.are_awaited(self.tables.bodies.iter().map(|(id, _, body)| (id, body.runs())))
+    }
+
     /// Takes a lent body back, or notes that it broke.
     pub(crate) fn take_back(&mut self, id: BodyId, body: Option<Box<Body>>) {
         match body {
@@ -518,7 +525,8 @@ impl Holdings {
         let planner = self.ledger.planner();
         let look = (planner.inventory().kept_bytes() > 0).then(|| self.looked + LOOK);
         let tick = planner.next_tick().map(|tick| self.began + tick);
-        tick.into_iter().chain(look).min()
+        let check = self.awaits_check().then(|| Instant::now() + CHECK_LOOK);
+        tick.into_iter().chain(look).chain(check).min()
     }
 
     /// Sets what may be kept. What is too much is given back at once, or as soon as it is in no use.

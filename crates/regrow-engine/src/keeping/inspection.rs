@@ -142,14 +142,23 @@ impl SpotChecks {
         if self.owed == 0 {
             return None;
         }
-        let is_new = |&(body, runs): &(BodyId, u64)| runs > self.checked.get(&body).copied().unwrap_or(0);
-        let (body, runs) = waiting.find(is_new)?;
+        let (body, runs) = waiting.find(|&body| self.is_new(body))?;
         if self.checked.len() >= MAX_REMEMBERED {
             self.checked.clear();
         }
         self.checked.insert(body, runs);
         self.owed -= 1;
         Some(body)
+    }
+
+    /// Whether a check is due, and one of these bodies, given with how many runs they have had, is to have it as soon as it waits.
+    pub(crate) fn are_awaited(&self, mut bodies: impl Iterator<Item = (BodyId, u64)>) -> bool {
+        self.owed > 0 && bodies.any(|body| self.is_new(body))
+    }
+
+    /// Whether a body has had a run since it was checked.
+    fn is_new(&self, (body, runs): (BodyId, u64)) -> bool {
+        runs > self.checked.get(&body).copied().unwrap_or(0)
     }
 
     /// No body is the one that it was.
@@ -244,7 +253,9 @@ mod tests {
         assert_eq!(checks.choose([(ONE, 5)].into_iter()), None, "two were due");
         checks.owe();
         assert_eq!(checks.choose([(ONE, 4)].into_iter()), None);
+        assert!(!checks.are_awaited([(ONE, 4)].into_iter()) && checks.are_awaited([(ONE, 5)].into_iter()));
         assert_eq!(checks.choose([(ONE, 5)].into_iter()), Some(ONE));
+        assert!(!checks.are_awaited([(ONE, 6)].into_iter()), "none is due");
     }
 
     #[test]

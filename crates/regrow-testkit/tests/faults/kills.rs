@@ -124,6 +124,8 @@ fn again_and_again(pool: &Pool) {
         let victim = children.get(usize::try_from(round).unwrap_or(0) % children.len().max(1));
         if let Some(pid) = victim.and_then(|pid| pid.parse().ok()) {
             kill(pid);
+            // Who is killed while it gets its order is a run that was killed.
+            eventually(&format!("the end of {pid}"), || !lives(pid));
         }
     }
 }
