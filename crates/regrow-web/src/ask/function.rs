@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderName, Method};
 
 use crate::ask::request_head::RequestHead;
-use crate::ask::target;
+use crate::ask::{target, variables};
 use crate::cgi_head::CgiHead;
 use crate::job::{RequestJob, Variables};
 use crate::request_body::StdinSource;
@@ -91,11 +91,11 @@ pub(crate) fn job(
 const OWN_VARIABLES: &[&str] =
     &["Http_Method", "Http_Path", "Http_Query", "Http_ContentLength", "Http_Content_Length"];
 
-/// The variables of a request: each header field as `Http_Name`, and method, path, query and length.
+/// The variables of a request: each header field that may be one as `Http_Name`, and method, path, query and length.
 fn request_variables(head: &RequestHead, length: Option<u64>) -> Result<Variables, RequestError> {
     let mut variables = Variables::new();
     let mut set = |name: &str, value: &[u8]| variables.push((name.as_bytes().to_vec(), value.to_vec()));
-    for name in head.fields.keys() {
+    for name in head.fields.keys().filter(|name| variables::is_plain(name)) {
         let variable = format!("Http_{}", canonical(name));
         if !OWN_VARIABLES.contains(&variable.as_str()) {
             set(&variable, head.fields.get(name).map_or(&b""[..], http::HeaderValue::as_bytes));
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_field_is_not_taken_for_what_the_request_is() {
-        let fields = [("query", "a"), ("method", "b"), ("path", "c"), ("content-length", "d")];
+        let fields = [("query", "a"), ("method", "b"), ("path", "c"), ("content-length", "d"), ("proxy", "e")];
         let head = head(Method::GET, "/x", &fields);
         let variables = request_variables(&head, None).expect("variables");
         let names: Vec<_> = variables.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();

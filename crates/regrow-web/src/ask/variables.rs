@@ -95,7 +95,7 @@ fn of_fields(fields: &HeaderMap, variables: &mut Variables) {
 }
 
 /// Whether a field may become a variable.
-fn is_plain(name: &HeaderName) -> bool {
+pub(super) fn is_plain(name: &HeaderName) -> bool {
     name.as_str() != "proxy" && name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
