@@ -31,8 +31,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The open sockets of a gateway.
 pub(crate) struct Listeners {
     gateway: Rc<Gateway>,
-    /// How many connections are open.
-    open: Rc<Cell<usize>>,
+    http: OpenConnections,
+    fastcgi: OpenConnections,
+    metrics: OpenConnections,
     stop: watch::Sender<bool>,
     /// The sockets in the file system.
     socket_files: RefCell<Vec<PathBuf>>,
@@ -44,9 +45,12 @@ impl Listeners {
         gateway: &Rc<Gateway>,
         mut listening: impl FnMut(&str),
     ) -> Result<Self, WebError> {
+        let limits = &gateway.settings.limits;
         let listeners = Self {
             gateway: Rc::clone(gateway),
-            open: Rc::default(),
+            http: OpenConnections::new(limits.connections),
+            fastcgi: OpenConnections::new(limits.fastcgi_connections),
+            metrics: OpenConnections::new(limits.metrics_connections),
             stop: watch::Sender::new(false),
             socket_files: RefCell::default(),
         };
@@ -71,7 +75,7 @@ impl Listeners {
             let local = if address.ip().is_unspecified() { stream.local_addr()? } else { address };
             Ok(HttpConnection { stream, peer, local })
         };
-        self.serve(accept, connection::serve);
+        self.serve(&self.http, accept, connection::serve);
         Ok(address)
     }
 
@@ -79,13 +83,13 @@ impl Listeners {
         match address {
             FastCgiAddress::Tcp(address) => {
                 let (listener, address) = tcp(*address).await?;
-                self.serve(async move || Ok(listener.accept().await?.0), responder::serve);
+                self.serve(&self.fastcgi, async move || Ok(listener.accept().await?.0), responder::serve);
                 Ok(address.to_string())
             }
             FastCgiAddress::Unix(path) => {
                 let listener = unix(path)?;
                 self.socket_files.borrow_mut().push(path.clone());
-                self.serve(async move || Ok(listener.accept().await?.0), responder::serve);
+                self.serve(&self.fastcgi, async move || Ok(listener.accept().await?.0), responder::serve);
                 Ok(format!("unix:{}", path.display()))
             }
         }
@@ -94,17 +98,18 @@ impl Listeners {
     async fn open_metrics(&self, address: SocketAddr) -> Result<SocketAddr, WebError> {
         let (listener, address) = tcp(address).await?;
         let accept = async move || Ok(listener.accept().await?.0);
-        self.serve(accept, |gateway, stream, _| metrics_endpoint::serve(gateway, stream));
+        self.serve(&self.metrics, accept, |gateway, stream, _| metrics_endpoint::serve(gateway, stream));
         Ok(address)
     }
 
     /// Accepts connections until the listeners close. A task of its own serves each.
     fn serve<S: 'static, F: Future<Output = ()> + 'static>(
         &self,
+        open: &OpenConnections,
         accept: impl AsyncFn() -> io::Result<S> + 'static,
         serve: impl Fn(Rc<Gateway>, S, watch::Receiver<bool>) -> F + 'static,
     ) {
-        let (gateway, open) = (Rc::clone(&self.gateway), Rc::clone(&self.open));
+        let (gateway, open) = (Rc::clone(&self.gateway), open.clone());
         let (stop, mut stopped) = (self.stop.clone(), self.stop.subscribe());
         tokio::task::spawn_local(async move {
             loop {
@@ -114,7 +119,7 @@ impl Listeners {
                 };
                 match accepted {
                     Ok(stream) => {
-                        let counted = OpenConnection::new(&open);
+                        let counted = open.one_more();
                         let served = serve(Rc::clone(&gateway), stream, stop.subscribe());
                         tokio::task::spawn_local(async move {
                             served.await;
@@ -128,7 +133,7 @@ impl Listeners {
                         sleep(PAUSE).await;
                     }
                 }
-                while open.get() >= gateway.settings.limits.connections {
+                while open.are_all() {
                     sleep(PAUSE).await;
                 }
             }
@@ -143,19 +148,40 @@ impl Listeners {
 
     /// How many connections are open.
     pub(crate) fn connections(&self) -> usize {
-        self.open.get()
+        [&self.http, &self.fastcgi, &self.metrics].map(OpenConnections::count).iter().sum()
+    }
+}
+
+/// The open connections of one protocol: all listeners for it count together, and those for another protocol count apart, so that the
+/// clients of one keep nobody else out.
+#[derive(Clone)]
+struct OpenConnections {
+    count: Rc<Cell<usize>>,
+    most: usize,
+}
+
+impl OpenConnections {
+    fn new(most: usize) -> Self {
+        Self { count: Rc::default(), most }
+    }
+
+    fn count(&self) -> usize {
+        self.count.get()
+    }
+
+    /// Whether there may be no further one.
+    fn are_all(&self) -> bool {
+        self.count() >= self.most
+    }
+
+    fn one_more(&self) -> OpenConnection {
+        self.count.set(self.count() + 1);
+        OpenConnection(Rc::clone(&self.count))
     }
 }
 
 /// Counts a connection as long as it is open.
 struct OpenConnection(Rc<Cell<usize>>);
-
-impl OpenConnection {
-    fn new(open: &Rc<Cell<usize>>) -> Self {
-        open.set(open.get() + 1);
-        Self(Rc::clone(open))
-    }
-}
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {

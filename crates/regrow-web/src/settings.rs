@@ -113,8 +113,12 @@ pub struct Limits {
     pub header_bytes: usize,
     /// The largest address space of a process, in bytes.
     pub memory_bytes: Option<u64>,
-    /// The most connections that are open at a time.
+    /// The most connections by HTTP that are open at a time.
     pub connections: usize,
+    /// The most connections by FastCGI that are open at a time.
+    pub fastcgi_connections: usize,
+    /// The most connections to the metrics that are open at a time.
+    pub metrics_connections: usize,
     /// How long the gateway waits for running requests when it is told to stop.
     pub grace: Duration,
 }
@@ -132,6 +136,8 @@ impl Default for Limits {
             header_bytes: 64 * 1024,
             memory_bytes: None,
             connections: 4096,
+            fastcgi_connections: 1024,
+            metrics_connections: 16,
             grace: Duration::from_secs(30),
         }
     }

@@ -26,8 +26,9 @@ pub(crate) async fn serve(gateway: Rc<Gateway>, mut stream: TcpStream) {
     if timeout(gateway.settings.limits.header_timeout, read).await.is_err() {
         return;
     }
-    // The client may have gone.
-    let _ = stream.write_all(reply(&request, || gateway.metrics.text()).as_bytes()).await;
+    let reply = reply(&request, || gateway.metrics.text());
+    // The client may have gone, or read nothing.
+    let _ = timeout(gateway.settings.limits.idle_timeout, stream.write_all(reply.as_bytes())).await;
 }
 
 /// The reply to a request.

@@ -237,7 +237,7 @@ fn values(content: &[u8], limits: &Limits) -> Result<Vec<u8>, record::RecordErro
     for (name, _) in record::pairs(content)? {
         let value = match &name[..] {
             b"FCGI_MPXS_CONNS" => "0".to_owned(),
-            b"FCGI_MAX_CONNS" => limits.connections.to_string(),
+            b"FCGI_MAX_CONNS" => limits.fastcgi_connections.to_string(),
             b"FCGI_MAX_REQS" => limits.requests.to_string(),
             _ => continue,
         };

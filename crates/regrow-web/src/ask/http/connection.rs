@@ -11,6 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::access_log::AccessLine;
 use crate::ask::http::client_socket::{ClientSocket, RequestProgress};
@@ -34,7 +35,7 @@ pub(crate) async fn serve(gateway: Rc<Gateway>, connection: HttpConnection, mut 
     let HttpConnection { stream, peer, local } = connection;
     let _connected = gateway.metrics.connected();
     let limits = &gateway.settings.limits;
-    let progress = Rc::new(RequestProgress::default());
+    let progress = Rc::new(RequestProgress::new());
     let socket = ClientSocket::new(stream, limits.idle_timeout, Rc::clone(&progress));
     let service = service_fn(|request: Request<Incoming>| {
         let head = RequestHead {
@@ -63,6 +64,14 @@ pub(crate) async fn serve(gateway: Rc<Gateway>, connection: HttpConnection, mut 
         _ = stop.wait_for(|&stop| stop) => {
             connection.as_mut().graceful_shutdown();
             connection.await
+        }
+        // A client of HTTP/2 that answers pings is alive, and yet asks for nothing.
+        () = progress.unused(limits.idle_timeout) => {
+            connection.as_mut().graceful_shutdown();
+            match timeout(limits.header_timeout, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
         }
     };
     if let Err(error) = ended {

@@ -37,11 +37,11 @@ pub(crate) struct HttpExchange {
 
 impl HttpExchange {
     pub(crate) fn new(gateway: Rc<Gateway>, head: RequestHead, progress: Rc<RequestProgress>) -> Self {
-        progress.head_has_come();
+        let number = progress.head_has_come();
         let uri = head.uri.path_and_query().map_or("*", http::uri::PathAndQuery::as_str);
         let request = format!("{} {uri} {:?}", head.method, head.version);
         let record = AccessRecord::new(&gateway, head.peer.ip().to_string(), request);
-        let open = Some(OpenExchange { record, progress });
+        let open = Some(OpenExchange { record, progress, number });
         Self { gateway, head, open }
     }
 

@@ -34,6 +34,8 @@ pub(crate) enum ReplyPayload {
 pub(crate) struct OpenExchange {
     pub(crate) record: AccessRecord,
     pub(crate) progress: Rc<RequestProgress>,
+    /// The number of the reply on its connection.
+    pub(crate) number: u64,
 }
 
 impl OpenExchange {
@@ -45,7 +47,7 @@ impl OpenExchange {
 
 impl Drop for OpenExchange {
     fn drop(&mut self) {
-        self.progress.has_answered();
+        self.progress.has_answered(self.number);
     }
 }
 
@@ -138,6 +140,9 @@ impl HttpBody for HttpReplyBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestError>>> {
         let this = self.get_mut();
+        if let Some(open) = &this.open {
+            open.progress.part_is_taken(open.number);
+        }
         let piece = match &mut this.payload {
             ReplyPayload::Process(body) => std::task::ready!(body.poll_next(context)),
             ReplyPayload::Text(text) => {
@@ -148,7 +153,10 @@ impl HttpBody for HttpReplyBody {
             ReplyPayload::Empty => None,
         };
         match (&piece, &mut this.open) {
-            (Some(Ok(data)), Some(open)) => open.record.bytes += u64::try_from(data.len()).unwrap_or(0),
+            (Some(Ok(data)), Some(open)) => {
+                open.record.bytes += u64::try_from(data.len()).unwrap_or(0);
+                open.progress.part_is_sent(open.number);
+            }
             (Some(Err(error)), Some(open)) => error.log(&open.record.request),
             _ => {}
         }
