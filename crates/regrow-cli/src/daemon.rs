@@ -58,7 +58,8 @@ pub(crate) fn daemon(args: &DaemonArgs) -> Result<u8, CliError> {
     };
     let mut server = Server::new(listener, options, log)?;
     if let Some(address) = args.metrics {
-        crate::metrics::serve(address).map_err(|error| with_address(error, address))?;
+        let most = args.max_metrics_connections.into();
+        crate::metrics::serve(address, most).map_err(|error| with_address(error, address))?;
     }
     server.serve()?;
     Ok(0)

@@ -1,6 +1,8 @@
 //! Metrics for Prometheus over HTTP: a thread asks the daemon for its status, as any client does, and answers in the text
 //! format.
 
+mod page;
+
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicU64;
 
@@ -13,49 +15,36 @@ use prometheus_client::registry::Registry;
 use regrow_daemon::wire::Question;
 use serde_json::Value;
 
+use self::page::Page;
 use crate::error::CliError;
 use crate::status::ask;
 
 /// The content type of the answer.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves the metrics of the user's daemon at an address, on a thread of its own, as long as the process lives.
-pub(crate) fn serve(address: SocketAddr) -> Result<(), CliError> {
+/// Serves the metrics of the user's daemon at an address, on threads of its own, as long as the process lives. So many clients are
+/// served at a time; those beyond wait.
+pub(crate) fn serve(address: SocketAddr, most: usize) -> Result<(), CliError> {
     let cannot = |what: &'static str| CliError::system(what);
     let listener =
         TcpListener::bind(address).map_err(cannot("the address of --metrics cannot be listened at"))?;
     // The port is not known where it was left to the kernel.
     let address = listener.local_addr().unwrap_or(address);
     tracing::info!(%address, "metrics are served");
-    let server = tiny_http::Server::from_listener(listener, None)
-        .map_err(|error| cannot("metrics cannot be served")(std::io::Error::other(error)))?;
-    let serve = move || {
-        for request in server.incoming_requests() {
-            let response = response(request.url());
-            // The client has left.
-            let _ = request.respond(response);
-        }
-    };
     std::thread::Builder::new()
         .name("regrow-metrics".to_owned())
-        .spawn(serve)
+        .spawn(move || page::serve(&listener, most, page_of))
         .map_err(cannot("there is no thread for the metrics"))?;
     Ok(())
 }
 
-fn response(url: &str) -> tiny_http::Response<std::io::Cursor<Vec<u8>>> {
-    if url != "/metrics" {
-        return tiny_http::Response::from_string("only /metrics is here\n").with_status_code(404);
+fn page_of(target: &str) -> Page {
+    if target != "/metrics" {
+        return Page::line("404 Not Found", "only /metrics is here");
     }
     match ask(Question::Status) {
-        Ok(status) => {
-            let answer = tiny_http::Response::from_string(text(&status));
-            match tiny_http::Header::from_bytes("Content-Type", CONTENT_TYPE) {
-                Ok(header) => answer.with_header(header),
-                Err(()) => answer,
-            }
-        }
-        Err(error) => tiny_http::Response::from_string(format!("{error}\n")).with_status_code(503),
+        Ok(status) => Page { status: "200 OK", kind: CONTENT_TYPE, text: text(&status) },
+        Err(error) => Page::line("503 Service Unavailable", &error.to_string()),
     }
 }
 

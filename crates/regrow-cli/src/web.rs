@@ -164,6 +164,8 @@ fn limits(args: &WebArgs) -> Limits {
         header_bytes: usize::try_from(args.max_header).unwrap_or(usize::MAX),
         memory_bytes: args.memory,
         connections: number(args.max_connections),
+        fastcgi_connections: number(args.max_fastcgi_connections),
+        metrics_connections: number(args.max_metrics_connections),
         grace: args.grace,
     }
 }

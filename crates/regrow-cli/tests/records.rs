@@ -90,10 +90,8 @@ fn get(address: &str, path: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-#[test]
-fn metrics_are_the_counts_of_the_status() {
-    let service = Service::with(&["--metrics", "127.0.0.1:0"]);
-    run(&service);
+/// Where a daemon says that it serves its metrics.
+fn address_of_metrics(service: &Service) -> String {
     let mut address = String::new();
     eventually("the address of the metrics", || {
         let said = service.daemon_said();
@@ -101,6 +99,27 @@ fn metrics_are_the_counts_of_the_status() {
         address = line.and_then(|line| line.split_once("address=")).map_or("", |(_, rest)| rest).to_owned();
         !address.is_empty()
     });
+    address
+}
+
+#[test]
+fn who_asks_for_metrics_and_says_nothing_keeps_no_command_waiting() {
+    const MOST: usize = 2;
+    let limit = MOST.to_string();
+    let service = Service::with(&["--metrics", "127.0.0.1:0", "--max-metrics-connections", &limit]);
+    let address = address_of_metrics(&service);
+    let held: Vec<TcpStream> = (0..3 * MOST).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    run(&service);
+    assert!(counts(&status(&service))["recycled"] > RUNS as u64 / 2);
+    drop(held);
+    assert_eq!(get(&address, "/metrics").0, 200);
+}
+
+#[test]
+fn metrics_are_the_counts_of_the_status() {
+    let service = Service::with(&["--metrics", "127.0.0.1:0"]);
+    run(&service);
+    let address = address_of_metrics(&service);
     let (code, metrics) = get(&address, "/metrics");
     assert_eq!(code, 200);
     let mut told: BTreeMap<String, u64> = BTreeMap::new();

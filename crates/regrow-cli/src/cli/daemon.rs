@@ -101,6 +101,10 @@ pub(crate) struct DaemonArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
 
+    /// How many connections to the metrics are open at a time; those beyond wait
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) max_metrics_connections: u16,
+
     /// Serve commands of other control groups too; their runs are charged to the daemon's group
     #[arg(long)]
     pub(crate) any_cgroup: bool,

@@ -144,9 +144,17 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
 
-    /// How many connections are open at a time
+    /// How many connections by HTTP are open at a time; those beyond wait
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
+
+    /// How many connections by FastCGI are open at a time; those beyond wait
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_fastcgi_connections: u32,
+
+    /// How many connections to the metrics are open at a time; those beyond wait
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_metrics_connections: u32,
 
     /// How long requests may still take when the gateway stops
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
