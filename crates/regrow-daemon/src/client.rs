@@ -13,6 +13,7 @@ use rustix::net::{
 };
 
 use crate::place::Place;
+use crate::proof;
 use crate::ticket::Ticket;
 use crate::wire::{MAX_FDS, MAX_MESSAGE, MAX_TARGETS, Question, SpawnMessage, ToClient, ToDaemon};
 
@@ -75,6 +76,7 @@ impl Client {
         };
         let socket = connect().map_err(|error| ClientError::NoDaemon { path, source: error.into() })?;
         let ticket = Ticket::new().map_err(|source| ClientError::Caller { what: "an eventfd", source })?;
+        introduce(socket.as_fd());
         Ok(Client { socket, ticket, buffer: Vec::new() })
     }
 
@@ -281,6 +283,16 @@ impl Client {
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Shows the daemon at the other end of a connection that this process may look into it. A daemon declines the runs of those that
+/// cannot, and answers nothing that they ask.
+pub fn introduce(socket: BorrowedFd<'_>) {
+    if let Some(secret) = proof::of_daemon(socket) {
+        let message = ToDaemon::Proof(secret).to_bytes();
+        // A connection that is broken is seen when something is asked for.
+        let _ = rustix::net::send(socket, &message, SendFlags::NOSIGNAL);
     }
 }
 

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`wire`] | the messages, as bytes; `docs/protocol.md` is their specification |
 //! | [`place`] | where the socket is, and whose it must be |
+//! | `proof` | shows the daemon that a client may look into it |
 //! | `ticket` | which of both sides starts the run when the connection breaks |
 //! | [`client`] | asks for a run, learns of its end |
 //! | [`caller`] | what the calling process would become by executing a program |
@@ -20,6 +21,7 @@
 pub mod caller;
 pub mod client;
 pub mod place;
+mod proof;
 pub mod server;
 mod ticket;
 pub mod wire;

@@ -3,23 +3,31 @@
 //! ```text
 //!   epoll ──┬─ listener    a new client: its user is looked at, the oldest idle one leaves where there are too many
 //!           ├─ client      a message: a run, a question, an end; or it has gone: its run is killed
-//!           └─ signals     SIGCHLD: which runs were stopped, go on, have ended
-//!                          SIGTERM, SIGINT: no further runs; leave when those that are there have ended
+//!           ├─ signals     SIGCHLD: which runs were stopped, go on, have ended
+//!           │              SIGTERM, SIGINT: no further runs; leave when those that are there have ended
+//!           └─ lookups     a thread has looked a program up: its run is started
 //! ```
 //!
 //! Invariants: a run belongs to one connection, which has one run at most; a run whose connection is gone is killed, and
 //! stays in the table until it has been waited for. Nothing that a client sends or leaves unread stops the loop: what it
-//! does not take is kept up to a number of messages, then it is dropped.
+//! does not take is kept up to a number of messages, then it is dropped. The loop makes no call that a file system of somebody else's
+//! answers: threads look up what a client names, and close what it sends.
 
 mod answer;
+mod arrivals;
 mod clients;
+mod closing;
 mod connection;
 mod error;
 mod listener;
+mod lookups;
 mod options;
 mod poller;
 mod request;
 mod runs;
+mod standing;
+mod starting;
+mod workers;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,19 +36,19 @@ use std::time::{Duration, Instant};
 use regrow_engine::controller::{Control, Controller, Handle, TreeError};
 use regrow_engine::log::CreationLog;
 use regrow_engine::run::creation::{CallerPart, Fallback};
-use regrow_engine::run::started::{Change, Started};
+use regrow_engine::run::started::Change;
 use regrow_sys::raw;
-use rustix::event::epoll::EventFlags;
-use rustix::io::Errno;
-use rustix::net::SocketFlags;
 
-use crate::wire::{MAX_FDS, MAX_MESSAGE, Question, SpawnMessage, ToClient, ToDaemon};
+use crate::wire::{MAX_FDS, MAX_MESSAGE, Question, ToClient, ToDaemon};
 use answer::DaemonState;
 use clients::Clients;
-use connection::{Connection, Received};
+use closing::Closer;
+use connection::Received;
 use error::system;
+use lookups::Lookups;
 use poller::Poller;
 use runs::{Runs, declined};
+use standing::Domain;
 
 pub use error::ServeError;
 pub use listener::Listener;
@@ -48,13 +56,12 @@ pub use options::ServerOptions;
 
 /// A turn of the loop that takes longer is told of.
 const SLOW: Duration = Duration::from_millis(500);
-/// How long the listener rests when there are no descriptors for a further client.
-const REST: Duration = Duration::from_millis(100);
 
-/// What the loop calls the listener and the signals; clients have numbers from [`FIRST_CLIENT`] on.
+/// What the loop calls the listener, the signals and what has been looked up; clients have numbers from [`FIRST_CLIENT`] on.
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
-const FIRST_CLIENT: u64 = 2;
+const LOOKED_UP: u64 = 2;
+const FIRST_CLIENT: u64 = 3;
 
 /// The daemon.
 pub struct Server {
@@ -65,8 +72,12 @@ pub struct Server {
     signals: OwnedFd,
     clients: Clients,
     runs: Runs,
+    lookups: Lookups,
+    closer: Closer,
     user: u32,
-    /// What the domain of a client must be.
+    /// What a client must have by the kernel's word.
+    security: Domain,
+    /// What a client must say that it has.
     domain: Vec<u8>,
     stopping: bool,
     /// When the listener is looked at again, while there are no descriptors.
@@ -87,8 +98,11 @@ impl Server {
         let poller = Poller::new().map_err(system("epoll"))?;
         poller.add(&listener, LISTENER).map_err(system("epoll"))?;
         poller.add(&signals, SIGNALS).map_err(system("epoll"))?;
+        let lookups = Lookups::new().map_err(system("an eventfd"))?;
+        poller.add(lookups.bell(), LOOKED_UP).map_err(system("epoll"))?;
         let controller = Controller::new(options.pool.clone(), log);
         let domain = controller.shard().view().domain().fingerprint();
+        let security = Domain::own(options.pool.reread_after).map_err(system("the proof for clients"))?;
         Ok(Server {
             options,
             controller,
@@ -97,7 +111,10 @@ impl Server {
             signals,
             clients: Clients::new(FIRST_CLIENT),
             runs: Runs::default(),
+            lookups,
+            closer: Closer::new(),
             user: rustix::process::geteuid().as_raw(),
+            security,
             domain,
             stopping: false,
             rests_until: None,
@@ -123,8 +140,12 @@ impl Server {
                 match event {
                     LISTENER => self.accept(),
                     SIGNALS => self.take_signals(),
+                    LOOKED_UP => self.take_looked_up(),
                     client => self.take_message(client),
                 }
+            }
+            if self.stopping {
+                self.decline_waiting();
             }
             if self.rests_until.is_some_and(|until| until <= Instant::now()) {
                 self.rests_until = None;
@@ -159,50 +180,6 @@ impl Server {
         rustix::event::Timespec::try_from(time).ok()
     }
 
-    /// Has new clients wait, or takes them again.
-    fn listen(&self, on: bool) {
-        let events = if on { EventFlags::IN } else { EventFlags::empty() };
-        if let Err(error) = self.poller.change(&self.listener, LISTENER, events) {
-            tracing::error!(%error, "the listener is not looked at any more");
-        }
-    }
-
-    fn accept(&mut self) {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = match rustix::net::accept_with(&self.listener, flags) {
-            Ok(socket) => socket,
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => return self.make_room(),
-            // The client has left again.
-            Err(_) => return,
-        };
-        let mut connection = Connection::new(socket);
-        match connection.user() {
-            Some(user) if user == self.user => {}
-            user => {
-                tracing::warn!(?user, "a client of another user is refused");
-                connection.send(&ToClient::Failed { text: b"the daemon is another user's".to_vec() });
-                return;
-            }
-        }
-        if self.clients.len() >= self.options.max_clients && !self.clients.drop_longest_idle() {
-            connection
-                .send(&ToClient::Failed { text: b"the daemon has as many clients as it may have".to_vec() });
-            return;
-        }
-        if let Err(error) = self.clients.add(connection, &self.poller) {
-            tracing::warn!(%error, "a client is turned away");
-        }
-    }
-
-    /// There are no descriptors for a further client: who says nothing leaves, or what is kept and used least; the next
-    /// turn tries again. Where that does not help, clients wait a little.
-    fn make_room(&mut self) {
-        if !self.clients.drop_longest_idle() && !self.controller.give_back() {
-            self.listen(false);
-            self.rests_until = Some(Instant::now() + REST);
-        }
-    }
-
     fn take_message(&mut self, client: u64) {
         let Some(connection) = self.clients.get_mut(client) else { return };
         connection.last_used = Instant::now();
@@ -230,6 +207,13 @@ impl Server {
     }
 
     fn carry_out(&mut self, client: u64, message: ToDaemon, received: Received) {
+        let Some(connection) = self.clients.get_mut(client) else { return };
+        if let ToDaemon::Proof(secret) = &message {
+            return connection.standing.prove(secret, &self.security);
+        }
+        if !connection.standing.is_of(&self.security) {
+            return self.refuse(client, &message);
+        }
         match message {
             ToDaemon::Run(message) => self.run(client, *message, received),
             ToDaemon::Ask(question) => self.answer(client, &question),
@@ -243,7 +227,23 @@ impl Server {
                 self.stopping = true;
                 self.send(client, &ToClient::Done);
             }
+            ToDaemon::Proof(_) => {}
         }
+    }
+
+    /// Refuses what a client of another security domain asks for.
+    fn refuse(&mut self, client: u64, message: &ToDaemon) {
+        let why = Fallback::CallerChanged { what: CallerPart::Confinement };
+        let answer = match message {
+            ToDaemon::Run(message) => {
+                self.controller.declined(&String::from_utf8_lossy(&message.program), why.clone());
+                declined(&why)
+            }
+            _ => ToClient::Failed {
+                text: b"the client is of another security domain than the daemon".to_vec(),
+            },
+        };
+        self.send(client, &answer);
     }
 
     /// Changes something of the pool, has that carried out, and tells the client.
@@ -281,66 +281,6 @@ impl Server {
             let message = ToClient::Answer { more: parts.peek().is_some(), text: part.to_vec() };
             self.send(client, &message);
         }
-    }
-
-    /// Starts a run, or says why the client is to do it.
-    fn run(&mut self, client: u64, message: SpawnMessage, received: Received) {
-        if self.clients.get_mut(client).is_none_or(|connection| connection.run.is_some()) {
-            self.send(client, &ToClient::Failed { text: b"a run is under way on this connection".to_vec() });
-            return self.forget(client);
-        }
-        let program = String::from_utf8_lossy(&message.program).into_owned();
-        let end_only = message.end_only;
-        let started = match self.start(message, received) {
-            Ok(started) => started,
-            Err(why) => {
-                if let Fallback::CallerChanged { .. } = why {
-                    self.domain = self.controller.shard().view().domain().fingerprint();
-                }
-                let message = declined(&why);
-                self.controller.declined(&program, why);
-                return self.send(client, &message);
-            }
-        };
-        let pid = started.pid;
-        if let Some(connection) = self.clients.get_mut(client) {
-            connection.run = Some(pid);
-            if !end_only {
-                let how = started.creation.how().as_bytes().to_vec();
-                // Without one the client cannot pass on signals; the run goes on all the same.
-                let pidfd = started.pidfd().and_then(|pidfd| pidfd.try_clone_to_owned()).ok();
-                connection.send_with(&ToClient::Started { pid, how }, pidfd);
-            }
-        }
-        self.runs.add(started, client);
-    }
-
-    /// Starts a run, once its ticket is taken.
-    fn start(&mut self, message: SpawnMessage, received: Received) -> Result<Started, Fallback> {
-        self.admit(&message)?;
-        let (request, ticket) = request::request(message, received.descriptors)?;
-        if !ticket.take() {
-            // A client that has taken it back does not wait any more.
-            return Err(Fallback::UnsupportedRequest);
-        }
-        self.controller.create(&request)
-    }
-
-    /// Whether a run may be started at all for this client.
-    fn admit(&self, message: &SpawnMessage) -> Result<(), Fallback> {
-        if self.stopping {
-            return Err(Fallback::RecyclingOff);
-        }
-        if self.runs.len() >= self.options.max_runs {
-            return Err(Fallback::AllBusy);
-        }
-        if message.domain != self.domain {
-            return Err(Fallback::CallerChanged { what: CallerPart::Credentials });
-        }
-        if !self.options.any_cgroup && message.cgroup != self.controller.shard().view().domain().cgroup {
-            return Err(Fallback::CallerChanged { what: CallerPart::Cgroup });
-        }
-        Ok(())
     }
 
     fn take_signals(&mut self) {
@@ -387,7 +327,9 @@ impl Server {
 
     /// A client is gone: so is its run.
     fn forget(&mut self, client: u64) {
-        if let Some(pid) = self.clients.remove(client).and_then(|connection| connection.run) {
+        self.lookups.forget(client);
+        let connection = self.clients.remove(client, &self.poller);
+        if let Some(pid) = connection.and_then(|connection| connection.run) {
             self.runs.abandon(pid);
         }
     }

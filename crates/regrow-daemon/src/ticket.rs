@@ -5,25 +5,26 @@
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::event::EventfdFlags;
 use rustix::io::ReadWriteFlags;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Ticket(OwnedFd);
+pub(crate) struct Ticket(Arc<OwnedFd>);
 
 impl Ticket {
     /// One that is not issued.
     pub(crate) fn new() -> io::Result<Ticket> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Ticket(rustix::event::eventfd(0, flags)?))
+        Ok(Ticket(Arc::new(rustix::event::eventfd(0, flags)?)))
     }
 
     /// Has it be there once. One that the daemon did not take is not there twice.
     pub(crate) fn issue(&self) -> io::Result<()> {
         self.take();
-        rustix::io::write(&self.0, &1u64.to_ne_bytes())?;
+        rustix::io::write(&*self.0, &1u64.to_ne_bytes())?;
         Ok(())
     }
 
@@ -33,14 +34,14 @@ impl Ticket {
         const AT_ITS_POSITION: u64 = u64::MAX;
         let mut value = [0u8; 8];
         let mut parts = [IoSliceMut::new(&mut value)];
-        let taken = rustix::io::preadv2(&self.0, &mut parts, AT_ITS_POSITION, ReadWriteFlags::NOWAIT);
+        let taken = rustix::io::preadv2(&*self.0, &mut parts, AT_ITS_POSITION, ReadWriteFlags::NOWAIT);
         matches!(taken, Ok(8))
     }
 }
 
 /// One that a client has sent.
-impl From<OwnedFd> for Ticket {
-    fn from(fd: OwnedFd) -> Self {
+impl From<Arc<OwnedFd>> for Ticket {
+    fn from(fd: Arc<OwnedFd>) -> Self {
         Self(fd)
     }
 }
@@ -64,10 +65,10 @@ mod tests {
         assert!(ticket.take());
         assert!(!ticket.take());
         let blocking = rustix::event::eventfd(1, EventfdFlags::empty()).expect("an eventfd");
-        let blocking = Ticket::from(blocking);
+        let blocking = Ticket::from(Arc::new(blocking));
         assert!(blocking.take());
         assert!(!blocking.take());
         let (read, _write) = rustix::pipe::pipe().expect("a pipe");
-        assert!(!Ticket::from(read).take());
+        assert!(!Ticket::from(Arc::new(read)).take());
     }
 }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use crate::clock::monotonic_ns;
 use crate::log::{CreationLog, Record};
 use crate::run::creation::{Creation, Fallback};
+use crate::run::lookup::Lookup;
 use crate::run::request::Request;
 use crate::run::started::Started;
 use crate::settings::Settings;
@@ -75,6 +76,12 @@ impl Controller {
     #[must_use]
     pub fn shard(&self) -> &Shard {
         &self.shard
+    }
+
+    /// What must be looked up before a process is created for a request (see [`Shard::lookup`]).
+    #[must_use]
+    pub fn lookup(&self, request: &Request) -> Option<Lookup> {
+        self.shard.lookup(request)
     }
 
     /// Creates a process for somebody else (see [`Shard::start_for`]), and notes it.

@@ -4,6 +4,7 @@ pub mod creation;
 pub mod exec;
 pub(crate) mod front_end;
 pub(crate) mod inherit;
+pub mod lookup;
 pub(crate) mod program;
 pub mod request;
 pub mod started;

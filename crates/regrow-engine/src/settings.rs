@@ -40,6 +40,9 @@ pub struct Settings {
     pub shells: bool,
     /// How much memory may be held by what is kept and in no use.
     pub budget_bytes: u64,
+    /// Whether nothing is kept that lies on a file system which another process or machine answers for, and no file is looked at for a run
+    /// before somebody has looked it up ([`Lookup`](crate::run::lookup::Lookup)): whoever must not wait for such a file system wants that.
+    pub local_files_only: bool,
     /// How old what is known of the caller may be: a change of limits, ignored signals or affinity shows within this time.
     pub reread_after: Duration,
     /// Whether the times of each run are noted (see `Shard::times`).
@@ -62,6 +65,7 @@ impl Default for Settings {
             policy: PolicyChoice::default(),
             shells: true,
             budget_bytes: default_budget(),
+            local_files_only: false,
             reread_after: Duration::from_millis(10),
             timed: false,
             disabled: FeatureSet::from_env().unwrap_or_default(),

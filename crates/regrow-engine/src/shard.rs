@@ -24,6 +24,7 @@ use crate::keeping::watch::Watch;
 use crate::keeping::work::{Finished, Work};
 use crate::run::creation::{CallerPart, Creation, Fallback, Point, PrepareError, Stats};
 use crate::run::inherit::Inheritance;
+use crate::run::lookup::Lookup;
 use crate::run::request::Request;
 use crate::run::started::Started;
 use crate::settings::Settings;
@@ -89,6 +90,13 @@ impl Shard {
         let ordered_ns = monotonic_ns();
         self.check()?;
         self.start_as(request, &request.task, ordered_ns)
+    }
+
+    /// What must be looked up before a run of a request can be started; nothing where it is remembered, or no file keeps anybody waiting.
+    #[must_use]
+    pub fn lookup(&self, request: &Request) -> Option<Lookup> {
+        let is_needed = self.settings.local_files_only && !self.holdings.is_resolved(request);
+        is_needed.then(|| Lookup::of(request))
     }
 
     /// Starts a run that is to be this task.

@@ -10,6 +10,7 @@ pub mod exec;
 pub mod follow;
 pub mod helper;
 pub mod maps;
+pub mod peer;
 pub mod pressure;
 pub mod probe;
 pub mod ptrace;

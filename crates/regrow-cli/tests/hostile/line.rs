@@ -27,6 +27,7 @@ impl Line {
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         rustix::net::connect(&socket, &SocketAddrUnix::new(service.place().socket()).unwrap()).unwrap();
+        regrow_daemon::client::introduce(socket.as_fd());
         Line(socket)
     }
 

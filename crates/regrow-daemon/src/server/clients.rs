@@ -40,8 +40,11 @@ impl Clients {
         self.connections.get_mut(&client)
     }
 
-    pub(super) fn remove(&mut self, client: u64) -> Option<Connection> {
-        self.connections.remove(&client)
+    pub(super) fn remove(&mut self, client: u64, poller: &Poller) -> Option<Connection> {
+        let connection = self.connections.remove(&client)?;
+        // It may be closed later, by somebody else.
+        poller.remove(connection.descriptor());
+        Some(connection)
     }
 
     /// Takes a client in.
@@ -54,10 +57,10 @@ impl Clients {
     }
 
     /// Drops the client that has been idle for longest. False when every client has a run.
-    pub(super) fn drop_longest_idle(&mut self) -> bool {
-        let idle = self.connections.iter().filter(|(_, connection)| connection.run.is_none());
+    pub(super) fn drop_longest_idle(&mut self, poller: &Poller) -> bool {
+        let idle = self.connections.iter().filter(|(_, connection)| !connection.is_busy());
         let longest = idle.min_by_key(|(_, connection)| connection.last_used).map(|(&number, _)| number);
-        longest.is_some_and(|number| self.connections.remove(&number).is_some())
+        longest.is_some_and(|number| self.remove(number, poller).is_some())
     }
 
     /// Sends a client something. False when the client is to be dropped.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -12,32 +13,57 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
+use super::closing::{Closer, Held};
+use super::standing::Standing;
 use crate::wire::{MAX_FDS, ToClient};
+
+/// Most descriptors that the kernel passes with a message. It closes by itself, at once, those for which there is no room.
+const MOST_OF_KERNEL: usize = 253;
 
 /// A message that has come.
 #[derive(Debug)]
 pub(super) struct Received {
     /// How many bytes of the buffer it has.
     pub(super) bytes: usize,
-    pub(super) descriptors: Vec<OwnedFd>,
+    /// The descriptors that came with it.
+    pub(super) held: Held,
 }
 
 /// A connection; it is closed in such a way that its client can read what it was sent.
 #[derive(Debug)]
 pub(super) struct Connection {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     /// The run that it waits for.
     pub(super) run: Option<i32>,
+    /// The program of a run that it waits for is being looked up.
+    pub(super) is_starting: bool,
     pub(super) last_used: Instant,
+    /// Whether its process is of the daemon's security domain.
+    pub(super) standing: Standing,
     outbox: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
     watched: bool,
     broken: bool,
+    closer: Closer,
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd) -> Connection {
-        let outbox = VecDeque::new();
-        Connection { socket, run: None, last_used: Instant::now(), outbox, watched: false, broken: false }
+    pub(super) fn new(socket: OwnedFd, closer: &Closer) -> Connection {
+        Connection {
+            standing: Standing::of(socket.as_fd()),
+            socket: Arc::new(socket),
+            run: None,
+            is_starting: false,
+            last_used: Instant::now(),
+            outbox: VecDeque::new(),
+            watched: false,
+            broken: false,
+            closer: closer.clone(),
+        }
+    }
+
+    /// Whether it waits for a run.
+    pub(super) fn is_busy(&self) -> bool {
+        self.run.is_some() || self.is_starting
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -46,7 +72,7 @@ impl Connection {
 
     /// Whose process has connected.
     pub(super) fn user(&self) -> Option<u32> {
-        rustix::net::sockopt::socket_peercred(&self.socket).ok().map(|peer| peer.uid.as_raw())
+        rustix::net::sockopt::socket_peercred(&*self.socket).ok().map(|peer| peer.uid.as_raw())
     }
 
     /// The next message; `None` when there is none.
@@ -54,10 +80,10 @@ impl Connection {
     /// # Errors
     /// When the client is gone, or has sent more than a message may hold.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_OF_KERNEL))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let got = match recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags) {
+        let got = match recvmsg(&*self.socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags) {
             Ok(got) => got,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -66,14 +92,15 @@ impl Connection {
             RecvAncillaryMessage::ScmRights(rights) => Some(rights),
             _ => None,
         });
-        let descriptors: Vec<OwnedFd> = rights.flatten().collect();
+        let held = Held::new(rights.flatten(), &self.closer);
         if got.bytes == 0 {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        let is_cut = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        if is_cut || held.descriptors.len() > MAX_FDS {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        Ok(Some(Received { bytes: got.bytes, descriptors }))
+        Ok(Some(Received { bytes: got.bytes, held }))
     }
 
     pub(super) fn send(&mut self, message: &ToClient) {
@@ -95,7 +122,7 @@ impl Connection {
                 ancillary.push(SendAncillaryMessage::ScmRights(list));
             }
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
+            match sendmsg(&*self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
                 Ok(_) => drop(self.outbox.pop_front()),
                 Err(Errno::AGAIN | Errno::INTR) => return,
                 Err(_) => {
@@ -104,16 +131,6 @@ impl Connection {
                 }
             }
         }
-    }
-
-    /// Takes what has come and was not looked at, after which nothing comes any more. A socket that is closed with
-    /// messages in it is reset, and its client would not find what was sent to it last.
-    fn drain(&self) {
-        let mut byte = [0u8];
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        while let Ok((_, got)) = rustix::net::recv(&self.socket, &mut byte, RecvFlags::DONTWAIT)
-            && got > 0
-        {}
     }
 
     /// Whether it is gone, or has left more unread than is kept for it.
@@ -132,6 +149,26 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.drain();
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        if has_something(&self.socket) {
+            // Descriptors may have come with it.
+            let socket = Arc::clone(&self.socket);
+            self.closer.hand_over(1, move || drain(&socket));
+        }
     }
+}
+
+/// Whether something has come that was not looked at.
+fn has_something(socket: &OwnedFd) -> bool {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    matches!(rustix::net::recv(socket, &mut [0u8], flags), Ok((_, 1..)))
+}
+
+/// Takes what has come and was not looked at, after which nothing comes any more. A socket that is closed with
+/// messages in it is reset, and its client would not find what was sent to it last.
+fn drain(socket: &OwnedFd) {
+    let mut byte = [0u8];
+    while let Ok((_, got)) = rustix::net::recv(socket, &mut byte, RecvFlags::DONTWAIT)
+        && got > 0
+    {}
 }

@@ -22,7 +22,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            pool: Settings { shells: false, ..Settings::default() },
+            pool: Settings { shells: false, local_files_only: true, ..Settings::default() },
             max_clients: 512,
             max_runs: 128,
             idle: Some(Duration::from_secs(600)),

@@ -32,6 +32,12 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(number), events)?)
     }
 
+    /// Waits for a descriptor no more.
+    pub(super) fn remove(&self, fd: impl AsFd) {
+        // One that is not waited for is not waited for.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
     /// Waits for events, and puts the numbers of the descriptors that have one into `numbers`. A signal ends the wait.
     pub(super) fn wait(&self, timeout: Option<&Timespec>, numbers: &mut Vec<u64>) -> io::Result<()> {
         let mut room = [MaybeUninit::uninit(); EVENTS];

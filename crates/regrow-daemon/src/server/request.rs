@@ -14,11 +14,11 @@ use crate::wire::SpawnMessage;
 /// one that was not is closed in the run.
 pub(super) fn request(
     message: SpawnMessage,
-    mut descriptors: Vec<OwnedFd>,
+    descriptors: &[Arc<OwnedFd>],
 ) -> Result<(Request, Ticket), Fallback> {
     let malformed = || Fallback::UnsupportedRequest;
     let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| malformed());
-    let ticket = descriptors.pop().ok_or_else(malformed)?;
+    let (ticket, descriptors) = descriptors.split_last().ok_or_else(malformed)?;
     if descriptors.len() != message.targets.len() || message.targets.iter().any(|&target| target < 0) {
         return Err(malformed());
     }
@@ -36,8 +36,8 @@ pub(super) fn request(
     request.task.set_process_group(0);
     request.waits_for_end = true;
     request.stdio = [const { StdioFd::Closed }; 3];
-    for (descriptor, target) in descriptors.into_iter().zip(message.targets) {
-        let descriptor = Arc::new(descriptor);
+    for (descriptor, target) in descriptors.iter().zip(message.targets) {
+        let descriptor = Arc::clone(descriptor);
         match usize::try_from(target).ok().and_then(|target| request.stdio.get_mut(target)) {
             Some(stdio) => *stdio = StdioFd::Given(descriptor),
             None => request.extra_fds.push(ExtraFd { source: descriptor, target }),
@@ -46,5 +46,5 @@ pub(super) fn request(
     for module in &message.preload {
         request.preload.push(module.to_str().map_err(|_| malformed())?.to_owned());
     }
-    Ok((request, Ticket::from(ticket)))
+    Ok((request, Ticket::from(Arc::clone(ticket))))
 }

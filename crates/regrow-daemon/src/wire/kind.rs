@@ -7,6 +7,7 @@ pub(super) const SHOW: u16 = 4;
 pub(super) const CLEAR: u16 = 5;
 pub(super) const STOP: u16 = 6;
 pub(super) const BUDGET: u16 = 7;
+pub(super) const PROOF: u16 = 8;
 pub(super) const STARTED: u16 = 65;
 pub(super) const DECLINED: u16 = 66;
 pub(super) const STOPPED: u16 = 67;

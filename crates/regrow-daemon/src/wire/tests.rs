@@ -59,6 +59,7 @@ fn every_message_comes_back() {
         ToDaemon::Clear,
         ToDaemon::Stop,
         ToDaemon::Budget(u64::MAX - 7),
+        ToDaemon::Proof(vec![1, 0, 3]),
     ];
     for message in to_daemon {
         assert_eq!(ToDaemon::from_bytes(&message.to_bytes()), Ok(message));

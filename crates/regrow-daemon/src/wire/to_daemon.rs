@@ -28,6 +28,8 @@ pub enum ToDaemon {
     Stop,
     /// Keep at most so many bytes that are in no use.
     Budget(u64),
+    /// The secret that a client can read which may look into the daemon.
+    Proof(Vec<u8>),
 }
 
 impl ToDaemon {
@@ -51,6 +53,11 @@ impl ToDaemon {
                 to.u64(*bytes);
                 to
             }
+            Self::Proof(secret) => {
+                let mut to = Writer::new(kind::PROOF);
+                to.bytes(secret);
+                to
+            }
         };
         writer.0
     }
@@ -69,6 +76,7 @@ impl ToDaemon {
             kind::CLEAR => Self::Clear,
             kind::STOP => Self::Stop,
             kind::BUDGET => Self::Budget(from.u64("bytes")?),
+            kind::PROOF => Self::Proof(from.bytes("secret")?),
             kind => return Err(WireError::Kind { kind }),
         };
         from.end(message)

@@ -17,6 +17,7 @@ use regrow_image::resolve::{FileRefusal, Stamp, open_executable};
 use crate::image::attempt::{Job, as_path, attempt, fallback};
 use crate::image::warm;
 use crate::run::creation::{Fallback, Point};
+use crate::run::lookup::are_local;
 use crate::run::program::{Key, refusal};
 use crate::settings::PointChoice;
 
@@ -71,6 +72,9 @@ pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
             (image, names)
         }
     };
+    if job.settings.local_files_only {
+        are_local(&image.dependencies.files, &image.dependencies.absent)?;
+    }
     let key_env = names.select(env.iter().copied()).into_iter().map(CStr::to_owned).collect();
     let body = job.forker.fork_ahead(&image);
     let body = body.map_err(|error| Fallback::ImageFailed { detail: error.to_string() })?;

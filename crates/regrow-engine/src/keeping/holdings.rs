@@ -72,6 +72,7 @@ pub(crate) struct Holdings {
     policy: PolicyChoice,
     budget_bytes: u64,
     shells: bool,
+    local_files_only: bool,
     /// When the ledger was begun.
     began: Instant,
     /// When the shard last looked whether memory is short.
@@ -87,7 +88,20 @@ impl Holdings {
         let (began, looked) = (Instant::now(), Instant::now());
         let (tables, chores) = (Tables::default(), Chores::default());
         let checks = SpotChecks::new(settings.spot_checks);
-        Holdings { tables, chores, ledger, checks, watch, policy, budget_bytes, shells, began, looked }
+        let local_files_only = settings.local_files_only;
+        Holdings {
+            tables,
+            chores,
+            ledger,
+            checks,
+            watch,
+            policy,
+            budget_bytes,
+            shells,
+            local_files_only,
+            began,
+            looked,
+        }
     }
 
     /// The ledger, to be looked at.
@@ -181,6 +195,10 @@ impl Holdings {
         if let Some(resolved) = self.tables.programs.resolved(&name) {
             return Ok(resolved);
         }
+        if self.local_files_only && !request.looked_up {
+            // It was remembered a moment ago.
+            return Err(Fallback::ProgramChanged);
+        }
         let resolved = Arc::new(program::resolve(request, &name)?);
         let Some(room) = self.tables.programs.room_for(&resolved) else { return Ok(resolved) };
         self.forget_names(&room);
@@ -193,6 +211,11 @@ impl Holdings {
         }
         self.tables.programs.remember(name.into_owned(), id, Arc::clone(&resolved));
         Ok(resolved)
+    }
+
+    /// Whether what a request runs is remembered, as far as is known without a look at any file.
+    pub(crate) fn is_resolved(&self, request: &Request) -> bool {
+        Name::of(request).is_ok_and(|name| self.tables.programs.resolved(&name).is_some())
     }
 
     fn forget_names(&mut self, names: &HashSet<NameId>) {

@@ -92,6 +92,8 @@ pub enum CallerPart {
     Seccomp,
     /// The scheduling policy or the set of processors.
     Scheduling,
+    /// The security label or a sandbox, as far as the kernel tells.
+    Confinement,
     /// The process that made the pool is not the one that uses it.
     Process,
 }
@@ -106,6 +108,7 @@ impl fmt::Display for CallerPart {
             Self::Cgroup => "control group",
             Self::Seccomp => "seccomp state",
             Self::Scheduling => "scheduling",
+            Self::Confinement => "security label or sandbox",
             Self::Process => "process",
         })
     }
@@ -138,6 +141,8 @@ pub enum Fallback {
     NotRegular,
     /// The file is on a file system that nothing may be run from.
     NoexecMount,
+    /// The file, or one that it needs, is on a file system that another process or machine answers for, and the pool keeps nothing that is.
+    RemoteFiles,
     /// The program is in a state at every snapshot point that cannot be kept.
     RefusedState {
         /// The state, for example `2 threads at main`.
@@ -197,6 +202,7 @@ impl Fallback {
             Self::Malformed => "malformed",
             Self::NotRegular => "not_regular",
             Self::NoexecMount => "noexec_mount",
+            Self::RemoteFiles => "remote_files",
             Self::RefusedState { .. } => "refused_state",
             Self::AllBusy => "all_busy",
             Self::ArgumentsTooLarge => "arguments_too_large",
@@ -229,6 +235,7 @@ impl fmt::Display for Fallback {
             Self::Malformed => "the file is not an executable that can be kept",
             Self::NotRegular => "the program is not a regular file",
             Self::NoexecMount => "the file is on a file system mounted noexec",
+            Self::RemoteFiles => "a file is on a file system that another process or machine answers for",
             Self::RefusedState { detail } => {
                 return write!(f, "the program's state cannot be kept: {detail}");
             }

@@ -87,6 +87,8 @@ pub struct Request {
     pub preload: Vec<String>,
     /// Whether a script whose interpreter's front end can do so is to be compiled ahead.
     pub compile: bool,
+    /// Somebody has looked the program up, and seen that it may be kept where local files alone are.
+    pub looked_up: bool,
 }
 
 impl Request {
@@ -108,6 +110,7 @@ impl Request {
             warm: None,
             preload: Vec::new(),
             compile: false,
+            looked_up: false,
         }
     }
 

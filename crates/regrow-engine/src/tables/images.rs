@@ -27,6 +27,8 @@ const MIN_IMAGES: u64 = 16;
 const DESCRIPTORS_PER_IMAGE: u64 = 16;
 /// Most images that are made at a time.
 const MAX_MAKING: usize = 4;
+/// A making that takes longer is given up: a file system keeps it waiting. A front end has two minutes to prepare itself.
+const MAKING_LIMIT: Duration = Duration::from_secs(150);
 /// How long after its failure an image is tried again, the first time. Every further failure doubles it.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 /// After how many failures it is not doubled any more: that is a little less than an hour.
@@ -59,6 +61,8 @@ pub(crate) struct ImageRow {
     pub(crate) awaited: Option<BodyId>,
     /// How often in a row the image could not be made.
     pub(crate) failures: u32,
+    /// When its making began.
+    began: Instant,
     /// When that may be tried again.
     again: Option<Instant>,
     /// When a run last asked for it, by the table's count of such questions.
@@ -143,6 +147,7 @@ impl Images {
             program,
             awaited: Some(awaited),
             failures,
+            began: Instant::now(),
             again: None,
             used: self.questions,
         };
@@ -239,13 +244,17 @@ impl Images {
 
     /// What the makings gave that have ended; with `wait` of all that are under way.
     pub(crate) fn take_made(&self, wait: bool) -> Vec<(ImageId, Result<Built, Fallback>)> {
-        let lost = || Err(Fallback::ImageFailed { detail: "its thread ended".to_owned() });
+        let failed = |detail: &str| Err(Fallback::ImageFailed { detail: detail.to_owned() });
+        let lost = || failed("its thread ended");
         let ended = |(id, making): (ImageId, &Making)| {
             let result = if wait {
                 making.recv().unwrap_or_else(|_| lost())
             } else {
                 match making.try_recv() {
                     Ok(result) => result,
+                    Err(TryRecvError::Empty) if self.is_late(id, Instant::now()) => {
+                        failed("it takes too long")
+                    }
                     Err(TryRecvError::Empty) => return None,
                     Err(TryRecvError::Disconnected) => lost(),
                 }
@@ -253,6 +262,11 @@ impl Images {
             Some((id, result))
         };
         self.making().filter_map(ended).collect()
+    }
+
+    /// Whether the making of an image takes too long.
+    fn is_late(&self, id: ImageId, now: Instant) -> bool {
+        self.rows.get(&id).is_some_and(|row| now.saturating_duration_since(row.began) > MAKING_LIMIT)
     }
 }
 
@@ -314,6 +328,19 @@ mod tests {
         let ended: Vec<_> = images.take_made(false).into_iter().map(|(id, made)| (id, made.err())).collect();
         let its_thread_ended = Fallback::ImageFailed { detail: "its thread ended".to_owned() };
         assert_eq!(ended, [(failed, Some(Fallback::NoMemory)), (lost, Some(its_thread_ended))]);
+    }
+
+    #[test]
+    fn a_making_that_takes_too_long_makes_room_for_another() {
+        let mut images = Images::default();
+        let (id, _sender) = add(&mut images, c"/bin/true");
+        let began = Instant::now();
+        assert!(!images.is_late(id, began + MAKING_LIMIT / 2) && images.take_made(false).is_empty());
+        assert!(images.is_late(id, began + MAKING_LIMIT * 2));
+        images.get_mut(id).expect("it is there").began -= MAKING_LIMIT * 2;
+        let late = Fallback::ImageFailed { detail: "it takes too long".to_owned() };
+        let made: Vec<_> = images.take_made(false).into_iter().map(|(id, made)| (id, made.err())).collect();
+        assert_eq!(made, [(id, Some(late))]);
     }
 
     #[test]
