@@ -32,8 +32,11 @@ from setting import BODY, PERL, PROGRAM, STATIC, Gateway, Gunicorn, Setting, Way
 ROUNDS = 10
 # Requests of a block of what executes Perl, and of what starts Python for each.
 SLOW, SLOWEST = 100, 20
-# Gateways that are started, with and without a page to prepare.
+# How often servers are started for their first request, and after how many seconds a start has nothing left to do.
 STARTS = 20
+SETTLED = 0.2
+# What answers a first request behind nginx.
+FIRST_OURS, FIRST_THEIRS = "nginx + regrow web", "nginx + fcgiwrap"
 # What the name of a figure begins with that has to hold.
 CLAIM = "runs at "
 
@@ -167,38 +170,76 @@ def absolute(ways: Iterable[Way]) -> list[Figure]:
     return rows
 
 
+@contextlib.contextmanager
+def started(own: Setting, folder: Path, *options: str) -> Iterator[tuple[Gateway, float]]:
+    """A gateway that has just been started, and how long that took. What its start has left to be done is done."""
+    before = time.perf_counter()
+    gateway = Gateway(own, *options, str(folder))
+    took = time.perf_counter() - before
+    try:
+        time.sleep(SETTLED)
+        yield gateway, took
+    finally:
+        gateway.stop()
+
+
+def first_behind_nginx(own: Setting, turn: int, ways: dict[str, int]) -> dict[str, float]:
+    """The first request behind an nginx that has just been started, to a gateway and to fcgiwrap: each is the first in every second turn."""
+    with contextlib.ExitStack() as stack:
+        gateway, _ = stack.enter_context(started(own, own.scripts, *setting.OF_NGINX))
+        fcgiwrap = setting.Fcgiwrap(own)
+        stack.callback(fcgiwrap.stop)
+        times = {}
+        kinds = {FIRST_OURS: gateway.socket, FIRST_THEIRS: fcgiwrap.socket}
+        for kind in sorted(kinds, reverse=turn % 2 == 1):
+            nginx = servers.Nginx(own, {"page": f"unix:{kinds[kind]}"})
+            stack.callback(nginx.stop)
+            (times[kind],) = setting.ask(own, nginx.ports["page"], 1, 1).times
+        count_in(ways, gateway)
+    return times
+
+
+def first_alone(own: Setting, is_prepared: bool, ways: dict[str, int]) -> tuple[float, float]:
+    """The first request to a gateway that has found its page when it started, or whose page has come later; and the time of the start, in seconds."""
+    folder = own.empty()
+    if is_prepared:
+        own.appear(folder, PERL)
+    with started(own, folder) as (gateway, took):
+        if not is_prepared:
+            own.appear(folder, PERL)
+        (first,) = setting.ask(own, gateway.http, 1, 1).times
+        count_in(ways, gateway)
+    return first, took
+
+
+def count_in(ways: dict[str, int], gateway: Gateway) -> None:
+    """Adds the runs of a gateway."""
+    for how, count in gateway.runs().items():
+        ways[how] = ways.get(how, 0) + count
+
+
 def first_requests(own: Setting, rounds: int) -> list[Figure]:
-    """The first request of a gateway that has found its page when it started, and of one whose page has come later."""
+    """The first request of a page after a start, beside that of nginx with fcgiwrap, which are started as freshly."""
     say("first requests ...")
-    times: dict[str, list[float]] = {"prepared": [], "unprepared": []}
-    starts: dict[str, list[float]] = {"prepared": [], "unprepared": []}
-    ways: dict[str, dict[str, int]] = {"prepared": {}, "unprepared": {}}
-    for _ in range(rounds * STARTS // ROUNDS):
-        for kind in times:
-            folder = own.empty()
-            if kind == "prepared":
-                own.appear(folder, PERL)
-            started = time.perf_counter()
-            gateway = Gateway(own, str(folder))
-            starts[kind].append(time.perf_counter() - started)
-            try:
-                # What the start has left to be done is not to be part of the request.
-                time.sleep(0.2)
-                if kind == "unprepared":
-                    own.appear(folder, PERL)
-                times[kind] += setting.ask(own, gateway.http, 1, 1).times
-                for how, count in gateway.runs().items():
-                    ways[kind][how] = ways[kind].get(how, 0) + count
-            finally:
-                gateway.stop()
-    prepared, unprepared = (statistics.median(times[kind]) for kind in ("prepared", "unprepared"))
-    started = statistics.median(starts["prepared"]) - statistics.median(starts["unprepared"])
+    behind: dict[str, list[float]] = {FIRST_OURS: [], FIRST_THEIRS: []}
+    alone: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    ways: dict[str, int] = {}
+    late_ways: dict[str, int] = {}
+    for turn in range(rounds * STARTS // ROUNDS):
+        for kind, first in first_behind_nginx(own, turn, ways).items():
+            behind[kind].append(first)
+        for is_prepared, measured in alone.items():
+            measured.append(first_alone(own, is_prepared, ways if is_prepared else late_ways))
+    ours, theirs = (statistics.median(behind[kind]) for kind in (FIRST_OURS, FIRST_THEIRS))
+    (prepared, start), (late, bare) = ([statistics.median(column) for column in zip(*alone[kind])] for kind in (True, False))
     return [
-        figure("first request, with the pool's adding, against without", unprepared / prepared, 2, "times"),
-        figure("first request, with the pool's adding", prepared, None, "us"),
-        figure("first request, without", unprepared, None, "us"),
-        figure("how much longer the start takes that prepares a page", started * 1e3, None, "ms"),
-        claim("first requests, prepared", ways["prepared"], "warm"),
+        figure("first request behind nginx, against nginx + fcgiwrap", theirs / ours, 2, "times"),
+        figure(f"first request, {FIRST_OURS}", ours, None, "us"),
+        figure(f"first request, {FIRST_THEIRS}", theirs, None, "us"),
+        figure("first request, own HTTP server", prepared, None, "us"),
+        figure("first request, own HTTP server, of a page that has come after the start", late, None, "us"),
+        figure("how much longer the start takes that prepares a page", (start - bare) * 1e3, None, "ms"),
+        claim("first requests of pages that are there at the start", ways, "warm"),
     ]
 
 

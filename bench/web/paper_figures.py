@@ -44,13 +44,11 @@ REPEATS, FIRST, AFTER_S = 3, 20, 4.0
 REQUESTS, CLIENTS = 100, 10
 # How long nothing is asked for after a start, and how often memory is looked at.
 SETTLE_S, LOOK_S = 0.3, 0.04
-# CGI.pm reads these when it is loaded. Those of nginx are not known ahead, so that nothing could be prepared for them.
-KNOWN = ["--env", "SERVER_SOFTWARE=nginx", "--env", "GATEWAY_INTERFACE=CGI/1.1"]
 OPTIONS: dict[str, list[str]] = {
     "basic": ["--no-recycle"],
-    "recycle": ["--policy", "recycle", *KNOWN],
-    "pool": ["--policy", "pool", *KNOWN],
-    "adaptive": ["--policy", "adaptive", *KNOWN],
+    "recycle": ["--policy", "recycle", *setting.OF_NGINX],
+    "pool": ["--policy", "pool", *setting.OF_NGINX],
+    "adaptive": ["--policy", "adaptive", *setting.OF_NGINX],
 }
 # kcmp: whether two tasks have one address space.
 KCMP, KCMP_VM = 312, 1

@@ -26,6 +26,8 @@ AT_THE_POINT = 0.95
 QUERY, BODY = "?name=visitor#", "Hello, visitor#.\n"
 PERL, PROGRAM, STATIC = "/hello.pl", "/page.cgi", "/page.txt"
 STATIC_BODY = "Hello, nobody.\n"
+# CGI.pm reads these when it is loaded. Those of nginx are not known ahead, so that nothing could be prepared for them.
+OF_NGINX = ["--env", "SERVER_SOFTWARE=nginx", "--env", "GATEWAY_INTERFACE=CGI/1.1"]
 
 
 def say(text: str) -> None:

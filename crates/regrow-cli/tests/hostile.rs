@@ -8,6 +8,10 @@ mod service;
 
 #[path = "hostile/crowd.rs"]
 mod crowd;
+#[path = "hostile/files.rs"]
+mod files;
+#[path = "hostile/hanging.rs"]
+mod hanging;
 #[path = "hostile/line.rs"]
 mod line;
 #[path = "hostile/messages.rs"]
@@ -24,6 +28,7 @@ use regrow_daemon::client::Client;
 use regrow_testkit::summary::{self, Percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use hanging::Hanging;
 use line::Line;
 use random::Random;
 use service::{Service, eventually, text};
@@ -130,6 +135,39 @@ fn a_daemon_without_descriptors_makes_room() {
     service.warm(&["sh"]);
     assert!(service.regrow().arg("stop").status().unwrap().success());
     assert!(daemon.wait().unwrap().success());
+}
+
+/// A file system that never answers the daemon hinders nobody: not where it has a program, a folder of `PATH`, or the working directory,
+/// not when a file of it is closed, and not when it is mounted over what the daemon keeps. Needs root, who can mount, and FUSE.
+#[test]
+fn a_file_system_that_does_not_answer_hinders_nobody() {
+    more_descriptors();
+    let siege = Siege::new(&["--max-bodies", "32"]);
+    let folder = siege.service.folder().join("hanging");
+    std::fs::create_dir(&folder).unwrap();
+    let Some(hanging) = Hanging::mount(&folder, siege.daemon) else {
+        println!("left out: it needs root, and FUSE");
+        return;
+    };
+    siege.service.warm(&["sh"]);
+    let before = siege.rest();
+    let words = std::cell::RefCell::new(Vec::new());
+    siege.lay(|| {
+        let stage = files::Stage { siege: &siege, hanging: &hanging, folder: &folder };
+        for attack in files::ATTACKS {
+            let done = attack(&stage);
+            println!("{done}; {} requests of the daemon wait", hanging.waiting());
+            words.borrow_mut().push(done);
+            siege.others_are_served();
+        }
+        drop(hanging);
+    });
+    let after = siege.rest();
+    let line = format!("a hanging file system: {}; {}", words.into_inner().join(", "), told(&siege, before, before, after));
+    println!("{line}");
+    summary::add(&line).unwrap();
+    assert_eq!(after.descriptors, before.descriptors, "{before:?} {after:?}");
+    assert_eq!(siege.service.daemon(), siege.daemon, "it is the same daemon");
 }
 
 /// Every attack, each in a thread.

@@ -84,7 +84,7 @@ fn every_field_stands_where_it_is_read() {
     assert!(task.len() > 7, "{task:?}");
     assert_eq!(names_below(&page, "The fields of `task`."), task);
 
-    for (source, decoder, kinds) in [(TO_DAEMON, "ToDaemon", 6), (TO_CLIENT, "ToClient", 8)] {
+    for (source, decoder, kinds) in [(TO_DAEMON, "ToDaemon", 7), (TO_CLIENT, "ToClient", 8)] {
         let begin = format!("from_bytes(message: &[u8]) -> Result<{decoder}");
         let decoder = part(source, &begin, "kind => return Err");
         let arms: Vec<&str> =

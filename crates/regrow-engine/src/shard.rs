@@ -20,6 +20,7 @@ use crate::ids::{BodyId, ImageId, ProcessId};
 use crate::image::forking::BodyForker;
 use crate::keeping::holdings::Holdings;
 use crate::keeping::inspection::{self, Reports};
+use crate::keeping::mounts::OnMount;
 use crate::keeping::watch::Watch;
 use crate::keeping::work::{Finished, Work};
 use crate::run::creation::{CallerPart, Creation, Fallback, Point, PrepareError, Stats};
@@ -56,7 +57,8 @@ impl Shard {
     pub fn new(settings: Settings) -> Shard {
         let workshop = Workshop::new(&settings);
         let watches = workshop.can_watch() && settings.fault != fault::WATCH_FAILS;
-        let watch = if watches { Watch::new().ok() } else { None };
+        let on_mount = if settings.local_files_only { OnMount::TakeAsChanged } else { OnMount::LookUp };
+        let watch = if watches { Watch::new(on_mount).ok() } else { None };
         Shard {
             caller: Inheritance::new(settings.reread_after),
             forker: workshop.forker(&settings),

@@ -78,7 +78,7 @@ pub(crate) fn garbage(siege: &Siege, random: &mut Random) -> String {
             message.extend_from_slice(&MAGIC);
             message.extend_from_slice(&VERSION.to_le_bytes());
             // Not one of those that could be right by chance.
-            let kind = [0, 1, 8, 65, 69, 300, u16::MAX][number % 7];
+            let kind = [0, 1, 9, 65, 69, 300, u16::MAX][number % 7];
             message.extend_from_slice(&kind.to_le_bytes());
         }
         let count = number_below(random, 300);

@@ -1,9 +1,10 @@
-//! Another version of the protocol, another user, and something at the socket that is no daemon.
+//! Another version of the protocol, another user, a sandbox on one side, and something at the socket that is no daemon.
 
-use std::io::IoSlice;
+use std::io::{BufRead, BufReader, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 use regrow_daemon::wire::{MAX_MESSAGE, ToClient, ToDaemon, VERSION};
 use rustix::net::{
@@ -16,6 +17,17 @@ use crate::service::{Said, Service, text};
 const NOBODY: u32 = 65534;
 /// Where the version stands in a message.
 const VERSION_AT: usize = 4;
+
+/// Enters a Landlock domain, which forbids nothing but to make character devices, and executes its arguments there. With the status 77
+/// where the kernel has no Landlock, or this user may not. It needs no `no_new_privs` of root, so that nothing else tells the domain.
+const IN_LANDLOCK: &str = "
+    my $rules = pack('Q', 1 << 6);
+    my $domain = syscall(444, $rules, length $rules, 0);
+    $domain >= 0 && syscall(446, $domain, 0) == 0 or exit 77;
+    exec @ARGV or die;
+";
+/// How `IN_LANDLOCK` says that there is none.
+const NO_LANDLOCK: i32 = 77;
 
 fn socket() -> OwnedFd {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
@@ -157,4 +169,81 @@ fn a_client_of_another_user_is_refused() {
     let output = command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("65534\n", Some(3)), "{output:?}");
     assert!(Said::read(&output.stderr).why.unwrap_or_default().contains("another user's"));
+}
+
+/// `regrow` in a Landlock domain of its own.
+fn in_landlock(service: &Service) -> Command {
+    let mut command = service.plain("perl");
+    command.args(["-e", IN_LANDLOCK, env!("CARGO_BIN_EXE_regrow")]);
+    command
+}
+
+/// Whether this user can enter a Landlock domain and have everything else as before. It needs root, and Landlock.
+fn has_landlock() -> bool {
+    let status = Command::new("perl").args(["-e", IN_LANDLOCK, "true"]).status().unwrap();
+    assert!(matches!(status.code(), Some(0 | NO_LANDLOCK)), "{status}");
+    status.success() || {
+        println!("left out: it needs root, and Landlock");
+        false
+    }
+}
+
+/// Runs a program with such a command, which must execute it itself, because of what the kernel says of it.
+fn is_declined(mut command: Command) {
+    let output = command.args(["--log", "info", "run", "sh", "-c", "echo right; exit 3"]).output().unwrap();
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("right\n", Some(3)), "{output:?}");
+    let why = Said::read(&output.stderr).why.unwrap_or_default();
+    assert!(why.contains("caller_changed") && why.contains("sandbox"), "{why}");
+}
+
+#[test]
+fn a_client_in_a_sandbox_that_the_daemon_is_not_in_executes_its_program_itself() {
+    if !has_landlock() {
+        return;
+    }
+    let service = Service::start();
+    service.warm(&["sh", "-c", "echo right; exit 3"]);
+    for _ in 0..3 {
+        is_declined(in_landlock(&service));
+    }
+    // Nor may it tell the daemon what to do.
+    let mut stop = in_landlock(&service);
+    let stop = stop.arg("stop").output().unwrap();
+    assert!(!stop.status.success() && text(&stop.stderr).contains("security domain"), "{stop:?}");
+    service.warm(&["sh", "-c", "echo right; exit 3"]);
+}
+
+#[test]
+fn a_daemon_in_a_sandbox_serves_who_is_in_it_and_nobody_else() {
+    if !has_landlock() {
+        return;
+    }
+    let service = Service::empty();
+    // Daemon and commands are in one domain. The commands go on until one of them is recycled.
+    let script = "
+        \"$0\" daemon --idle 120 & daemon=$!
+        until \"$0\" --log info run true 2>&1 | grep -q 'how=.*recycled'; do sleep 0.01; done
+        echo recycled; wait $daemon
+    ";
+    let mut domain = service.plain("perl");
+    domain.args(["-e", IN_LANDLOCK, "sh", "-c", script, env!("CARGO_BIN_EXE_regrow")]);
+    let mut domain = domain.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(domain.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "recycled\n");
+    for _ in 0..3 {
+        is_declined(service.regrow());
+    }
+    let daemon = rustix::process::Pid::from_raw(service.daemon()).unwrap();
+    rustix::process::kill_process(daemon, rustix::process::Signal::TERM).unwrap();
+    assert!(domain.wait().unwrap().success());
+}
+
+#[test]
+fn a_client_with_other_rights_than_the_daemon_executes_its_program_itself() {
+    let service = Service::start();
+    service.warm(&["sh", "-c", "echo right; exit 3"]);
+    let mut command = service.plain("setpriv");
+    command.args(["--no-new-privs", env!("CARGO_BIN_EXE_regrow")]);
+    is_declined(command);
 }

@@ -47,14 +47,10 @@ impl Closer {
     pub(super) fn hand_over(&self, count: usize, close: impl FnOnce() + Send + 'static) {
         let open = Arc::clone(&self.open);
         open.fetch_add(count, Ordering::Relaxed);
-        let submitted = self.workers.submit(move || {
+        self.workers.submit(move || {
             close();
             open.fetch_sub(count, Ordering::Relaxed);
         });
-        if !submitted {
-            // There is no thread at all; they were closed here.
-            self.open.fetch_sub(count, Ordering::Relaxed);
-        }
     }
 
     /// Whether so many are not closed that there must not be more.

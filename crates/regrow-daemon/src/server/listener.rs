@@ -51,9 +51,11 @@ impl Listener {
     /// A listening socket that a service manager has made.
     ///
     /// # Errors
-    /// When it cannot be set to not block.
+    /// When it cannot be listened at, or set to not block.
     pub fn given(socket: OwnedFd) -> Result<Listener, ServeError> {
         rustix::io::ioctl_fionbio(&socket, true).map_err(system("the socket that was passed"))?;
+        // The kernel tells clients who has listened last: they look into that process (see `proof.rs`).
+        rustix::net::listen(&socket, BACKLOG).map_err(system("the socket that was passed"))?;
         Ok(Listener { socket, own: None })
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct RunOrder {
     pub(super) request: Request,
     pub(super) ticket: Ticket,
     /// What request and ticket use, and what must be dropped after them.
-    pub(super) held: Held,
+    pub(super) _held: Held,
 }
 
 /// A run order whose program has been looked up.

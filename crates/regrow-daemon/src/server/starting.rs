@@ -30,7 +30,7 @@ impl Server {
         match request {
             Ok((request, ticket)) => {
                 let lookup = self.controller.lookup(&request);
-                let order = RunOrder { program, end_only, request, ticket, held };
+                let order = RunOrder { program, end_only, request, ticket, _held: held };
                 match lookup {
                     None => self.start(client, &order),
                     Some(lookup) => self.look_up(client, order, lookup),

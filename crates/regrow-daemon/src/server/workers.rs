@@ -56,19 +56,16 @@ impl Workers {
         if state.idle <= state.waiting.len() && state.threads < self.most_threads {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("regrow-waits".to_owned());
-            state.waiting.push_back(Box::new(job));
-            if let Err(error) = thread.spawn(move || shared.work()) {
-                tracing::warn!(%error, "no thread for what may have to wait");
-                if state.threads == 0 {
-                    state.waiting.pop_back();
-                    return false;
+            match thread.spawn(move || shared.work()) {
+                Ok(_) => {
+                    state.threads += 1;
+                    state.idle += 1;
                 }
-            } else {
-                state.threads += 1;
+                // Where there is a queue, it waits there for one.
+                Err(error) => tracing::warn!(%error, "no thread for what may have to wait"),
             }
-            return true;
         }
-        let has_room = state.waiting.len() < state.idle + self.most_waiting;
+        let has_room = state.waiting.len() < state.idle.saturating_add(self.most_waiting);
         if has_room {
             state.waiting.push_back(Box::new(job));
             self.shared.wake.notify_one();
@@ -82,24 +79,21 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what there is to do, until there has been nothing for a while.
+    /// Does what there is to do, until there has been nothing for a while. A thread begins idle.
     fn work(&self) {
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.waiting.pop_front() {
-                drop(state);
-                job();
-                state = self.lock();
-                continue;
-            }
-            state.idle += 1;
             let waited = self.wake.wait_timeout_while(state, LINGER, |state| state.waiting.is_empty());
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.idle -= 1;
-            if state.waiting.is_empty() {
+            let Some(job) = state.waiting.pop_front() else {
                 state.threads -= 1;
                 return;
-            }
+            };
+            drop(state);
+            job();
+            state = self.lock();
+            state.idle += 1;
         }
     }
 }
@@ -116,14 +110,18 @@ mod tests {
         let gate = Arc::new(Mutex::new(gate));
         for _ in 0..2 {
             let gate = Arc::clone(&gate);
-            assert!(workers.submit(move || drop(gate.lock().expect("no panic").recv())));
+            assert!(workers.submit(move || {
+                let _ = gate.lock().expect("no panic").recv();
+            }));
         }
         for number in 0..20 {
             let (sender, receiver) = channel();
             // The thread of the last one may not be idle again as yet.
             while !workers.submit({
                 let sender = sender.clone();
-                move || drop(sender.send(number))
+                move || {
+                    let _ = sender.send(number);
+                }
             }) {
                 std::thread::yield_now();
             }
@@ -132,7 +130,9 @@ mod tests {
         let third = Arc::clone(&gate);
         while !workers.submit({
             let third = Arc::clone(&third);
-            move || drop(third.lock().expect("no panic").recv())
+            move || {
+                let _ = third.lock().expect("no panic").recv();
+            }
         }) {
             std::thread::yield_now();
         }
@@ -144,11 +144,15 @@ mod tests {
     fn what_waits_for_a_thread_is_done_in_its_turn() {
         let workers = Workers::new(1, 2);
         let (open, gate) = channel::<()>();
-        assert!(workers.submit(move || drop(gate.recv())));
+        assert!(workers.submit(move || {
+            let _ = gate.recv();
+        }));
         let (sender, receiver) = channel();
         for number in 0..2 {
             let sender = sender.clone();
-            assert!(workers.submit(move || drop(sender.send(number))));
+            assert!(workers.submit(move || {
+                let _ = sender.send(number);
+            }));
         }
         assert!(!workers.submit(|| panic!("there is no room for it")));
         drop((open, sender));

@@ -2,6 +2,7 @@
 //!
 //! The kernel makes `/proc/self/mountinfo` ready to `poll` within each call that mounts, unmounts or remounts. Then every path that
 //! somebody depends on is looked up again, and whoever depends on one that names another file, or that may be executed no more, is told.
+//! Who must not wait for what was mounted looks nothing up: whoever depends on a path that leads over a changed mount point is told.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -20,15 +21,36 @@ use rustix::fs::StatVfsMountFlags;
 /// What a path names: device and inode, and how it is mounted. `None`: nothing.
 type Place = Option<(u64, u64, StatVfsMountFlags)>;
 
+/// What is done for a path when the mounts have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnMount {
+    /// It is looked up.
+    LookUp,
+    /// It has changed when a changed mount point is on its way.
+    TakeAsChanged,
+}
+
+/// A path, when it was looked up last.
+#[derive(Debug)]
+struct Depended<W> {
+    place: Place,
+    /// Every directory, link and file on its way, where it is not looked up again.
+    way: Vec<PathBuf>,
+    watchers: HashSet<W>,
+}
+
 /// The mounts of this process, and the paths that somebody of type `W` depends on.
 #[derive(Debug)]
 pub(crate) struct Mounts<W> {
     table: File,
+    on_mount: OnMount,
     /// The mounts when they were last looked at.
     seen: Arc<str>,
     /// They have changed since the paths were looked up.
     is_untold: bool,
-    paths: HashMap<PathBuf, (Place, HashSet<W>)>,
+    /// The mounts when somebody was last told.
+    told: Arc<str>,
+    paths: HashMap<PathBuf, Depended<W>>,
 }
 
 impl<W: Copy + Eq + Hash> Mounts<W> {
@@ -36,28 +58,35 @@ impl<W: Copy + Eq + Hash> Mounts<W> {
     ///
     /// # Errors
     /// As `open(2)` of `/proc/self/mountinfo`.
-    pub(crate) fn new() -> io::Result<Mounts<W>> {
-        Ok(Mounts { table: table()?, seen: read(), is_untold: false, paths: HashMap::new() })
+    pub(crate) fn new(on_mount: OnMount) -> io::Result<Mounts<W>> {
+        let (table, seen) = (table()?, read());
+        let told = Arc::clone(&seen);
+        Ok(Mounts { table, on_mount, seen, is_untold: false, told, paths: HashMap::new() })
     }
 
-    /// Has `watcher` depend on what a path names, or on that it names nothing.
-    pub(crate) fn add(&mut self, watcher: W, path: &Path) {
+    /// Has `watcher` depend on what a path names, or on that it names nothing. `way` gives the directories, links and files on its way.
+    pub(crate) fn add(&mut self, watcher: W, path: &Path, way: fn(&Path) -> Vec<PathBuf>) {
         // Of all names that end so it is the directory that can become another one.
         let is_pattern = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"*"));
         let path = if is_pattern { path.parent().unwrap_or(path) } else { path };
         match self.paths.get_mut(path) {
-            Some((_, watchers)) => {
-                watchers.insert(watcher);
+            Some(depended) => {
+                depended.watchers.insert(watcher);
             }
             None => {
-                self.paths.insert(path.to_owned(), (place(path), HashSet::from([watcher])));
+                let (place, way) = match self.on_mount {
+                    OnMount::LookUp => (place(path), Vec::new()),
+                    OnMount::TakeAsChanged => (None, way(path)),
+                };
+                let watchers = HashSet::from([watcher]);
+                self.paths.insert(path.to_owned(), Depended { place, way, watchers });
             }
         }
     }
 
     /// Has several of them depend on nothing.
     pub(crate) fn remove_all(&mut self, gone: &HashSet<W>) {
-        self.paths.retain(|_, (_, watchers)| {
+        self.paths.retain(|_, Depended { watchers, .. }| {
             watchers.retain(|watcher| !gone.contains(watcher));
             !watchers.is_empty()
         });
@@ -108,14 +137,31 @@ impl<W: Copy + Eq + Hash> Mounts<W> {
         if !std::mem::take(&mut self.is_untold) {
             return changed;
         }
-        for (path, (seen, watchers)) in &mut self.paths {
-            let now = place(path);
-            if *seen != now {
-                *seen = now;
-                changed.extend(watchers.iter().copied());
+        let before = std::mem::replace(&mut self.told, Arc::clone(&self.seen));
+        let points = match self.on_mount {
+            OnMount::LookUp => Vec::new(),
+            OnMount::TakeAsChanged => changed_points(&before, &self.seen),
+        };
+        for (path, depended) in &mut self.paths {
+            let is_changed = match self.on_mount {
+                OnMount::LookUp => {
+                    let before = std::mem::replace(&mut depended.place, place(path));
+                    before != depended.place
+                }
+                OnMount::TakeAsChanged => points.iter().any(|point| depended.leads_over(point)),
+            };
+            if is_changed {
+                changed.extend(depended.watchers.iter().copied());
             }
         }
         changed
+    }
+}
+
+impl<W> Depended<W> {
+    /// Whether what is mounted there decides what the path names.
+    fn leads_over(&self, point: &Path) -> bool {
+        point == Path::new("/") || self.way.iter().any(|place| place == point)
     }
 }
 
@@ -165,12 +211,17 @@ mod tests {
         mounts.changed()
     }
 
+    /// A way that nobody looks at.
+    fn no_way(_: &Path) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     #[test]
     fn nobody_is_told_without_a_change_of_the_mounts() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("file");
-        let mut mounts = Mounts::new().expect("a table of mounts");
-        mounts.add(1, &file);
+        let mut mounts = Mounts::new(OnMount::LookUp).expect("a table of mounts");
+        mounts.add(1, &file, no_way);
         fs::write(&file, "").expect("written");
         assert_eq!(mounts.changed(), HashSet::new());
         mounts.reopen();
@@ -185,7 +236,7 @@ mod tests {
         let link = real.join("link");
         fs::write(&file, "").expect("written");
         std::os::unix::fs::symlink(&file, &link).expect("linked");
-        let mut mounts = Mounts::<i32>::new().expect("a table of mounts");
+        let mut mounts = Mounts::<i32>::new(OnMount::LookUp).expect("a table of mounts");
         let now = mounts.seen();
         assert!(mounts.is_same_since(&now, &[file.clone(), real.join("absent")]));
         let over = |place: &Path| format!("{now}9 1 0:1 / {} rw - tmpfs none rw\n", place.display());
@@ -193,6 +244,28 @@ mod tests {
             assert!(!mounts.is_same_since(&over(changed), &[PathBuf::from("/"), link.clone()]));
         }
         assert!(mounts.is_same_since(&over(&real.join("other")), &[file, link]));
+    }
+
+    #[test]
+    fn who_must_not_wait_is_told_of_every_mount_on_the_way_and_looks_nothing_up() {
+        let mut mounts = Mounts::new(OnMount::TakeAsChanged).expect("a table of mounts");
+        // Were a path looked up, it would name nothing before and after.
+        mounts.add(1, Path::new("/no/link"), |_| ["/no", "/no/link", "/other/file"].map(PathBuf::from).to_vec());
+        mounts.add(2, Path::new("/no/thing"), |_| vec![PathBuf::from("/no")]);
+        let now = mounts.seen();
+        let mut mounted = |place: &str| {
+            mounts.seen = format!("{now}9 1 0:1 / {place} rw - fuse none rw\n").into();
+            mounts.is_untold = true;
+            let told = mounts.changed();
+            mounts.told = Arc::clone(&now);
+            assert_eq!(mounts.changed(), HashSet::new(), "it was told");
+            told
+        };
+        assert_eq!(mounted("/no"), HashSet::from([1, 2]));
+        assert_eq!(mounted("/"), HashSet::from([1, 2]));
+        assert_eq!(mounted("/other/file"), HashSet::from([1]));
+        assert_eq!(mounted("/other"), HashSet::new(), "it is not on the way that was found");
+        assert_eq!(mounted("/no/thing/else"), HashSet::new());
     }
 
     #[test]
@@ -211,12 +284,12 @@ mod tests {
             (dir.path().join("one"), dir.path().join("other"), dir.path().join("absent"));
         fs::write(&one, "").expect("written");
         fs::write(&other, "").expect("written");
-        let mut mounts = Mounts::new().expect("a table of mounts");
-        mounts.add(1, &one);
-        mounts.add(2, &other);
-        mounts.add(3, &absent);
-        mounts.add(4, &dir.path().join("*.pth"));
-        mounts.add(5, &one);
+        let mut mounts = Mounts::new(OnMount::LookUp).expect("a table of mounts");
+        mounts.add(1, &one, no_way);
+        mounts.add(2, &other, no_way);
+        mounts.add(3, &absent, no_way);
+        mounts.add(4, &dir.path().join("*.pth"), no_way);
+        mounts.add(5, &one, no_way);
         assert_eq!(changed(&mut mounts), HashSet::new());
         // A rename does to the name what a mount does.
         fs::rename(&other, &one).expect("renamed");

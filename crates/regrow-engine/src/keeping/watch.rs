@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::ids::{ImageId, NameId};
-use crate::keeping::mounts::Mounts;
+use crate::keeping::mounts::{Mounts, OnMount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 
@@ -66,9 +66,10 @@ impl Watch {
     ///
     /// # Errors
     /// As `inotify_init1(2)`: the user's limit of instances; as `open(2)` of the table of mounts.
-    pub fn new() -> io::Result<Watch> {
+    pub(crate) fn new(on_mount: OnMount) -> io::Result<Watch> {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Watch { inotify, interests: HashMap::new(), mounts: Mounts::new()?, process: std::process::id() })
+        let mounts = Mounts::new(on_mount)?;
+        Ok(Watch { inotify, interests: HashMap::new(), mounts, process: std::process::id() })
     }
 
     /// Tells `watcher` when what `path` names changes.
@@ -109,7 +110,7 @@ impl Watch {
     /// # Errors
     /// As [`Watch::add_file`] and [`Watch::add_absent`]: the earlier ones stay watched.
     pub fn add_all(&mut self, watcher: Watcher, files: &[PathBuf], absent: &[PathBuf]) -> io::Result<()> {
-        files.iter().chain(absent).for_each(|path| self.mounts.add(watcher, path));
+        files.iter().chain(absent).for_each(|path| self.mounts.add(watcher, path, way));
         files.iter().try_for_each(|file| self.add_file(watcher, file))?;
         absent.iter().try_for_each(|file| self.add_absent(watcher, file))
     }
@@ -196,10 +197,24 @@ impl Watch {
 
 /// Every link, directory and file that decides what an absolute path names; the last one is marked.
 fn steps(path: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
+    let mut seen = Vec::new();
+    walk(path, &mut seen)?;
+    Ok(seen)
+}
+
+/// The same of a path that may name nothing, as far as something is there.
+fn way(path: &Path) -> Vec<PathBuf> {
+    let mut seen = Vec::new();
+    // What is there stands in `seen`; nothing is mounted where nothing is.
+    let _ = walk(path, &mut seen);
+    seen.into_iter().map(|(place, _)| place).collect()
+}
+
+/// Adds every step to those that were seen, up to where the path cannot be followed.
+fn walk(path: &Path, seen: &mut Vec<(PathBuf, bool)>) -> io::Result<()> {
     let mut rest: Vec<OsString> = components(path);
     rest.reverse();
     let mut at = PathBuf::from("/");
-    let mut seen = Vec::new();
     let mut links = 0;
     while let Some(name) = rest.pop() {
         if name == ".." {
@@ -222,7 +237,7 @@ fn steps(path: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
             rest.extend(components(&target).into_iter().rev());
         }
     }
-    Ok(seen)
+    Ok(())
 }
 
 fn components(path: &Path) -> Vec<OsString> {
@@ -245,7 +260,7 @@ mod tests {
     }
 
     fn watched(path: &Path) -> Watch {
-        let mut watch = Watch::new().expect("an inotify instance");
+        let mut watch = Watch::new(OnMount::LookUp).expect("an inotify instance");
         watch.add_file(image(7), path).expect("the path exists");
         assert!(watch.changed().is_empty());
         watch
@@ -288,7 +303,7 @@ mod tests {
     #[test]
     fn a_file_that_appears_is_noticed_and_others_are_not() {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut watch = Watch::new().expect("an inotify instance");
+        let mut watch = Watch::new(OnMount::LookUp).expect("an inotify instance");
         watch.add_absent(image(3), &dir.path().join("tool")).expect("watched");
         watch.add_absent(image(4), &dir.path().join("sub/dir/tool")).expect("watched");
         watch.add_absent(image(6), &dir.path().join("*.pth")).expect("watched");
