@@ -184,7 +184,7 @@ def started(own: Setting, folder: Path, *options: str) -> Iterator[tuple[Gateway
 
 
 def first_behind_nginx(own: Setting, turn: int, ways: dict[str, int]) -> dict[str, float]:
-    """The first request behind an nginx that has just been started, to a gateway and to fcgiwrap: each is the first in every second turn."""
+    """The first request behind an nginx that has just started, to a gateway and to fcgiwrap: each is asked first in every second turn."""
     with contextlib.ExitStack() as stack:
         gateway, _ = stack.enter_context(started(own, own.scripts, *setting.OF_NGINX))
         fcgiwrap = setting.Fcgiwrap(own)
@@ -200,7 +200,7 @@ def first_behind_nginx(own: Setting, turn: int, ways: dict[str, int]) -> dict[st
 
 
 def first_alone(own: Setting, is_prepared: bool, ways: dict[str, int]) -> tuple[float, float]:
-    """The first request to a gateway that has found its page when it started, or whose page has come later; and the time of the start, in seconds."""
+    """The first request to a gateway whose page was there when it started, or has come later; and the seconds of the start."""
     folder = own.empty()
     if is_prepared:
         own.appear(folder, PERL)

@@ -24,6 +24,9 @@ const EVALUATION: &str = "docs/evaluation.md";
 /// The pages that have tables of figures.
 pub(crate) const PAGES: [&str; 2] = [README, EVALUATION];
 
+/// The place of the sentences at the head of the README.
+const HEADLINE: &str = "headline";
+
 /// All places.
 const PLACES: [Place; 11] = [
     Place { page: README, name: "programs", benchmark: "programs", write: programs },
@@ -53,6 +56,12 @@ pub(crate) fn page(files: &[TextFile], path: &str) -> Result<String, String> {
         text = marks::replaced(&text, place.name, &format!("{}\n{machine}\n", table.text()))
             .ok_or_else(|| format!("{path} has no lines `{begin}` and `{end}`"))?;
     }
+    if path == README {
+        let missing = || "bench/results/programs.json has no figures back to back".to_owned();
+        let headline = results.figures("programs").and_then(headline).ok_or_else(missing)?;
+        text = marks::replaced(&text, HEADLINE, &headline)
+            .ok_or_else(|| format!("{path} has no place `{HEADLINE}`"))?;
+    }
     Ok(text)
 }
 
@@ -65,6 +74,7 @@ fn programs(results: &Value) -> Option<Markdown> {
         "Regrow p50",
         "p99",
         "ratio",
+        "ratio back to back",
         "call to `main` p50",
         "reset p50",
         "CPU per run, posix_spawn",
@@ -80,7 +90,8 @@ fn programs(results: &Value) -> Option<Markdown> {
             time("posix_spawn_us", "p99"),
             time("regrow_us", "p50"),
             time("regrow_us", "p99"),
-            result["ratio_p50"].as_f64().map_or_else(String::new, |ratio| format!("{ratio:.1}")),
+            result["ratio_p50"].as_f64().map_or_else(String::new, tenths),
+            back_to_back(result).map_or_else(String::new, tenths),
             time("to_main_us", "p50"),
             time("reset_us", "p50"),
             whole(&result["cpu_us"]["posix_spawn"]),
@@ -90,6 +101,31 @@ fn programs(results: &Value) -> Option<Markdown> {
         ]);
     }
     Some(table)
+}
+
+fn tenths(ratio: f64) -> String {
+    format!("{ratio:.1}")
+}
+
+/// How many times as many runs one client makes in a second, each right after the one before.
+fn back_to_back(result: &Value) -> Option<f64> {
+    let clients = result["throughput"].as_array()?;
+    clients.iter().find(|row| row["clients"].as_u64() == Some(1))?["ratio"].as_f64()
+}
+
+/// What the head of the README says of the programs: each with both ratios.
+fn headline(results: &Value) -> Option<String> {
+    let mut all = Vec::new();
+    for result in results.as_array()? {
+        let program = result["program"].as_str()?.trim_start_matches("/usr").trim_start_matches("/bin/");
+        let (paused, rows) = (result["ratio_p50"].as_f64()?, back_to_back(result)?);
+        all.push(format!("`{program}` {} ({})", tenths(paused), tenths(rows)));
+    }
+    Some(format!(
+        "  How many times as fast as by `posix_spawn` a run is, and in brackets how many times as many runs one client makes back to back,\n  \
+         each right after the one before, without a pause in which a body is put back:\n  {}.\n  ",
+        all.join(", ")
+    ))
 }
 
 /// A number without a fraction; nothing where there is none.
@@ -155,11 +191,22 @@ mod tests {
         let results = json!([{
             "program": "sh -c :", "posix_spawn_us": {"p50": 1053.4, "p99": 1319.0},
             "regrow_us": {"p50": 94.2, "p99": 362.0}, "ratio_p50": 11.18, "to_main_us": null, "reset_us": {"p50": 121.0},
-            "cpu_us": {"posix_spawn": 901.0, "regrow": 250.0}, "body_kib": 132.0, "recycled": 499, "runs": 500
+            "cpu_us": {"posix_spawn": 901.0, "regrow": 250.0}, "body_kib": 132.0, "recycled": 499, "runs": 500,
+            "throughput": [{"clients": 2, "ratio": 9.0}, {"clients": 1, "ratio": 5.55}]
         }]);
         let text = programs(&results).unwrap().text();
-        let row = "| `sh -c :` | 1,053 | 1,319 | 94 | 362 | 11.2 |  | 121 | 901 | 250 | 132 | 499 of 500 |";
+        let row =
+            "| `sh -c :` | 1,053 | 1,319 | 94 | 362 | 11.2 | 5.5 |  | 121 | 901 | 250 | 132 | 499 of 500 |";
         assert_eq!(text.lines().last(), Some(row));
+    }
+
+    #[test]
+    fn the_head_says_what_the_pause_does() {
+        let result = |program: &str, ratio: f64, rate: f64| json!({"program": program, "ratio_p50": ratio, "throughput": [{"clients": 1, "ratio": rate}]});
+        let results = json!([result("sh -c :", 8.61, 4.41), result("/usr/bin/python3 -c pass", 23.0, 27.56)]);
+        let text = headline(&results).unwrap();
+        assert!(text.ends_with(":\n  `sh -c :` 8.6 (4.4), `python3 -c pass` 23.0 (27.6).\n  "), "{text}");
+        assert_eq!(headline(&json!([{"program": "sh", "ratio_p50": 2.0}])), None);
     }
 
     #[test]

@@ -163,7 +163,11 @@ fn a_file_system_that_does_not_answer_hinders_nobody() {
         drop(hanging);
     });
     let after = siege.rest();
-    let line = format!("a hanging file system: {}; {}", words.into_inner().join(", "), told(&siege, before, before, after));
+    let line = format!(
+        "a hanging file system: {}; {}",
+        words.into_inner().join(", "),
+        told(&siege, before, before, after)
+    );
     println!("{line}");
     summary::add(&line).unwrap();
     assert_eq!(after.descriptors, before.descriptors, "{before:?} {after:?}");

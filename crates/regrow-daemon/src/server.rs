@@ -102,7 +102,7 @@ impl Server {
         poller.add(lookups.bell(), LOOKED_UP).map_err(system("epoll"))?;
         let controller = Controller::new(options.pool.clone(), log);
         let domain = controller.shard().view().domain().fingerprint();
-        let security = Domain::own(options.pool.reread_after).map_err(system("the proof for clients"))?;
+        let security = Domain::own(options.pool.reread_after).map_err(system("/proc/self/status"))?;
         Ok(Server {
             options,
             controller,
@@ -209,7 +209,7 @@ impl Server {
     fn carry_out(&mut self, client: u64, message: ToDaemon, received: Received) {
         let Some(connection) = self.clients.get_mut(client) else { return };
         if let ToDaemon::Proof(secret) = &message {
-            return connection.standing.prove(secret, &self.security);
+            return connection.standing.prove(self.listener.proof().is(secret));
         }
         if !connection.standing.is_of(&self.security) {
             return self.refuse(client, &message);

@@ -21,7 +21,7 @@ mod tests {
         let file = |path: &str, text: &str| TextFile { path: path.to_owned(), text: text.to_owned() };
         let results = r#"{"date": "2026-01-31", "machine": {"kernel": "Linux 6", "cpu": "X", "cores": 2}, "figures": []}"#;
         let results = || file("bench/results/programs.json", results);
-        let stale = "<!-- begin programs -->\n<!-- end programs -->\n";
+        let stale = "<!-- begin programs -->\n<!-- end programs -->\n<!-- begin headline -->\n<!-- end headline -->\n";
         let finding = check(&[results(), file("README.md", stale)], "README.md").unwrap();
         assert!(finding.to_string().starts_with("README.md:2: "), "{finding}");
         let right = page(&[results(), file("README.md", stale)], "README.md").unwrap();

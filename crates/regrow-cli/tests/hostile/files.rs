@@ -47,8 +47,15 @@ impl Stage<'_> {
 }
 
 /// In this order: the last one keeps all threads waiting that there are for lookups.
-pub(crate) const ATTACKS: &[fn(&Stage<'_>) -> String] =
-    &[closed_after_garbage, closed_unread, closed_after_a_run, working_directory, mounted_over, in_path, programs];
+pub(crate) const ATTACKS: &[fn(&Stage<'_>) -> String] = &[
+    closed_after_garbage,
+    closed_unread,
+    closed_after_a_run,
+    working_directory,
+    mounted_over,
+    in_path,
+    programs,
+];
 
 /// Files come with what is no message: the daemon closes them.
 fn closed_after_garbage(stage: &Stage<'_>) -> String {

@@ -50,7 +50,14 @@ impl Hanging {
     pub(crate) fn mount(folder: &Path, daemon: i32) -> Option<Hanging> {
         let device = File::options().read(true).write(true).open("/dev/fuse").ok()?;
         let mut mount = Command::new("mount");
-        mount.args(["-i", "-t", "fuse", "-o", "fd=0,rootmode=40000,user_id=0,group_id=0,allow_other", "hanging"]);
+        mount.args([
+            "-i",
+            "-t",
+            "fuse",
+            "-o",
+            "fd=0,rootmode=40000,user_id=0,group_id=0,allow_other",
+            "hanging",
+        ]);
         mount.arg(folder).stdin(Stdio::from(device.try_clone().unwrap())).stderr(Stdio::null());
         let (waiting, is_over) = (Arc::default(), Arc::default());
         let (count, over) = (Arc::clone(&waiting), Arc::clone(&is_over));

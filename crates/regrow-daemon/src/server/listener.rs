@@ -8,6 +8,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::error::{ServeError, system};
 use crate::place::Place;
+use crate::proof::Proof;
 
 /// Clients that may wait to be accepted.
 const BACKLOG: i32 = 256;
@@ -16,6 +17,8 @@ const BACKLOG: i32 = 256;
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
+    /// It is there before the first client.
+    proof: Proof,
     /// What is removed and unlocked at the end; nothing when somebody else made the socket.
     own: Option<(Place, OwnedFd)>,
 }
@@ -40,12 +43,13 @@ impl Listener {
         // Whoever holds the lock may remove what a daemon that was killed has left.
         let _ = std::fs::remove_file(&path);
         let named = |error: Errno| system(path.display().to_string())(error);
+        let proof = proof()?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(named)?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(&path).map_err(named)?).map_err(named)?;
         rustix::net::listen(&socket, BACKLOG).map_err(named)?;
-        Ok(Listener { socket, own: Some((place.clone(), lock)) })
+        Ok(Listener { socket, proof, own: Some((place.clone(), lock)) })
     }
 
     /// A listening socket that a service manager has made.
@@ -54,10 +58,20 @@ impl Listener {
     /// When it cannot be listened at, or set to not block.
     pub fn given(socket: OwnedFd) -> Result<Listener, ServeError> {
         rustix::io::ioctl_fionbio(&socket, true).map_err(system("the socket that was passed"))?;
+        let proof = proof()?;
         // The kernel tells clients who has listened last: they look into that process (see `proof.rs`).
         rustix::net::listen(&socket, BACKLOG).map_err(system("the socket that was passed"))?;
-        Ok(Listener { socket, own: None })
+        Ok(Listener { socket, proof, own: None })
     }
+
+    /// What shows that a client may look into this process.
+    pub(super) fn proof(&self) -> &Proof {
+        &self.proof
+    }
+}
+
+fn proof() -> Result<Proof, ServeError> {
+    Proof::new().map_err(system("the proof for clients"))
 }
 
 impl AsFd for Listener {

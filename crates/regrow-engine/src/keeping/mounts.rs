@@ -250,7 +250,9 @@ mod tests {
     fn who_must_not_wait_is_told_of_every_mount_on_the_way_and_looks_nothing_up() {
         let mut mounts = Mounts::new(OnMount::TakeAsChanged).expect("a table of mounts");
         // Were a path looked up, it would name nothing before and after.
-        mounts.add(1, Path::new("/no/link"), |_| ["/no", "/no/link", "/other/file"].map(PathBuf::from).to_vec());
+        mounts.add(1, Path::new("/no/link"), |_| {
+            ["/no", "/no/link", "/other/file"].map(PathBuf::from).to_vec()
+        });
         mounts.add(2, Path::new("/no/thing"), |_| vec![PathBuf::from("/no")]);
         let now = mounts.seen();
         let mut mounted = |place: &str| {

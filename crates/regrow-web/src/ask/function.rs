@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn a_field_is_not_taken_for_what_the_request_is() {
-        let fields = [("query", "a"), ("method", "b"), ("path", "c"), ("content-length", "d"), ("proxy", "e")];
+        let fields =
+            [("query", "a"), ("method", "b"), ("path", "c"), ("content-length", "d"), ("proxy", "e")];
         let head = head(Method::GET, "/x", &fields);
         let variables = request_variables(&head, None).expect("variables");
         let names: Vec<_> = variables.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
