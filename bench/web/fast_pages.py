@@ -184,7 +184,7 @@ def started(own: Setting, folder: Path, *options: str) -> Iterator[tuple[Gateway
 
 
 def first_behind_nginx(own: Setting, turn: int, ways: dict[str, int]) -> dict[str, float]:
-    """The first request behind an nginx that has just started, to a gateway and to fcgiwrap: each is asked first in every second turn."""
+    """The first request behind an nginx that has just started, to a gateway and to fcgiwrap, asked first in turn."""
     with contextlib.ExitStack() as stack:
         gateway, _ = stack.enter_context(started(own, own.scripts, *setting.OF_NGINX))
         fcgiwrap = setting.Fcgiwrap(own)

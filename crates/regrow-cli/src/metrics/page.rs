@@ -89,7 +89,7 @@ pub(super) fn serve(
 /// Answers one request.
 fn answer(mut stream: TcpStream, page: impl Fn(&str) -> Page) -> io::Result<()> {
     let head = head(&mut stream)?;
-    let mut words = head.split(|byte| byte.is_ascii_whitespace());
+    let mut words = head.split(u8::is_ascii_whitespace);
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let page = match method {
         b"GET" | b"HEAD" => page(&String::from_utf8_lossy(target)),
