@@ -102,7 +102,7 @@ impl Server {
         poller.add(lookups.bell(), LOOKED_UP).map_err(system("epoll"))?;
         let controller = Controller::new(options.pool.clone(), log);
         let domain = controller.shard().view().domain().fingerprint();
-        let security = Domain::own(options.pool.reread_after).map_err(system("/proc/self/status"))?;
+        let security = Domain::own().map_err(system("/proc/self/status"))?;
         Ok(Server {
             options,
             controller,

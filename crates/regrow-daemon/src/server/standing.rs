@@ -10,17 +10,18 @@ use std::time::{Duration, Instant};
 
 use regrow_sys::peer::{PeerProcess, Rights};
 
+/// How old what was seen of a client may be. A client that has connected lately was looked at then.
+const VALID: Duration = Duration::from_secs(1);
+
 /// What the daemon has that its clients must have.
 #[derive(Debug)]
 pub(super) struct Domain {
     rights: Rights,
-    /// How old what was seen of a client may be.
-    valid_for: Duration,
 }
 
 impl Domain {
-    pub(super) fn own(valid_for: Duration) -> io::Result<Domain> {
-        Ok(Domain { rights: Rights::own()?, valid_for })
+    pub(super) fn own() -> io::Result<Domain> {
+        Ok(Domain { rights: Rights::own()? })
     }
 }
 
@@ -47,7 +48,7 @@ impl Standing {
 
     /// Looks at its rights, unless that was done a short while ago.
     pub(super) fn look(&mut self, domain: &Domain) -> bool {
-        if let Some((has_rights, _)) = self.seen.filter(|(_, at)| at.elapsed() < domain.valid_for) {
+        if let Some((has_rights, _)) = self.seen.filter(|(_, at)| at.elapsed() < VALID) {
             return has_rights;
         }
         let has_rights = self.process.as_ref().is_some_and(|process| process.has_rights(&domain.rights));
