@@ -98,12 +98,12 @@ impl Flavour {
     /// privilege was needed, and the first runs of a body show that.
     pub fn runs(self, is_repetition: bool) -> usize {
         match (self, is_repetition) {
-            (Flavour::At(_) | Flavour::Auto, false) => 100,
-            (Flavour::Verified(_), false) => 25,
-            (Flavour::Off, false) => 20,
+            (Flavour::At(_) | Flavour::Auto, false) => 50,
+            (Flavour::Verified(_), false) => 20,
+            (Flavour::Off, false) => 10,
             (Flavour::Without(_), false) => 4,
-            (Flavour::At(_) | Flavour::Auto, true) => 20,
-            (Flavour::Verified(_), true) => 5,
+            (Flavour::At(_) | Flavour::Auto, true) => 10,
+            (Flavour::Verified(_), true) => 4,
             (Flavour::Off | Flavour::Without(_), true) => 2,
         }
     }
