@@ -21,7 +21,7 @@ from watched import plain, started, watched
 MOST = 2
 # More than there may be: what is beyond is taken by the kernel, and waits.
 MANY = 3 * MOST
-# An unused connection of HTTP/2 ends within some of the seconds of `--idle-timeout`; one that never ends is seen to ping so often.
+# An unused connection of HTTP/2 ends within some of the seconds of `--idle-timeout`; one that never ends pings so often.
 MOST_PINGS = 600
 PAUSE_S = 0.1
 
