@@ -130,6 +130,9 @@ fn left(agent: &Agent, memory: &Memory) -> ! {
     if timed {
         control.left_ns.store(sys::now_ns(), Relaxed);
     }
+    if control.order.flags & order_flags::SINGLE_USE != 0 {
+        sys::exit(0);
+    }
     if !attributes::are_unchanged(agent) {
         agent.give_up(Broken::Keeper, 0);
     }

@@ -98,6 +98,9 @@ pub mod order_flags {
     pub const COMM: u32 = 1 << 4;
     /// Of a shell: execute the program whose path is at `block_address`, with the arrays at `argv` and `envp`.
     pub const EXEC: u32 = 1 << 5;
+    /// The body serves no other run: when this one has left, the keeper ends. A hint that saves a reset; the engine drops the body
+    /// whatever the keeper does.
+    pub const SINGLE_USE: u32 = 1 << 6;
 }
 
 /// One pointer that a run gets anew: `*(u64 *)address = value`.

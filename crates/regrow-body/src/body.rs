@@ -118,6 +118,8 @@ pub struct Body {
     is_woken_ahead: bool,
     /// The process group that the last run leads, or zero.
     group: i32,
+    /// It has had the one run that it serves.
+    is_spent: bool,
     /// In verify mode: it was compared since its last run.
     compared: AtomicBool,
     /// Bounds that the address space was last given.
@@ -193,6 +195,7 @@ impl Body {
             is_shell: false,
             is_woken_ahead: image.header.gate_address != 0,
             group: 0,
+            is_spent: false,
             compared: AtomicBool::new(false),
             bounds: [0; 4],
             laid: Laid::default(),
@@ -258,9 +261,19 @@ impl Body {
         self.runs
     }
 
-    /// What it is doing.
+    /// Whether it has had the one run that it serves.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.is_spent
+    }
+
+    /// What it is doing. A body that has served its one run is broken.
     #[must_use]
     pub fn state(&self) -> Option<State> {
+        if self.is_spent {
+            let is_over = self.line.is_over(self.runs) || self.has_run_left();
+            return Some(if is_over { State::Broken } else { State::Running });
+        }
         if self.has_run_in_it() {
             return Some(State::Running);
         }
@@ -421,6 +434,7 @@ impl Body {
         }));
         self.send(to.serial, run.fds).map_err(StartError::Broken)?;
         self.is_given(pid);
+        self.is_spent = run.single_use;
         self.group = if run.task.session() || run.task.process_group() == Some(0) { pid } else { 0 };
         self.bounds = self.laid.block.bounds;
         if run.await_start {

@@ -419,6 +419,7 @@ fn run_flags(run: &Run<'_>) -> u32 {
         (!run.has_plain_fds(), order_flags::PLACE_FDS),
         (run.directory.is_some(), order_flags::CWD),
         (run.timed, order_flags::TIMES),
+        (run.single_use, order_flags::SINGLE_USE),
         (run.exec_path.is_some(), order_flags::COMM),
     ];
     table.iter().filter(|row| row.0).fold(0, |flags, row| flags | row.1)

@@ -65,6 +65,7 @@ mod tests {
             await_start: false,
             busy_poll: false,
             traced: false,
+            single_use: false,
             timed: false,
         }
     }

@@ -28,6 +28,8 @@ pub struct Run<'a> {
     pub busy_poll: bool,
     /// The calling thread traces the process from before its first instruction, so that it stops when it is about to end.
     pub traced: bool,
+    /// The body serves no other run.
+    pub single_use: bool,
     /// Note when the program is entered and when the body is ready again.
     pub timed: bool,
 }

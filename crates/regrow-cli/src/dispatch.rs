@@ -10,6 +10,7 @@ use crate::cli::{Action, Cli};
 use crate::error::CliError;
 use crate::exit_status::{FAILED, REGROW_FAILED};
 use crate::message::{chain, complain};
+use crate::run::shared::ProgramName;
 use crate::{
     bench, completions, daemon, doctor, launcher, link, log, manual, record, replay, run, status, top, web,
 };
@@ -21,7 +22,7 @@ pub(crate) fn start() -> u8 {
         return launcher::run(&name, &args);
     }
     let status = match plain_run(&args) {
-        Some(plain) => run::shared::run(plain.program, plain.args, plain.no_tty, plain.preload),
+        Some(plain) => run::shared::run(plain.program, plain.args, plain.no_tty),
         None => with_flags(&args),
     };
     let _ = std::io::stdout().flush();
@@ -31,12 +32,11 @@ pub(crate) fn start() -> u8 {
 /// A plain `regrow run`.
 struct PlainRun<'a> {
     no_tty: bool,
-    preload: &'a OsStr,
-    program: &'a OsString,
+    program: ProgramName<'a>,
     args: &'a [OsString],
 }
 
-/// `regrow run [--no-tty] [--preload MODULES] [--] PROG ARGS`: in this common case, reading the command line must not take
+/// `regrow run [--no-tty] [--single-use] [--preload MODULES] [--] PROG ARGS`: in this common case, reading the command line must not take
 /// longer than the run.
 fn plain_run(args: &[OsString]) -> Option<PlainRun<'_>> {
     let is_set = |name| std::env::var_os(name).is_some();
@@ -46,6 +46,10 @@ fn plain_run(args: &[OsString]) -> Option<PlainRun<'_>> {
     let mut rest = args.get(2..)?;
     let no_tty = rest.first()? == "--no-tty";
     if no_tty {
+        rest = rest.get(1..)?;
+    }
+    let single_use = rest.first()? == "--single-use";
+    if single_use {
         rest = rest.get(1..)?;
     }
     let mut preload = OsStr::new("");
@@ -59,7 +63,9 @@ fn plain_run(args: &[OsString]) -> Option<PlainRun<'_>> {
     } else if is_flag(rest.first()?) {
         return None;
     }
-    rest.split_first().map(|(program, args)| PlainRun { no_tty, preload, program, args })
+    let (file, args) = rest.split_first()?;
+    let program = ProgramName { file, argv0: file, preload, single_use };
+    Some(PlainRun { no_tty, program, args })
 }
 
 fn with_flags(args: &[OsString]) -> u8 {

@@ -50,7 +50,7 @@ pub(crate) fn run(name: &OsStr, args: &[OsString]) -> u8 {
     let (argv0, rest) = args.split_first().map_or((name, &[][..]), |(first, rest)| (first.as_os_str(), rest));
     match find_behind(name) {
         Ok(file) => shared::run_as(
-            ProgramName { file: file.as_os_str(), argv0, preload: OsStr::new("") },
+            ProgramName { file: file.as_os_str(), argv0, preload: OsStr::new(""), single_use: false },
             rest,
             false,
         ),

@@ -19,7 +19,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use regrow::{Command, Fallback, Pool, PrepareError};
+use regrow::{Command, Fallback, Pool, PrepareError, Reuse};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
@@ -35,7 +35,13 @@ use self::report::{RunLine, RunReport};
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     if !args.wants_own_pool() {
         let preload = args.preload.join(",");
-        return Ok(shared::run(&args.program, &args.args, args.no_tty, OsStr::new(&preload)));
+        let program = shared::ProgramName {
+            preload: OsStr::new(&preload),
+            file: &args.program,
+            argv0: &args.program,
+            single_use: args.single_use,
+        };
+        return Ok(shared::run(program, &args.args, args.no_tty));
     }
     let behind = match program_search::behind(&args.program).transpose() {
         Ok(behind) => behind,
@@ -47,7 +53,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     let mut report = args.report.as_deref().map(RunReport::create).transpose()?;
     caller::forward_signals().map_err(CliError::system("signals cannot be passed on to the run"))?;
 
-    let pool = Pool::builder().verify(args.verify).point(args.point.into()).build();
+    let reuse = if args.single_use { Reuse::Never } else { Reuse::Always };
+    let pool = Pool::builder().verify(args.verify).point(args.point.into()).reuse(reuse).build();
     let mut command = pool.command(behind.as_deref().map_or(args.program.as_os_str(), Path::as_os_str));
     command.arg0(&args.program).args(&args.args).preload(args.preload.iter().map(String::as_str));
     for (descriptor, number) in given {

@@ -87,6 +87,8 @@ pub(crate) struct RunInBody {
     pub(crate) forked: bool,
     /// How long the run waited for the body to be put back.
     pub(crate) waited: Duration,
+    /// The body serves no other run.
+    pub(crate) single_use: bool,
 }
 
 /// What a body is of. A program has more than one image where runs of it differ in what they read of their environment.
@@ -191,11 +193,11 @@ impl Ledger {
     }
 
     /// A run was started in a body. True when it is time to look at all bodies: the ledger tells the planner of several runs at
-    /// once, so that only one run in many waits for that.
+    /// once, so that only one run in many waits for that. A body that is used up is told of at once: another one is to be made.
     pub(crate) fn run_started(&mut self, run: RunInBody) -> bool {
         self.untold.push_back((self.at, run));
         let is_due = |&(at, _): &(Duration, RunInBody)| at + UNTOLD_WAIT <= self.at;
-        self.untold.len() >= MAX_UNTOLD || self.untold.front().is_some_and(is_due)
+        run.single_use || self.untold.len() >= MAX_UNTOLD || self.untold.front().is_some_and(is_due)
     }
 
     /// Whether there are runs that the planner does not know of yet.
@@ -214,7 +216,7 @@ impl Ledger {
     }
 
     fn tell_run(&mut self, run: RunInBody, eyes: &dyn Eyes) {
-        let RunInBody { process, body, of, forked, waited } = run;
+        let RunInBody { process, body, of, forked, waited, single_use } = run;
         if self.bodies.get(&body).is_some_and(|entry| entry.process.is_some()) {
             // A body has one run at a time: the earlier one has ended.
             self.tell_end(body, eyes.facts(body));
@@ -228,7 +230,10 @@ impl Ledger {
         };
         let entry = self.bodies.entry(body).or_insert(BodyEntry { of, process: None, is_lent: false });
         entry.process = Some(process);
-        self.tell_created(process, of.program, waited, from);
+        self.tell_created(process, of.program, waited, from.clone());
+        if single_use {
+            self.tell(&Event::UsedUp { program: of.program, from });
+        }
     }
 
     /// Looks which runs of an image have ended, which bodies wait again, and which are gone.

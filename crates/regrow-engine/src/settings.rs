@@ -19,6 +19,17 @@ pub enum PointChoice {
     Only(Point),
 }
 
+/// How often a body is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reuse {
+    /// A body is put back after each run, and serves the next.
+    #[default]
+    Always,
+    /// A body serves one run. Bodies are forked ahead from the program's image, which no run has touched: nothing that a run does to its
+    /// memory reaches another.
+    Never,
+}
+
 /// How a shard works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -30,6 +41,8 @@ pub struct Settings {
     pub spot_checks: u32,
     /// Whether a process that waits for its order has a session of its own already. Runs that are to have none are started by exec.
     pub sessions: bool,
+    /// Whether every run has its body alone; a request can ask for that, too.
+    pub reuse: Reuse,
     /// Which snapshot point images are made at.
     pub point: PointChoice,
     /// How many bodies of one program there may be. A run that would need one more is started by exec.
@@ -60,6 +73,7 @@ impl Default for Settings {
             verify: false,
             spot_checks: 0,
             sessions: false,
+            reuse: Reuse::Always,
             point: PointChoice::Auto,
             max_bodies_per_program: 8,
             policy: PolicyChoice::default(),

@@ -122,7 +122,8 @@ impl Shard {
     pub(crate) fn start_in_shell(&mut self, request: &Request, why: Fallback) -> Result<Started, Fallback> {
         // A process of a pool of sessions leads one before it has its order.
         let fits = request.task.session() || !self.settings.sessions;
-        if !fits || !in_shell::may_use(&why) {
+        // A shell is what is left of an earlier run's body.
+        if !fits || request.single_use || !in_shell::may_use(&why) {
             return Err(why);
         }
         let started = in_shell::start(&mut self.holdings, &mut self.caller, request, monotonic_ns(), why)?;

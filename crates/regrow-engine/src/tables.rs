@@ -33,6 +33,11 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
+    /// How many bodies of an image there are that serve more than one run.
+    pub(crate) fn reusable_bodies(&self, image: crate::ids::ImageId) -> usize {
+        self.bodies.of(image).filter(|(_, body)| !body.is_spent()).count()
+    }
+
     /// Drops everything that is kept; ids from before find nothing after it. Processes go on, and stay.
     pub(crate) fn begin_anew(&mut self, generation: u32) {
         let processes = std::mem::take(&mut self.processes);

@@ -108,6 +108,13 @@ pub enum Event {
         /// `None`: there is no body; if it ran in one, that is gone.
         offer: Option<Facts>,
     },
+    /// The process of the event before uses up what it was made from: no other process gets its body.
+    UsedUp {
+        /// Its program.
+        program: ProgramId,
+        /// What it was made from.
+        from: Source,
+    },
     /// From this moment on a process can use what was added, or a body that was kept.
     Ready(KeptId),
     /// Something that the pool kept is gone without an action: the kernel killed it, or its file changed.

@@ -413,7 +413,7 @@ impl Inventory {
                 self.budget_bytes = *bytes;
                 None
             }
-            Event::Tick | Event::Pressure => None,
+            Event::UsedUp { .. } | Event::Tick | Event::Pressure => None,
         };
         self.at = at;
         Ok(left)

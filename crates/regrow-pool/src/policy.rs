@@ -17,6 +17,7 @@ mod none;
 mod paper_pool;
 mod recycle;
 mod recycle_one;
+mod stocked;
 mod turn;
 mod why;
 

@@ -72,6 +72,7 @@ pub struct Command {
     preload: Vec<String>,
     compile: bool,
     busy_poll: bool,
+    single_use: bool,
 }
 
 impl Command {
@@ -104,6 +105,7 @@ impl Command {
             preload: Vec::new(),
             compile: false,
             busy_poll: false,
+            single_use: false,
         }
     }
 
@@ -292,6 +294,13 @@ impl Command {
         self
     }
 
+    /// Whether the run has its body alone: no run was in it before, and none comes after. Without effect where
+    /// [`PoolBuilder::reuse`](crate::PoolBuilder::reuse) says so for all runs.
+    pub fn single_use(&mut self, single_use: bool) -> &mut Self {
+        self.single_use = single_use;
+        self
+    }
+
     /// Whether [`Command::spawn`] busy-polls for the beginning of a run in a body, for at most 40 microseconds, before it sleeps until then. The
     /// caller takes the processor from others for that time; in return nobody has to wake it, which takes the run 5 to 30 microseconds.
     pub fn busy_poll(&mut self, polls: bool) -> &mut Self {
@@ -393,6 +402,7 @@ impl Command {
         request.waits_for_end = start == Start::Unawaited;
         request.traced = self.traced;
         request.busy_poll = self.busy_poll;
+        request.single_use = self.single_use;
         let (stdin, our_stdin) = self.stdin.as_ref().unwrap_or(default_stdin).open(Direction::In)?;
         let (stdout, our_stdout) = self.stdout.as_ref().unwrap_or(default_output).open(Direction::Out)?;
         let (stderr, our_stderr) = self.stderr.as_ref().unwrap_or(default_output).open(Direction::Out)?;

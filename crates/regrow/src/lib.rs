@@ -58,7 +58,7 @@ pub use regrow_engine::run::creation::{
     CallerPart, Creation, Fallback, Point, PointCounts, PrepareError, Stats,
 };
 pub use regrow_engine::run::request::Warm;
-pub use regrow_engine::settings::PointChoice;
+pub use regrow_engine::settings::{PointChoice, Reuse};
 pub use regrow_engine::view::RunTimes;
 pub use regrow_pool::policy::PolicyChoice as Policy;
 pub use regrow_sys::disable::FeatureSet;

@@ -10,7 +10,7 @@ use regrow_engine::run::creation::{CallerPart, Fallback, Point, PrepareError, St
 use regrow_engine::run::exec::spawn_exec;
 use regrow_engine::run::request::Request;
 use regrow_engine::run::started::Started;
-use regrow_engine::settings::{PointChoice, Settings};
+use regrow_engine::settings::{PointChoice, Reuse, Settings};
 use regrow_engine::shard::Shard;
 use regrow_engine::shared::SharedShard;
 use regrow_engine::view::RunTimes;
@@ -221,6 +221,18 @@ impl PoolBuilder {
     #[must_use]
     pub fn spot_checks(mut self, one_in: u32) -> Self {
         self.settings.spot_checks = one_in;
+        self
+    }
+
+    /// How often a body is used: [`Reuse::Always`], the default, or [`Reuse::Never`]. With `Never` bodies are forked ahead from the program's
+    /// image, serve one run and are dropped: nothing of one run reaches another, whatever it does to its memory. A run costs a body.
+    #[must_use]
+    pub fn reuse(mut self, reuse: Reuse) -> Self {
+        self.settings.reuse = reuse;
+        if reuse == Reuse::Never {
+            // A shell is what is left of an earlier run's body.
+            self.settings.shells = false;
+        }
         self
     }
 

@@ -33,6 +33,7 @@ is no such program; 126 when it cannot be executed; 125 when Regrow itself faile
 Examples:
   regrow run -- git --version
   regrow run --no-tty -- make
+  regrow run --single-use -- python3 from-somebody.py
   regrow run --repeat 100 --verify --report runs.jsonl -- sh -c 'echo hello'";
 
 /// The arguments of `regrow run`.
@@ -50,6 +51,10 @@ pub(crate) struct RunArgs {
     /// Modules that Regrow imports once, and each run of a Python program finds imported
     #[arg(long, value_name = "MODULES", value_delimiter = ',')]
     pub(crate) preload: Vec<String>,
+
+    /// Give the run a body of its own, which no run was in before and none comes after
+    #[arg(long)]
+    pub(crate) single_use: bool,
 
     /// How many times to run the program, one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]

@@ -36,17 +36,19 @@ pub(crate) struct ProgramName<'a> {
     pub(crate) file: &'a OsStr,
     /// What the program sees as `argv[0]`.
     pub(crate) argv0: &'a OsStr,
+    /// It is to have its body alone.
+    pub(crate) single_use: bool,
 }
 
 /// Runs a program, or the program behind it if it is a launcher, and returns the exit status of the command. Does not return
 /// where this process becomes the program. With `terminal`, the daemon runs it although there is a controlling terminal.
-pub(crate) fn run(program: &OsStr, args: &[OsString], terminal: bool, preload: &OsStr) -> u8 {
-    let behind = match program_search::behind(program).transpose() {
+pub(crate) fn run(program: ProgramName<'_>, args: &[OsString], terminal: bool) -> u8 {
+    let behind = match program_search::behind(program.file).transpose() {
         Ok(behind) => behind,
         Err(missing) => return missing.tell(),
     };
-    let file = behind.as_deref().map_or(program, Path::as_os_str);
-    run_as(ProgramName { file, argv0: program, preload }, args, terminal)
+    let file = behind.as_deref().map_or(program.file, Path::as_os_str);
+    run_as(ProgramName { file, ..program }, args, terminal)
 }
 
 /// The same for a program that is no launcher.
@@ -102,6 +104,7 @@ fn ask(
     let numbers = inherited_descriptors()?;
     let mut client = Client::connect(place)?;
     let mut message = spawn_message(program.file, args)?;
+    message.single_use = program.single_use;
     message.arg0 = (program.argv0 != program.file).then(|| program.argv0.as_bytes().to_vec());
     let modules = program.preload.as_bytes().split(|&byte| byte == b',');
     for module in modules.filter(|module| !module.is_empty()) {

@@ -35,6 +35,7 @@ pub(super) fn request(
     // A signal to the group of a run is a signal to what it has started, and to nobody else.
     request.task.set_process_group(0);
     request.waits_for_end = true;
+    request.single_use = message.single_use;
     request.stdio = [const { StdioFd::Closed }; 3];
     for (descriptor, target) in descriptors.iter().zip(message.targets) {
         let descriptor = Arc::clone(descriptor);

@@ -31,6 +31,8 @@ pub struct SpawnMessage {
     pub targets: Vec<i32>,
     /// The client waits for the end alone: it is not told that the run has started, and gets no pidfd.
     pub end_only: bool,
+    /// The run has its body alone.
+    pub single_use: bool,
     /// The modules that an interpreter is to have imported, in UTF-8.
     pub preload: Strings,
 }
@@ -50,6 +52,7 @@ impl SpawnMessage {
         to.u32(u32::try_from(self.targets.len()).unwrap_or(u32::MAX));
         self.targets.iter().for_each(|&target| to.i32(target));
         to.flag(self.end_only);
+        to.flag(self.single_use);
         to.bytes(self.preload.as_bytes());
         to
     }
@@ -80,6 +83,7 @@ impl SpawnMessage {
             message.targets.push(from.i32("targets")?);
         }
         message.end_only = from.flag("end_only")?;
+        message.single_use = from.flag("single_use")?;
         message.preload = from.strings("preload")?;
         Ok(message)
     }

@@ -35,6 +35,7 @@ fn spawn() -> SpawnMessage {
         cgroup: b"0::/\n".to_vec(),
         targets: vec![0, 1, 2, 9],
         end_only: true,
+        single_use: true,
         preload: strings(b"json\0"),
     }
 }

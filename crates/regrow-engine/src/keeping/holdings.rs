@@ -68,6 +68,8 @@ pub(crate) struct Holdings {
     pub(crate) chores: Chores,
     ledger: Ledger,
     checks: SpotChecks,
+    /// Bodies that serve no run after the one that they were given.
+    spent: Vec<BodyId>,
     watch: Option<Watch>,
     policy: PolicyChoice,
     budget_bytes: u64,
@@ -94,6 +96,7 @@ impl Holdings {
             chores,
             ledger,
             checks,
+            spent: Vec::new(),
             watch,
             policy,
             budget_bytes,
@@ -384,7 +387,7 @@ impl Holdings {
         max_bodies: usize,
     ) {
         let kept = self.tables.images.get(image).filter(|row| row.kept().is_some()).map(|row| row.program);
-        let has_room = self.tables.bodies.of(image).count() < max_bodies;
+        let has_room = self.tables.reusable_bodies(image) < max_bodies;
         match (made, kept) {
             (Some(made), Some(program)) if has_room && self.ledger.is_wanted(id) => {
                 self.tables.bodies.insert(id, image, made);
@@ -502,6 +505,9 @@ impl Holdings {
     /// A run was started in a body.
     pub(crate) fn run_started(&mut self, run: RunInBody) {
         self.ledger.set_time(self.began.elapsed());
+        if run.single_use {
+            self.spent.push(run.body);
+        }
         if self.ledger.run_started(run) {
             self.look_at_all();
         }
@@ -525,8 +531,21 @@ impl Holdings {
 
     // Time.
 
+    /// Has the bodies ended that have served their one run.
+    pub(crate) fn retire_spent(&mut self) {
+        if self.spent.is_empty() {
+            return;
+        }
+        let bodies = &mut self.tables.bodies;
+        let goes_on = |id: &BodyId| bodies.get(*id).is_some_and(|body| body.state() != Some(State::Broken));
+        let (going, over): (Vec<_>, Vec<_>) = std::mem::take(&mut self.spent).into_iter().partition(goes_on);
+        self.spent = going;
+        over.into_iter().filter_map(|id| bodies.remove(id)).for_each(|body| self.chores.discard_body(body));
+    }
+
     /// Looks at all bodies, and asks the policy where its time has come.
     pub(crate) fn tick(&mut self) {
+        self.retire_spent();
         self.look_at_all();
         self.have_checked();
         let now = Instant::now();

@@ -62,7 +62,14 @@ fn ledger_with_body(scene: &mut Scene) -> (Ledger, BodyId) {
 }
 
 fn run(process: u64, body: BodyId, forked: bool) -> RunInBody {
-    RunInBody { process: ProcessId::new(process), body, of: OF, forked, waited: Duration::ZERO }
+    RunInBody {
+        process: ProcessId::new(process),
+        body,
+        of: OF,
+        forked,
+        waited: Duration::ZERO,
+        single_use: false,
+    }
 }
 
 fn status(ledger: &Ledger, body: BodyId) -> Option<BodyStatus> {

@@ -80,6 +80,8 @@ pub struct Request {
     /// The calling thread traces the process from its start on, and it stops when it is about to end
     /// (`regrow_sys::ptrace::await_exit`).
     pub traced: bool,
+    /// The run has its body alone: no run was in it before, and none comes after.
+    pub single_use: bool,
     /// The front end whose image the run may start in. The program of the request itself is what is started where there is no
     /// such image. A descriptor that the request passes at the order's number is the order; where there is none it is written.
     pub warm: Option<Arc<Warm>>,
@@ -107,6 +109,7 @@ impl Request {
             waits_for_end: false,
             busy_poll: false,
             traced: false,
+            single_use: false,
             warm: None,
             preload: Vec::new(),
             compile: false,
@@ -165,6 +168,7 @@ impl Request {
             await_start: !self.waits_for_end && !self.traced,
             busy_poll: self.busy_poll,
             traced: self.traced,
+            single_use: self.single_use,
             timed: false,
         }
     }

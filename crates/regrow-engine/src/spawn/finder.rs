@@ -243,7 +243,7 @@ impl Finder<'_> {
         let known = row.image.and_then(|image| Some((image, self.holdings.tables.images.get(image)?)));
         if let Some((image, known)) = known {
             let kept = Arc::clone(&known.kept()?.image);
-            if self.holdings.tables.bodies.of(image).count() < self.settings.max_bodies_per_program {
+            if self.holdings.tables.reusable_bodies(image) < self.settings.max_bodies_per_program {
                 return Some((image, kept));
             }
             self.holdings.body_is_gone(body);

@@ -22,7 +22,7 @@ use crate::run::front_end;
 use crate::run::program::Resolved;
 use crate::run::request::Request;
 use crate::run::started::Started;
-use crate::settings::{PointChoice, Settings};
+use crate::settings::{PointChoice, Reuse, Settings};
 use crate::spawn::finder::{Finder, Wanted};
 use crate::tables::processes::ProcessRow;
 use regrow_abi::fault;
@@ -89,7 +89,7 @@ impl Starter<'_> {
             // The process that would be it leads a session already.
             return Err(Fallback::UnsupportedRequest);
         }
-        let chosen = self.choose(image)?;
+        let chosen = self.choose(image, self.is_single_use(request))?;
         let mut started = self.give_order(image, chosen, resolved, request, task)?;
         self.note(image, chosen, request, &mut started);
         Ok((chosen.id, started))
@@ -104,6 +104,7 @@ impl Starter<'_> {
         request: &Request,
         task: &Task,
     ) -> Result<Started, Fallback> {
+        let single_use = self.is_single_use(request);
         let tables = &mut self.finder.holdings.tables;
         let kept = tables.images.kept_mut(image).ok_or(Fallback::BodyBroken)?;
         let arguments = resolved.arguments(request);
@@ -115,6 +116,7 @@ impl Starter<'_> {
         let run = Run {
             exec_path: resolved.own_exec_path(),
             timed: self.finder.settings.timed,
+            single_use,
             random: self.random.take().map_err(|_| Fallback::UnsupportedKernel)?,
             ..request.run(&task, &arguments, &fds)
         };
@@ -136,17 +138,25 @@ impl Starter<'_> {
         started.process = Some(process);
         let Some(row) = tables.images.get(image) else { return };
         let of = BodyOf { image, program: row.program };
-        self.finder.holdings.run_started(RunInBody { process, body, of, forked, waited });
+        let single_use = self.is_single_use(request);
+        self.finder.holdings.run_started(RunInBody { process, body, of, forked, waited, single_use });
     }
 
-    /// A body for a run. Where none is ready at once, the planner is told first of what has happened.
-    fn choose(&mut self, image: ImageId) -> Result<ChosenBody, Fallback> {
-        if self.armed(image).is_none() {
+    /// Whether a run is to have its body alone.
+    fn is_single_use(&self, request: &Request) -> bool {
+        request.single_use || self.finder.settings.reuse == Reuse::Never
+    }
+
+    /// A body for a run; one that had no run before, where `unused` says so. Where none is ready at once, the planner is told first of what
+    /// has happened.
+    fn choose(&mut self, image: ImageId, unused: bool) -> Result<ChosenBody, Fallback> {
+        self.finder.holdings.retire_spent();
+        if self.armed(image, unused).is_none() {
             self.finder.holdings.look_at(image);
         }
         let kept = self.finder.holdings.tables.images.kept(image).ok_or(Fallback::NotKept)?;
         let (image_of, point) = (Arc::clone(&kept.image), kept.point());
-        let chosen = self.choose_or_fork(image, &image_of, point);
+        let chosen = self.choose_or_fork(image, &image_of, point, unused);
         if let Err(why) = &chosen {
             if !image_of.seed().lives() {
                 // No body can be made any more: the next run has the image made anew.
@@ -159,16 +169,24 @@ impl Starter<'_> {
     }
 
     /// Finds an armed body, or makes one.
-    fn choose_or_fork(&mut self, id: ImageId, image: &Image, point: Point) -> Result<ChosenBody, Fallback> {
-        if let Some(body) = self.inspect_for_armed(id, image) {
+    fn choose_or_fork(
+        &mut self,
+        id: ImageId,
+        image: &Image,
+        point: Point,
+        unused: bool,
+    ) -> Result<ChosenBody, Fallback> {
+        if let Some(body) = self.inspect_for_armed(id, image, unused) {
             return Ok(ChosenBody { id: body, forked: false, waited: Duration::ZERO });
         }
         let began = Instant::now();
-        if let Some(body) = self.await_reset(id, image, point, began) {
-            return Ok(ChosenBody { id: body, forked: false, waited: began.elapsed() });
-        }
-        if self.has_all_bodies(id) {
-            return Err(Fallback::AllBusy);
+        if !unused {
+            if let Some(body) = self.await_reset(id, image, point, began) {
+                return Ok(ChosenBody { id: body, forked: false, waited: began.elapsed() });
+            }
+            if self.has_all_bodies(id) {
+                return Err(Fallback::AllBusy);
+            }
         }
         let forked = self.forker.fork(image).map_err(|error| {
             tracing::debug!(%error, "no further body");
@@ -181,7 +199,7 @@ impl Starter<'_> {
         let new = self.finder.holdings.reserve_body();
         self.finder.holdings.tables.bodies.insert(new, id, Box::new(forked));
         // Another one may have become ready meanwhile.
-        let body = self.inspect_for_armed(id, image).ok_or(Fallback::BodyBroken)?;
+        let body = self.inspect_for_armed(id, image, unused).ok_or(Fallback::BodyBroken)?;
         Ok(ChosenBody { id: body, forked: body == new, waited: began.elapsed() })
     }
 
@@ -199,7 +217,7 @@ impl Starter<'_> {
                 body.bell().ring();
             }
             body.wait_ready(RESET_WAIT / 4);
-            if let Some(body) = self.inspect_for_armed(id, image) {
+            if let Some(body) = self.inspect_for_armed(id, image, false) {
                 return Some(body);
             }
         }
@@ -219,21 +237,22 @@ impl Starter<'_> {
     }
 
     fn has_all_bodies(&self, image: ImageId) -> bool {
-        self.finder.holdings.tables.bodies.of(image).count() >= self.finder.settings.max_bodies_per_program
+        self.finder.holdings.tables.reusable_bodies(image) >= self.finder.settings.max_bodies_per_program
     }
 
-    /// An armed body.
-    fn armed(&self, image: ImageId) -> Option<BodyId> {
+    /// An armed body; one that had no run before, where `unused` says so.
+    fn armed(&self, image: ImageId, unused: bool) -> Option<BodyId> {
         let mut bodies = self.finder.holdings.tables.bodies.of(image);
-        bodies.find(|(_, body)| body.state() == Some(State::Armed)).map(|(id, _)| id)
+        let fits = |body: &Body| (!unused || body.runs() == 0) && body.state() == Some(State::Armed);
+        bodies.find(|(_, body)| fits(body)).map(|(id, _)| id)
     }
 
     /// An armed body. Where there is none at once, all bodies of the image are inspected.
-    fn inspect_for_armed(&mut self, id: ImageId, image: &Image) -> Option<BodyId> {
-        self.armed(id).or_else(|| {
+    fn inspect_for_armed(&mut self, id: ImageId, image: &Image, unused: bool) -> Option<BodyId> {
+        self.armed(id, unused).or_else(|| {
             let may_go_on = |body: &Body| inspection::may_go_on(image, body, self.reports);
             self.finder.holdings.tables.bodies.retain(id, may_go_on);
-            self.armed(id)
+            self.armed(id, unused)
         })
     }
 }

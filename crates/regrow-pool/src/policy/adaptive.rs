@@ -209,7 +209,7 @@ impl Adaptive {
                 turn.give_everything_back()
             }
             Event::Budget { .. } => self.shrink(turn),
-            Event::Known { .. } | Event::Ready(_) => Ok(()),
+            Event::Known { .. } | Event::Ready(_) | Event::UsedUp { .. } => Ok(()),
         }
     }
 }

@@ -8,6 +8,7 @@ use super::none::Never;
 use super::paper_pool::{PaperPool, PoolSettings};
 use super::recycle::Recycle;
 use super::recycle_one::RecycleOne;
+use super::stocked::Stocked;
 
 /// A policy by its name, with its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,17 +37,18 @@ impl PolicyChoice {
     /// The names of all policies.
     pub const NAMES: [&'static str; 5] = ["none", "recycle", "recycle-one", "pool", "adaptive"];
 
-    /// The policy itself.
+    /// The policy itself. Whatever keeps something keeps unused bodies of programs whose processes use theirs up, too.
     #[must_use]
     pub fn build(self) -> Box<dyn Policy> {
-        match self {
-            Self::None => Box::new(Never),
+        let policy: Box<dyn Policy> = match self {
+            Self::None => return Box::new(Never),
             Self::Recycle(frequency) => Box::new(Recycle::new(frequency)),
             Self::RecycleOne(frequency) => Box::new(RecycleOne::new(frequency)),
             Self::Pool(settings) => Box::new(PaperPool::new(settings)),
             Self::Adaptive => Box::new(Adaptive::new(AdaptiveSettings::default())),
             Self::AdaptiveWith(settings) => Box::new(Adaptive::new(settings)),
-        }
+        };
+        Box::new(Stocked::new(policy))
     }
 }
 

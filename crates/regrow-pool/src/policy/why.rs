@@ -22,6 +22,8 @@ pub enum Why {
         /// How many.
         least: usize,
     },
+    /// It is unused, and processes of its program use their bodies up.
+    UsedUp,
     /// Somebody has named its program as one that is going to start.
     Named,
     /// Its program often comes next.
@@ -58,6 +60,7 @@ impl fmt::Display for Why {
             Self::RunsOften { runs, of } => write!(f, "runs often: {runs} of the last {of} creations"),
             Self::Part => f.write_str("part of a body that was broken up; every program can use it"),
             Self::Minimum { least } => write!(f, "at least {least} are kept ready"),
+            Self::UsedUp => f.write_str("unused, for a process that uses its body up"),
             Self::Named => f.write_str("named as a program that is going to be started"),
             Self::Follows { cue, percent } => write!(f, "comes after {cue} in {percent} of 100 cases"),
             Self::Lately { at_a_time } => write!(f, "{at_a_time} at a time were needed until just now"),
