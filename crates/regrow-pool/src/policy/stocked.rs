@@ -49,17 +49,16 @@ impl Stocked {
     /// A process has used its body up.
     fn used_up(&mut self, program: ProgramId, from: &Source, turn: &mut Turn<'_>) -> Result<(), Illegal> {
         let at = turn.inventory().at();
-        let demand = self.demands.entry(program).or_insert(Demand { wanted: LEAST, used: at });
-        if at.saturating_sub(demand.used) > FORGET {
-            demand.wanted = LEAST;
-        } else if !matches!(from, Source::Body(_)) {
-            demand.wanted = (demand.wanted + 1).min(MOST);
-        }
-        demand.used = at;
+        let known = self.demands.get(&program).filter(|demand| at.saturating_sub(demand.used) <= FORGET);
+        let wanted = match known {
+            None => LEAST,
+            Some(demand) if matches!(from, Source::Body(_)) => demand.wanted,
+            Some(demand) => (demand.wanted + 1).min(MOST),
+        };
+        self.demands.insert(program, Demand { wanted, used: at });
         let unused = |inventory: &Inventory| {
             inventory.bodies_of(program).filter(|(_, body)| body.is_kept() && body.runs == 0).count()
         };
-        let wanted = demand.wanted;
         while unused(turn.inventory()) < wanted && turn.try_add_body(program)?.is_some() {}
         Ok(())
     }
