@@ -24,7 +24,9 @@ class Image:
 class Pool:
     """What is kept between runs. A forked copy of the process makes one of its own."""
 
-    def __new__(cls, max_bodies: int, *, recycle: bool = True, warm_only: bool = False, timed: bool = False) -> Pool: ...
+    def __new__(
+        cls, max_bodies: int, *, recycle: bool = True, single_use: bool = False, warm_only: bool = False, timed: bool = False
+    ) -> Pool: ...
     def prepare(self, image: Image, words: list[str], *, call: Optional[bytes] = None) -> tuple[Optional[str], str]:
         """Makes the image ahead: where it stands, or None and why its processes will be started by exec."""
 

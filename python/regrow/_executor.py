@@ -12,7 +12,7 @@ from typing import Any, Optional, TypeVar
 from regrow._calls import Calls
 from regrow._future import Future
 from regrow._order import order_of
-from regrow._starter import worker_starter
+from regrow._starter import Reuse, worker_starter
 
 T = TypeVar("T")
 
@@ -26,6 +26,9 @@ class Executor(concurrent.futures.Executor):
     future raises `TimeoutError`. `memory_limit` is how many bytes of memory of its own that it can write to a process may
     have, with what was preloaded; beyond that Python raises `MemoryError`.
 
+    The memory of a process is put back when it has ended, and serves another call. With `reuse="never"` each process has a
+    copy of the prepared interpreter alone, which is dropped with it: for calls that run code which you do not trust.
+
     A function, its arguments and its result are pickled, as with `concurrent.futures.ProcessPoolExecutor`. A process that
     ends before its call returns is the error of that call alone, `BrokenProcess`.
     """
@@ -38,6 +41,7 @@ class Executor(concurrent.futures.Executor):
         initargs: Sequence[Any] = (),
         timeout: Optional[float] = None,
         memory_limit: Optional[int] = None,
+        reuse: Reuse = "always",
     ) -> None:
         if max_workers is None:
             max_workers = os.cpu_count() or 1
@@ -47,7 +51,7 @@ class Executor(concurrent.futures.Executor):
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be callable")
         pickled = None if initializer is None else pickle.dumps((initializer, tuple(initargs)))
-        self._calls = Calls(worker_starter(preload, pickled), max_workers, timeout, memory_limit)
+        self._calls = Calls(worker_starter(preload, pickled, reuse), max_workers, timeout, memory_limit)
         weakref.finalize(self, self._calls.close).atexit = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:

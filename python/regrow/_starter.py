@@ -1,7 +1,7 @@
 """Which interpreter is started, what it has prepared, and out of which pool.
 
     Starter   one image: the interpreter's options, modules to be imported, a function to be called
-    pools     one for each set of modules, and of this process alone: a forked copy makes its own
+    pools     one for each set of modules and each reuse, and of this process alone: a forked copy makes its own
 
 A pool is dropped with the last starter that uses it.
 """
@@ -17,17 +17,22 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Optional
+from typing import Literal, Optional
 
 from regrow import _core
 from regrow._progress import progress
+
+#: Whether a body serves many processes, one after the other, or one.
+Reuse = Literal["always", "never"]
+#: What names a pool: the modules, and the reuse.
+_Key = tuple[tuple[str, ...], Reuse]
 
 #: The longest setup that is passed as an argument, in bytes; a longer one is passed in a file.
 _LONGEST_ARGUMENT = 64 * 1024
 #: How many bodies a program may have beside one for each processor.
 _SPARE_BODIES = 8
 
-_pools: weakref.WeakValueDictionary[tuple[str, ...], _Pool] = weakref.WeakValueDictionary()
+_pools: weakref.WeakValueDictionary[_Key, _Pool] = weakref.WeakValueDictionary()
 _pools_lock = threading.Lock()
 #: The pools of the process that this one was forked from. Nothing of them is this process's to end.
 _others: list[_Pool] = []
@@ -40,15 +45,15 @@ class _Pool:
 
     __slots__ = ("__weakref__", "core")
 
-    def __init__(self) -> None:
-        self.core = _core.Pool((os.cpu_count() or 1) + _SPARE_BODIES)
+    def __init__(self, reuse: Reuse) -> None:
+        self.core = _core.Pool((os.cpu_count() or 1) + _SPARE_BODIES, single_use=reuse == "never")
 
 
-def _pool_of(preload: tuple[str, ...]) -> _Pool:
+def _pool_of(key: _Key) -> _Pool:
     with _pools_lock:
-        pool = _pools.get(preload)
+        pool = _pools.get(key)
         if pool is None:
-            pool = _pools[preload] = _Pool()
+            pool = _pools[key] = _Pool(key[1])
         return pool
 
 
@@ -68,7 +73,7 @@ class Starter:
 
     `preload` is imported in the order given, then `setup`, a function as `module:name`, is called with `setup_data`.
     Private data does not appear in the interpreter's arguments. `path` is what modules are looked for in before the
-    interpreter's own directories.
+    interpreter's own directories. `reuse` says whether a body serves many processes, one after the other, or one.
     """
 
     def __init__(
@@ -80,10 +85,12 @@ class Starter:
         setup_data: bytes = b"",
         is_private: bool = False,
         path: Sequence[str] = (),
+        reuse: Reuse = "always",
     ) -> None:
         if not sys.executable:
             raise RuntimeError("this interpreter does not know its own program, so that it cannot start another one")
         self._preload = checked_preload(preload)
+        self._reuse = checked_reuse(reuse)
         words: list[str] = []
         if self._preload:
             words += ["--preload", ",".join(self._preload)]
@@ -108,7 +115,7 @@ class Starter:
 
     def _renew(self) -> None:
         self._owner = _owner
-        self._pool = _pool_of(self._preload)
+        self._pool = _pool_of((self._preload, self._reuse))
         self._is_prepared = False
         self._preparing = threading.Lock()
 
@@ -178,7 +185,14 @@ def checked_preload(preload: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def worker_starter(preload: Sequence[str], initializer: Optional[bytes]) -> Starter:
+def checked_reuse(reuse: Reuse) -> Reuse:
+    """What a caller has said of reuse."""
+    if reuse not in ("always", "never"):
+        raise ValueError(f"reuse is 'always' or 'never', not {reuse!r}")
+    return reuse
+
+
+def worker_starter(preload: Sequence[str], initializer: Optional[bytes], reuse: Reuse = "always") -> Starter:
     """A starter of processes that answer calls (`regrow._worker`): with this process's options, path and main module."""
     import subprocess
     from multiprocessing import spawn
@@ -195,4 +209,5 @@ def worker_starter(preload: Sequence[str], initializer: Optional[bytes]) -> Star
         # What an initializer is given may be a secret.
         is_private=initializer is not None,
         path=[entry for entry in path if os.path.isabs(entry)],
+        reuse=reuse,
     )

@@ -9,6 +9,7 @@ from typing import Optional
 
 from regrow import _core
 from regrow._run import Completed, Program, StrPath
+from regrow._starter import Reuse
 
 __all__ = ["run"]
 
@@ -21,9 +22,10 @@ async def run(
     timeout: Optional[float] = None,
     env: Optional[Mapping[str, str]] = None,
     cwd: Optional[StrPath] = None,
+    reuse: Reuse = "never",
 ) -> Completed:
     """Runs a Python program in a fresh process; see `regrow.run`. The process is killed when the task is cancelled."""
-    program = Program(source_or_path, args, input, preload, env, cwd)
+    program = Program(source_or_path, args, input, preload, env, cwd, reuse)
     loop = asyncio.get_running_loop()
     if not program.starter.is_prepared():
         await loop.run_in_executor(None, program.prepare)

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use regrow::{Command, Point, PointChoice, PrepareError, Resource, Stdio};
+use regrow::{Command, Point, PointChoice, PrepareError, Resource, Reuse, Stdio};
 
 use crate::errors::os_error;
 use crate::image::PyImage;
@@ -41,12 +41,13 @@ struct StartArguments<'a> {
 #[pymethods]
 impl PyPool {
     #[new]
-    #[pyo3(signature = (max_bodies, *, recycle = true, warm_only = false, timed = false))]
-    fn new(max_bodies: usize, recycle: bool, warm_only: bool, timed: bool) -> Self {
+    #[pyo3(signature = (max_bodies, *, recycle = true, single_use = false, warm_only = false, timed = false))]
+    fn new(max_bodies: usize, recycle: bool, single_use: bool, warm_only: bool, timed: bool) -> Self {
         let point = if warm_only { PointChoice::Only(Point::Warm) } else { PointChoice::Auto };
         let builder = regrow::Pool::builder()
             .max_bodies_per_program(max_bodies)
             .recycle(recycle)
+            .reuse(if single_use { Reuse::Never } else { Reuse::Always })
             .point(point)
             .timed(timed);
         Self { pool: builder.build(), null: OnceLock::new() }

@@ -18,6 +18,7 @@ import pytest
 
 import calls
 import regrow
+from bodies import repeated
 
 
 def test_a_call_gives_its_value(executor: regrow.Executor) -> None:
@@ -32,6 +33,13 @@ def test_every_call_has_a_process_of_its_own(executor: regrow.Executor) -> None:
 
 def test_nothing_is_left_of_a_call(executor: regrow.Executor) -> None:
     assert [executor.submit(calls.remember, number).result() for number in range(4)] == [[0], [1], [2], [3]]
+
+
+def test_no_memory_serves_two_calls_where_it_is_not_to_be_used_again(executor: regrow.Executor) -> None:
+    assert repeated(lambda: executor.submit(time.sleep, 0.02).result()) > 0
+    with regrow.Executor(1, preload=["json"], reuse="never") as never:
+        assert repeated(lambda: never.submit(time.sleep, 0.02).result()) == 0
+        assert [never.submit(calls.remember, number).result() for number in range(4)] == [[0], [1], [2], [3]]
 
 
 def test_the_process_is_gone_when_the_result_is_there(executor: regrow.Executor) -> None:
@@ -360,10 +368,10 @@ def test_shutdown_can_cancel_what_waits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"max_workers": 0}, {"timeout": -1.0}, {"memory_limit": 0}, {"preload": ["not a name"]}],
+    [{"max_workers": 0}, {"timeout": -1.0}, {"memory_limit": 0}, {"preload": ["not a name"]}, {"reuse": ""}],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"must be greater than 0|not the name of a module"):
+    with pytest.raises(ValueError, match=r"must be greater than 0|not the name of a module|reuse is"):
         regrow.Executor(**wrong)  # type: ignore[arg-type]
 
 

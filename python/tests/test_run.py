@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import regrow
+from bodies import repeated
 
 Run = Callable[..., regrow.Completed]
 
@@ -126,6 +127,15 @@ if os.fork() == 0:
 os.write(1, b"early ")
 """
     assert run(source).stdout == b"early late"
+
+
+def test_no_memory_serves_two_programs_unless_that_is_asked_for(run: Run) -> None:
+    stays = "import time; time.sleep(0.02)"
+    assert repeated(lambda: run(stays)) == 0
+    assert repeated(lambda: run(stays, preload=["json"])) == 0
+    assert repeated(lambda: run(stays, reuse="always")) > 0
+    with pytest.raises(ValueError, match="reuse is 'always' or 'never', not 'sometimes'"):
+        run(stays, reuse="sometimes")
 
 
 def test_a_cancelled_task_kills_its_process(tmp_path: Path) -> None:

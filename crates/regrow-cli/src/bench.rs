@@ -50,6 +50,7 @@ fn bench_programs(args: &BenchArgs, json: Option<JsonFile>) -> Result<u8, CliErr
         warmup: args.warmup,
         pause: Duration::from_micros(args.pause_us.into()),
         parallel: args.parallel,
+        single_use: args.single_use,
     })?;
     print(&format!("{}\n", session.head()?))?;
     let mut results = Vec::new();

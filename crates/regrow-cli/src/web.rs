@@ -28,6 +28,7 @@ pub(crate) fn web(args: &WebArgs) -> Result<u8, CliError> {
     settings.compile = args.warm_script;
     settings.recycle = !args.no_recycle;
     settings.policy = args.policy.clone();
+    settings.reuse = args.reuse;
     settings.spot_checks = args.spot_checks;
     settings.limits = limits(args);
     if args.function {

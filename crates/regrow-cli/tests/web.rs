@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -162,6 +163,55 @@ fn a_request_is_answered_by_a_recycled_process() {
         log.contains("] \"POST /a.pl?n=4 HTTP/1.0\" 200 ") && log.contains("\"GET /none HTTP/1.0\" 404 14\n"),
         "{log}"
     );
+}
+
+/// Says the number of its process, and stays for a moment.
+const STAYS: &str = "#!/usr/bin/python3\nimport os, time\nbody = str(os.getpid())\n\
+    print(f'Content-Type: text/plain\\nContent-Length: {len(body)}\\n\\n{body}', end='', flush=True)\n\
+    time.sleep(0.05)\n";
+
+/// The keepers whose memory processes of a script had, one after the other, of so many requests.
+fn keepers_of(web: &Web, script: &str, number: usize) -> Vec<(i32, u64)> {
+    let gateway = i32::try_from(web.gateway.as_ref().unwrap().id()).unwrap();
+    let mut found = Vec::new();
+    eventually("requests in bodies", || {
+        let (status, pid) = web.get(script);
+        assert_eq!(status, 200);
+        let run: i32 = pid.parse().unwrap();
+        let others =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let mut others = others.filter(|&pid: &i32| pid != run && pid != gateway);
+        let keeper = others.find(|&pid| regrow_sys::raw::share_memory(pid, run) == Some(true));
+        found.extend(keeper.and_then(|pid| Some((pid, began(pid)?))));
+        eventually("its end", || began(run).is_none());
+        found.len() >= number
+    });
+    found
+}
+
+/// When a process began, by which it is told from another of the same number.
+fn began(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split(' ').nth(20)?.parse().ok()
+}
+
+#[test]
+fn requests_share_bodies_as_far_as_they_are_told_to() {
+    let scripts = [("a.py", STAYS), ("b.py", STAYS)];
+    let shared = |reuse: &str| {
+        let web = Web::start(&scripts, &["--reuse", reuse]);
+        let [a, b] = ["/a.py", "/b.py"].map(|script| {
+            let keepers = keepers_of(&web, script, 12);
+            let distinct = keepers.iter().copied().collect::<HashSet<_>>();
+            (keepers.len() - distinct.len(), distinct)
+        });
+        (a.0 + b.0, a.1.intersection(&b.1).count())
+    };
+    let (again, common) = shared("always");
+    assert!(again > 12 && common > 0, "{again}, {common}");
+    let (again, common) = shared("script");
+    assert!(again > 12 && common == 0, "{again}, {common}");
+    assert_eq!(shared("never"), (0, 0));
 }
 
 #[test]

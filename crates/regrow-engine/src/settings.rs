@@ -1,5 +1,6 @@
 //! What a shard is told about how it is to work.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use regrow_pool::policy::PolicyChoice;
@@ -19,15 +20,30 @@ pub enum PointChoice {
     Only(Point),
 }
 
-/// How often a body is used.
+/// Which runs share a body. It has a name of one word, for command lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reuse {
     /// A body is put back after each run, and serves the next.
     #[default]
     Always,
+    /// The same, but two scripts of one interpreter (`#!`) share no body.
+    Script,
     /// A body serves one run. Bodies are forked ahead from the program's image, which no run has touched: nothing that a run does to its
     /// memory reaches another.
     Never,
+}
+
+impl FromStr for Reuse {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "always" => Ok(Self::Always),
+            "script" => Ok(Self::Script),
+            "never" => Ok(Self::Never),
+            _ => Err(format!("{name:?} is none of always, script, never")),
+        }
+    }
 }
 
 /// How a shard works.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use regrow::Policy;
+use regrow::{Policy, Reuse};
 
 /// What answers requests.
 #[derive(Debug, Clone)]
@@ -170,6 +170,8 @@ pub struct GatewaySettings {
     pub recycle: bool,
     /// The policy that decides which bodies the pool keeps.
     pub policy: Policy,
+    /// Which requests share a body.
+    pub reuse: Reuse,
     /// One body in so many runs is compared with its image while no run is in it; 0: none.
     pub spot_checks: u32,
 }
@@ -191,6 +193,7 @@ impl GatewaySettings {
             compile: false,
             recycle: true,
             policy: Policy::default(),
+            reuse: Reuse::default(),
             spot_checks: 0,
         }
     }

@@ -294,8 +294,8 @@ impl Command {
         self
     }
 
-    /// Whether the run has its body alone: no run was in it before, and none comes after. Without effect where
-    /// [`PoolBuilder::reuse`](crate::PoolBuilder::reuse) says so for all runs.
+    /// Whether the run has its body alone: no run was in it before, and none comes after. [`PoolBuilder::reuse`](crate::PoolBuilder::reuse) says so
+    /// for all runs of a pool.
     pub fn single_use(&mut self, single_use: bool) -> &mut Self {
         self.single_use = single_use;
         self

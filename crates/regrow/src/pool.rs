@@ -224,8 +224,9 @@ impl PoolBuilder {
         self
     }
 
-    /// How often a body is used: [`Reuse::Always`], the default, or [`Reuse::Never`]. With `Never` bodies are forked ahead from the program's
-    /// image, serve one run and are dropped: nothing of one run reaches another, whatever it does to its memory. A run costs a body.
+    /// Which runs share a body: all of a program by [`Reuse::Always`], the default. By [`Reuse::Script`] two scripts of one
+    /// interpreter share neither image nor body. By [`Reuse::Never`] bodies are forked ahead from the program's image, serve one run and
+    /// are dropped: nothing of one run reaches another, whatever it does to its memory. A run costs a body then.
     #[must_use]
     pub fn reuse(mut self, reuse: Reuse) -> Self {
         self.settings.reuse = reuse;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command as StdCommand;
 use std::time::{Duration, Instant};
@@ -178,6 +179,44 @@ fn one_run_of_an_ordinary_pool_has_its_body_alone() {
         }
     }
     assert!(pool.stats().recycled.total() >= 15, "{:?}", pool.stats());
+}
+
+#[test]
+fn two_scripts_share_a_body_unless_they_are_told_not_to() {
+    let lab = Lab::new();
+    let scripts = ["one.pl", "two.pl"].map(|name| {
+        let path = lab.dir.path().join(name);
+        fs::write(&path, "#!/usr/bin/perl\nselect undef, undef, undef, 0.01;\n").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+        path
+    });
+    let of_both = |pool: &Pool| {
+        let keepers: Vec<HashSet<i32>> = scripts.iter().map(|script| keepers_of(pool, script, 10)).collect();
+        keepers[0].intersection(&keepers[1]).count()
+    };
+    assert!(of_both(&Pool::new()) > 0, "the test sees what they share");
+    assert_eq!(of_both(&Pool::builder().reuse(Reuse::Script).build()), 0);
+}
+
+/// The keepers whose memory so many runs had.
+fn keepers_of(pool: &Pool, program: &Path, runs: usize) -> HashSet<i32> {
+    let mut command = pool.command(program);
+    command.stdin(Stdio::null());
+    pool.prepare(&command).expect("it can be kept");
+    let mut keepers = HashSet::new();
+    let mut seen = 0;
+    let until = Instant::now() + LIMIT;
+    while seen < runs {
+        assert!(Instant::now() < until, "{:?}", pool.stats());
+        let mut child = command.spawn().expect("it starts");
+        let run = i32::try_from(child.id()).expect("a number");
+        let shares = |keeper: &i32| regrow_sys::raw::share_memory(*keeper, run) == Some(true);
+        let keeper = pool.keepers().into_iter().find(shares);
+        assert!(child.wait().expect("its end").success());
+        seen += usize::from(keeper.is_some());
+        keepers.extend(keeper);
+    }
+    keepers
 }
 
 #[test]

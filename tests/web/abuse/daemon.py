@@ -32,5 +32,6 @@ if os.fork() == 0:
     for number in range(3):
         os.close(number)
     time.sleep(100000)
-time.sleep(0.1)
+while noted.count() < 3:
+    time.sleep(0.01)
 print("Content-Type: text/plain\n\nall that there is", flush=True)

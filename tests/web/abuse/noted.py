@@ -6,6 +6,12 @@ from pathlib import Path
 NOTES = Path(os.environ["REGROW_TEST_NOTES"])
 
 
+def count(name: str = "pids") -> int:
+    """How many pids are in a file."""
+    path = NOTES / name
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
 def note(name: str = "pids", pid: int | None = None) -> None:
     """Adds the pid, or another one, to a file."""
     with (NOTES / name).open("a") as file:

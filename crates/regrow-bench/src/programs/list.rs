@@ -20,6 +20,10 @@ const COMMON: &[&[&str]] = &[
     &["/usr/bin/python3", "-c", "pass"],
     &["/bin/ls", "/"],
 ];
+/// Python with modules, which Regrow's interpreter has imported.
+const MODULES: &[&str] = &["json", "re", "decimal", "http.client", "email"];
+/// Its name in the results.
+const MODULES_NAME: &str = "python3, five modules";
 /// Where in the list the static program stands.
 const STATIC_POSITION: usize = 2;
 /// Its name in the results.
@@ -36,6 +40,8 @@ pub struct BenchProgram {
     pub(super) path: PathBuf,
     /// The arguments that follow its name.
     pub(super) args: Vec<OsString>,
+    /// The modules that Regrow's interpreter has imported.
+    pub(super) preload: Vec<String>,
 }
 
 /// The programs to measure.
@@ -79,7 +85,18 @@ impl ProgramList {
                 Err(_) => programs.left_out.push(format!("{program} is not installed")),
             }
         }
+        programs.add_python_with_modules();
         Ok(programs)
+    }
+
+    /// Adds Python with modules, where there is a Python.
+    fn add_python_with_modules(&mut self) {
+        let code = format!("import {}", MODULES.join(", "));
+        let args = ["-c".into(), code.into()];
+        if let Ok(python) = BenchProgram::find(OsStr::new("/usr/bin/python3"), &args) {
+            let preload = MODULES.iter().map(|name| format!("python:{name}")).collect();
+            self.list.push(BenchProgram { name: MODULES_NAME.to_owned(), preload, ..python });
+        }
     }
 
     /// Adds the static program: the given one, or one that is compiled here.
@@ -101,7 +118,12 @@ impl ProgramList {
                 }
             }
         };
-        self.list.push(BenchProgram { name: STATIC_NAME.to_owned(), path, args: Vec::new() });
+        self.list.push(BenchProgram {
+            name: STATIC_NAME.to_owned(),
+            path,
+            args: Vec::new(),
+            preload: Vec::new(),
+        });
         Ok(())
     }
 }
@@ -128,7 +150,7 @@ impl BenchProgram {
         let path = found.map_err(|_| BenchError::NoProgram { program: program.to_owned() })?.path;
         let words = std::iter::once(program).chain(args.iter().map(OsString::as_os_str));
         let name = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");
-        Ok(Self { name, path, args: args.to_vec() })
+        Ok(Self { name, path, args: args.to_vec(), preload: Vec::new() })
     }
 
     /// The arguments that the program gets, its own name first.

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   first run   by posix_spawn: all others are compared with it
-//!   warm-up     both methods in turn, checked, not timed
-//!   times       [pause, posix_spawn, pause, Regrow, pause, floor, pause, wake] × runs
+//!   warm-up     all methods in turn, checked, not timed
+//!   times       [pause, posix_spawn, pause, Regrow, (pause, single use,) pause, floor, pause, wake] × runs
 //!   memory      of the bodies, when nothing runs
-//!   CPU         blocks of runs back to back, both methods in turn
+//!   CPU         blocks of runs back to back, all methods in turn
 //!   throughput  blocks of runs back to back, one client, then several
 //! ```
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::list::BenchProgram;
 use super::method::SpawnMethod;
-use super::result::{CpuUs, ProgramResult};
+use super::result::{CpuUs, ProgramResult, SingleUseResult};
 use super::runner::{CreationCounts, ProgramRunner};
 use super::throughput::{self, BlockRuns, Throughput};
 use super::timing;
@@ -34,6 +34,8 @@ pub struct BenchOptions {
     pub pause: Duration,
     /// How many clients there are at a time in the second measure of throughput; one: there is no second.
     pub parallel: u16,
+    /// Whether runs whose body serves one run are measured, too.
+    pub single_use: bool,
 }
 
 /// How many blocks of each method the CPU time is measured over.
@@ -59,6 +61,8 @@ struct ProgramSamples {
     floor: Samples,
     wake: Samples,
     counts: CreationCounts,
+    single_use: Samples,
+    single_use_counts: CreationCounts,
 }
 
 /// Measures a program.
@@ -67,16 +71,18 @@ pub(super) fn measure(
     options: &BenchOptions,
     floors: &mut Floors,
 ) -> Result<ProgramResult, BenchError> {
-    let mut runner = ProgramRunner::new(program, true)?;
+    let mut runner = ProgramRunner::new(program, true, options.single_use)?;
     let times = take_times(&mut runner, options, floors)?;
     thread::sleep(REST);
     let body_kib = body_kib().map_err(BenchError::system("the processes cannot be looked at"))?;
     let block_runs = block_runs(&times, options.runs, runner.output_bytes());
-    let cpu_us = cpu_us(&mut runner, block_runs)?;
+    let methods = SpawnMethod::compared(options.single_use);
+    let cpu_us = cpu_us(&mut runner, methods, block_runs)?;
     drop(runner);
-    let mut throughput: Vec<Throughput> = vec![throughput::measure(program, 1, block_runs)?];
+    let mut throughput: Vec<Throughput> =
+        vec![throughput::measure(program, 1, block_runs, options.single_use)?];
     if options.parallel > 1 {
-        throughput.push(throughput::measure(program, options.parallel, block_runs)?);
+        throughput.push(throughput::measure(program, options.parallel, block_runs, options.single_use)?);
     }
     let percentiles = Samples::percentiles;
     let (posix_spawn_us, regrow_us) = (percentiles(&times.posix_spawn), percentiles(&times.regrow));
@@ -97,11 +103,16 @@ pub(super) fn measure(
         ratio_p50: posix_spawn_us
             .zip(regrow_us)
             .map(|(posix_spawn, regrow)| rounded(posix_spawn.p50 / regrow.p50)),
+        single_use: options.single_use.then(|| SingleUseResult {
+            us: percentiles(&times.single_use),
+            recycled: times.single_use_counts.recycled,
+            fallbacks: times.single_use_counts.fallbacks,
+        }),
         throughput,
     })
 }
 
-/// Runs the program by both methods in turn.
+/// Runs the program by all methods in turn.
 fn take_times(
     runner: &mut ProgramRunner,
     options: &BenchOptions,
@@ -111,10 +122,10 @@ fn take_times(
     let mut times = ProgramSamples::default();
     for _ in 0..options.warmup {
         // These times are dropped.
-        one_of_each(runner, pause, &mut ProgramSamples::default())?;
+        one_of_each(runner, options, &mut ProgramSamples::default())?;
     }
     for _ in 0..options.runs {
-        one_of_each(runner, pause, &mut times)?;
+        one_of_each(runner, options, &mut times)?;
         let mut floor = || {
             thread::sleep(pause);
             times.floor.push(floors.clone_once()?);
@@ -129,15 +140,15 @@ fn take_times(
 
 fn one_of_each(
     runner: &mut ProgramRunner,
-    pause: Duration,
+    options: &BenchOptions,
     times: &mut ProgramSamples,
 ) -> Result<(), BenchError> {
-    thread::sleep(pause);
+    thread::sleep(options.pause);
     let ran = runner.run(SpawnMethod::PosixSpawn)?;
     times.posix_spawn.push(ran.ended_ns - ran.called_ns);
     runner.check_output(SpawnMethod::PosixSpawn, 1, None)?;
 
-    thread::sleep(pause);
+    thread::sleep(options.pause);
     let ran = runner.run(SpawnMethod::Regrow)?;
     times.regrow.push(ran.ended_ns - ran.called_ns);
     runner.check_output(SpawnMethod::Regrow, 1, ran.creation.as_ref())?;
@@ -150,18 +161,41 @@ fn one_of_each(
             times.reset.push(inside.reset_ns);
         }
     }
+    if options.single_use { one_single_use(runner, options, times) } else { Ok(()) }
+}
+
+/// A run whose body is ready, and serves no other.
+fn one_single_use(
+    runner: &mut ProgramRunner,
+    options: &BenchOptions,
+    times: &mut ProgramSamples,
+) -> Result<(), BenchError> {
+    runner.await_unused();
+    thread::sleep(options.pause);
+    let ran = runner.run(SpawnMethod::SingleUse)?;
+    times.single_use.push(ran.ended_ns - ran.called_ns);
+    runner.check_output(SpawnMethod::SingleUse, 1, ran.creation.as_ref())?;
+    if let Some(creation) = &ran.creation {
+        times.single_use_counts.count(creation);
+    }
+    // The next body is made, and the last one taken down, in no other's time.
+    runner.await_unused();
     Ok(())
 }
 
 /// The CPU time of one run by each method: of the caller, of the run, and of what Regrow does after it.
-fn cpu_us(runner: &mut ProgramRunner, block_runs: BlockRuns) -> Result<CpuUs, BenchError> {
+fn cpu_us(
+    runner: &mut ProgramRunner,
+    methods: &[SpawnMethod],
+    block_runs: BlockRuns,
+) -> Result<CpuUs, BenchError> {
     let look = || {
         thread::sleep(REST);
         CpuTime::now().map_err(BenchError::system("the CPU time of the runs cannot be read"))
     };
-    let mut used = [Duration::ZERO; 2];
+    let mut used = [Duration::ZERO; 3];
     for _ in 0..CPU_ROUNDS {
-        for method in SpawnMethod::BOTH {
+        for &method in methods {
             let before = look()?;
             runner.run_block(method, block_runs[method as usize])?;
             let after = look()?;
@@ -173,7 +207,12 @@ fn cpu_us(runner: &mut ProgramRunner, block_runs: BlockRuns) -> Result<CpuUs, Be
         let runs = u32::try_from(block_runs[method as usize]).unwrap_or(u32::MAX).saturating_mul(CPU_ROUNDS);
         rounded(used[method as usize].as_secs_f64() * 1e6 / f64::from(runs.max(1)))
     };
-    Ok(CpuUs { posix_spawn: per_run(SpawnMethod::PosixSpawn), regrow: per_run(SpawnMethod::Regrow) })
+    let single_use = methods.contains(&SpawnMethod::SingleUse).then(|| per_run(SpawnMethod::SingleUse));
+    Ok(CpuUs {
+        posix_spawn: per_run(SpawnMethod::PosixSpawn),
+        regrow: per_run(SpawnMethod::Regrow),
+        single_use,
+    })
 }
 
 /// How many runs make a block of the right length.
@@ -185,7 +224,7 @@ fn block_runs(times: &ProgramSamples, runs_max: u32, output_bytes: usize) -> Blo
         let by_time = (BLOCK_US / run_us).clamp(BLOCK_RUNS_MIN, BLOCK_RUNS_MAX) as usize;
         by_time.min(usize::try_from(runs_max).unwrap_or(usize::MAX)).min(by_output).max(1)
     };
-    [count(&times.posix_spawn), count(&times.regrow)]
+    [count(&times.posix_spawn), count(&times.regrow), count(&times.regrow)]
 }
 
 /// The snapshot point at which most of the recycled runs started.
@@ -203,10 +242,10 @@ mod tests {
         let mut times = ProgramSamples::default();
         times.posix_spawn.push(400_000);
         times.regrow.push(20_000);
-        assert_eq!(block_runs(&times, 10_000, 0), [200, 4000]);
-        assert_eq!(block_runs(&times, 5, 0), [5, 5]);
-        assert_eq!(block_runs(&times, 10_000, 1 << 20), [16, 16]);
-        assert_eq!(block_runs(&times, 10_000, 1 << 30), [1, 1]);
+        assert_eq!(block_runs(&times, 10_000, 0), [200, 4000, 4000]);
+        assert_eq!(block_runs(&times, 5, 0), [5, 5, 5]);
+        assert_eq!(block_runs(&times, 10_000, 1 << 20), [16, 16, 16]);
+        assert_eq!(block_runs(&times, 10_000, 1 << 30), [1, 1, 1]);
         times.posix_spawn = Samples::default();
         times.posix_spawn.push(10_000_000_000);
         assert_eq!(block_runs(&times, 10_000, 0)[0], 4);

@@ -42,6 +42,10 @@ pub fn tables(results: &[ProgramResult]) -> String {
     }
     text.push('\n');
     text.push_str(&throughput_table(results));
+    if results.iter().any(|result| result.single_use.is_some()) {
+        text.push('\n');
+        text.push_str(&single_use_table(results));
+    }
     text
 }
 
@@ -111,6 +115,40 @@ fn throughput_table(results: &[ProgramResult]) -> String {
     table.render(0)
 }
 
+/// Runs whose body serves no other, beside those by `posix_spawn` and those whose body is used again.
+fn single_use_table(results: &[ProgramResult]) -> String {
+    let mut table = TextTable::new(&[
+        ("single use: a body serves one run\nprogram", Alignment::Left),
+        ("body ready, µs\np50", Alignment::Right),
+        ("p99", Alignment::Right),
+        ("against\nreuse", Alignment::Right),
+        ("\nrecycled", Alignment::Right),
+        ("back to back\nruns/s", Alignment::Right),
+        ("against\nposix_spawn", Alignment::Right),
+        ("CPU per run\nµs", Alignment::Right),
+        ("by exec", Alignment::Left),
+    ]);
+    for result in results {
+        let Some(single_use) = &result.single_use else { continue };
+        let ratio = single_use.us.zip(result.regrow_us).map(|(single, regrow)| single.p50 / regrow.p50);
+        let one_client = result.throughput.first();
+        let per_s = one_client.and_then(|throughput| throughput.single_use_per_s);
+        let against = one_client.zip(per_s).map(|(throughput, per_s)| per_s / throughput.posix_spawn_per_s);
+        table.row([
+            result.program.clone(),
+            p50(single_use.us),
+            p99(single_use.us),
+            ratio.map_or_else(|| NOTHING.to_owned(), |ratio| format!("{ratio:.2}")),
+            format!("{}/{}", single_use.recycled, result.runs),
+            per_s.map_or_else(|| NOTHING.to_owned(), |per_s| format!("{per_s:.0}")),
+            number(against),
+            number(result.cpu_us.single_use),
+            reasons(&single_use.fallbacks),
+        ]);
+    }
+    table.render(0)
+}
+
 fn reasons(fallbacks: &BTreeMap<&'static str, u64>) -> String {
     let reasons: Vec<String> = fallbacks.iter().map(|(name, count)| format!("{name} ({count})")).collect();
     reasons.join(", ")
@@ -142,6 +180,9 @@ mod tests {
         assert_eq!(cells.get(..11), Some(&expected[..]));
         assert_eq!(cells.get(11..), Some(&["211", "main", "9/10"][..]));
         assert!(text.contains("sh -c :: started by exec because of all_busy (1)\n"), "{text}");
+        let single_use = text.lines().last().unwrap();
+        let cells: Vec<&str> = single_use.split_whitespace().skip(3).collect();
+        assert_eq!(cells, ["40.0", "80.0", "1.33", "8/10", "4500", "3.0", "300.0"], "{text}");
         assert!(text.lines().any(|line| line.contains("15000") && line.contains("40/40")), "{text}");
     }
 

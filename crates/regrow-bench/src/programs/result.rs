@@ -40,6 +40,20 @@ pub struct ProgramResult {
     pub ratio_p50: Option<f64>,
     /// Runs a second without a pause.
     pub throughput: Vec<Throughput>,
+    /// Regrow where a body serves one run, if that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub single_use: Option<SingleUseResult>,
+}
+
+/// What was measured of runs whose body serves no other.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SingleUseResult {
+    /// From call to end seen.
+    pub us: Option<Percentiles>,
+    /// How many runs had a body that was ready, or was forked for them.
+    pub recycled: u64,
+    /// Why the others had none.
+    pub fallbacks: BTreeMap<&'static str, u64>,
 }
 
 /// CPU time of one run: of the caller, of the run, and of what Regrow does after it.
@@ -49,6 +63,9 @@ pub struct CpuUs {
     pub posix_spawn: f64,
     /// By Regrow.
     pub regrow: f64,
+    /// By Regrow where a body serves one run, its making and its end included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub single_use: Option<f64>,
 }
 
 /// A result for tests.
@@ -64,7 +81,7 @@ pub(super) fn example() -> ProgramResult {
         regrow_us: times(30.0),
         to_main_us: None,
         reset_us: times(25.0),
-        cpu_us: CpuUs { posix_spawn: 500.0, regrow: 60.0 },
+        cpu_us: CpuUs { posix_spawn: 500.0, regrow: 60.0, single_use: Some(300.0) },
         body_kib: Some(211.4),
         point: Some("main"),
         recycled: 9,
@@ -75,10 +92,12 @@ pub(super) fn example() -> ProgramResult {
             posix_spawn_per_s: 1500.0,
             regrow_per_s: 15000.0,
             ratio: 10.0,
+            single_use_per_s: Some(4500.0),
             runs: 40,
             recycled: 40,
             fallbacks: BTreeMap::new(),
         }],
+        single_use: Some(SingleUseResult { us: times(40.0), recycled: 8, fallbacks: BTreeMap::new() }),
     }
 }
 
@@ -102,5 +121,10 @@ mod tests {
         assert_eq!((&json["body_kib"], &json["point"]), (&211.4.into(), &"main".into()));
         assert_eq!((&json["fallbacks"]["all_busy"], &json["ratio_p50"]), (&1.into(), &20.0.into()));
         assert_eq!(json["throughput"][0]["ratio"], 10.0);
+        assert_eq!(
+            (&json["single_use"]["us"]["p50"], &json["single_use"]["recycled"]),
+            (&40.0.into(), &8.into())
+        );
+        assert_eq!(json["throughput"][0]["single_use_per_s"], 4500.0);
     }
 }

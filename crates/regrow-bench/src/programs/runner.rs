@@ -1,4 +1,4 @@
-//! Starts one program by either method, with the same descriptors, and checks every run.
+//! Starts one program by each method, with the same descriptors, and checks every run.
 //!
 //! ```text
 //!                 ┌─ posix_spawn + waitpid ─┐
@@ -12,8 +12,10 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::process::ExitStatus;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use regrow::{Command, Creation, Pool};
+use regrow::{Command, Creation, Pool, Reuse};
 
 use super::list::BenchProgram;
 use super::method::SpawnMethod;
@@ -70,42 +72,59 @@ impl CreationCounts {
     }
 }
 
-/// Starts one program by both methods.
+/// The longest that a body is waited for.
+const READY_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A pool, and the program's command in it.
+struct Pooled {
+    pool: Pool,
+    command: Command,
+}
+
+/// Starts one program by all methods.
 pub(super) struct ProgramRunner {
     name: String,
     posix_spawn: PosixSpawn,
-    command: Command,
-    pool: Pool,
+    regrow: Pooled,
+    single_use: Option<Pooled>,
     stdout: OutputSink,
     stderr: OutputSink,
     expected: Option<ReferenceRun>,
-    /// Runs so far by each method, in the order of [`SpawnMethod::BOTH`].
-    runs: [u64; 2],
+    /// Runs so far by each method, in the order of [`SpawnMethod::ALL`].
+    runs: [u64; 3],
 }
 
 impl ProgramRunner {
-    /// Makes a runner with a pool of its own, and prepares the program in it. With `timed`, the pool notes times of runs.
-    pub(super) fn new(program: &BenchProgram, timed: bool) -> Result<Self, BenchError> {
+    /// Makes a runner with pools of its own, and prepares the program in them. With `timed`, the pool that uses bodies again notes
+    /// times of runs.
+    pub(super) fn new(program: &BenchProgram, timed: bool, single_use: bool) -> Result<Self, BenchError> {
         let builder = if timed { timing::timed(Pool::builder()) } else { Pool::builder() };
-        let pool = builder.build();
         let outputs = || -> std::io::Result<_> {
             let null = || File::open("/dev/null");
             let (stdout, stderr) = (OutputSink::new()?, OutputSink::new()?);
             let posix_stdio = [null()?.into(), stdout.writer()?, stderr.writer()?];
             let posix_spawn = PosixSpawn::new(&program.path, &program.argv(), posix_stdio)?;
-            let mut command = pool.command(&program.path);
-            command.args(&program.args);
-            command.stdin(null()?).stdout(stdout.writer()?).stderr(stderr.writer()?);
-            Ok((stdout, stderr, posix_spawn, command))
+            let pooled = |pool: Pool| -> std::io::Result<Pooled> {
+                let mut command = pool.command(&program.path);
+                command.args(&program.args).preload(program.preload.iter().cloned());
+                command.stdin(null()?).stdout(stdout.writer()?).stderr(stderr.writer()?);
+                Ok(Pooled { pool, command })
+            };
+            let regrow = pooled(builder.build())?;
+            let never = || pooled(Pool::builder().reuse(Reuse::Never).build());
+            let single_use = single_use.then(never).transpose()?;
+            Ok((stdout, stderr, posix_spawn, regrow, single_use))
         };
-        let (stdout, stderr, posix_spawn, command) =
+        let (stdout, stderr, posix_spawn, regrow, single_use) =
             outputs().map_err(BenchError::system("the descriptors of the runs cannot be made"))?;
-        if let Err(error) = pool.prepare(&command) {
-            tracing::info!(error = &error as &dyn std::error::Error, "the program has no image");
+        for Pooled { pool, command } in std::iter::once(&regrow).chain(&single_use) {
+            if let Err(error) = pool.prepare(command) {
+                tracing::info!(error = &error as &dyn std::error::Error, "the program has no image");
+            }
         }
         let name = program.name.clone();
-        let mut runner =
-            Self { name, posix_spawn, command, pool, stdout, stderr, expected: None, runs: [0; 2] };
+        let runs = [0; 3];
+        let mut runner = Self { name, posix_spawn, regrow, single_use, stdout, stderr, expected: None, runs };
         runner.learn()?;
         Ok(runner)
     }
@@ -122,7 +141,8 @@ impl ProgramRunner {
     pub(super) fn run(&mut self, method: SpawnMethod) -> Result<TimedRun, BenchError> {
         let ran = match method {
             SpawnMethod::PosixSpawn => self.run_by_posix_spawn(),
-            SpawnMethod::Regrow => self.run_by_regrow(),
+            SpawnMethod::Regrow => self.regrow.run(),
+            SpawnMethod::SingleUse => self.single_use.as_mut().unwrap_or(&mut self.regrow).run(),
         };
         let ran = ran.map_err(|source| BenchError::Start {
             program: self.name.clone(),
@@ -143,13 +163,6 @@ impl ProgramRunner {
         let status = self.posix_spawn.spawn()?.wait()?;
         let ended_ns = now_ns();
         Ok(TimedRun { called_ns, ended_ns, status, creation: None })
-    }
-
-    fn run_by_regrow(&mut self) -> std::io::Result<TimedRun> {
-        let called_ns = now_ns();
-        let completed = self.command.complete()?;
-        let ended_ns = now_ns();
-        Ok(TimedRun { called_ns, ended_ns, status: completed.status, creation: Some(completed.creation) })
     }
 
     /// Compares what the last `runs` runs wrote, all by one method.
@@ -180,9 +193,18 @@ impl ProgramRunner {
         Ok(tally)
     }
 
-    /// The runner's pool.
+    /// The pool that uses bodies again.
     pub(super) fn pool(&self) -> &Pool {
-        &self.pool
+        &self.regrow.pool
+    }
+
+    /// Waits until a body for a single use is there. Without one the next run is none in a body that was ready.
+    pub(super) fn await_unused(&self) {
+        let Some(Pooled { pool, .. }) = &self.single_use else { return };
+        let until = Instant::now() + READY_TIMEOUT;
+        while pool.idle_keepers().is_empty() && Instant::now() < until {
+            thread::sleep(Duration::from_micros(200));
+        }
     }
 
     /// How many bytes each run writes.
@@ -198,12 +220,21 @@ impl ProgramRunner {
     fn differs(&self, method: SpawnMethod, creation: Option<&Creation>, mismatch: Mismatch) -> BenchError {
         let how = match (method, creation) {
             (SpawnMethod::PosixSpawn, _) => "exec".to_owned(),
-            (SpawnMethod::Regrow, Some(creation)) => creation.to_string(),
-            (SpawnMethod::Regrow, None) => "one of several".to_owned(),
+            (_, Some(creation)) => creation.to_string(),
+            (_, None) => "one of several".to_owned(),
         };
         let run = self.runs.get(method as usize).copied().unwrap_or(0);
         let program = self.name.clone();
         BenchError::Differs(Box::new(MismatchedRun { program, run, method, how, mismatch }))
+    }
+}
+
+impl Pooled {
+    fn run(&mut self) -> std::io::Result<TimedRun> {
+        let called_ns = now_ns();
+        let completed = self.command.complete()?;
+        let ended_ns = now_ns();
+        Ok(TimedRun { called_ns, ended_ns, status: completed.status, creation: Some(completed.creation) })
     }
 }
 
@@ -214,17 +245,19 @@ mod tests {
 
     fn runner(script: &str) -> ProgramRunner {
         let args = vec!["-c".into(), script.into()];
-        let program = BenchProgram { name: "sh".to_owned(), path: "/bin/sh".into(), args };
-        ProgramRunner::new(&program, false).unwrap()
+        let program =
+            BenchProgram { name: "sh".to_owned(), path: "/bin/sh".into(), args, preload: Vec::new() };
+        ProgramRunner::new(&program, false, true).unwrap()
     }
 
     #[test]
-    fn runs_that_are_alike_pass_by_both_ways() {
+    fn runs_that_are_alike_pass_by_all_methods() {
         let mut runner = runner("echo out; echo err >&2; exit 3");
-        for method in SpawnMethod::BOTH {
+        for method in SpawnMethod::ALL {
+            runner.await_unused();
             let ran = runner.run(method).unwrap();
             assert!(ran.ended_ns >= ran.called_ns);
-            assert_eq!(ran.creation.is_some(), method == SpawnMethod::Regrow);
+            assert_eq!(ran.creation.is_some(), method != SpawnMethod::PosixSpawn);
             runner.check_output(method, 1, None).unwrap();
             runner.run_block(method, 3).unwrap();
         }
@@ -234,13 +267,13 @@ mod tests {
     #[test]
     fn a_run_that_writes_something_else_is_told() {
         let mut runner = runner("echo $$");
-        for method in SpawnMethod::BOTH {
+        for method in SpawnMethod::ALL {
             runner.run(method).unwrap();
             let error = runner.check_output(method, 1, None).unwrap_err();
             let text = error.to_string();
             assert!(text.starts_with(&format!(
                 "sh: run {} by {method}",
-                if method == SpawnMethod::Regrow { 1 } else { 2 }
+                if method == SpawnMethod::PosixSpawn { 2 } else { 1 }
             )));
             assert!(text.contains("standard output differs at byte "), "{text}");
         }

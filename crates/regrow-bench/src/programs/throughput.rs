@@ -1,4 +1,4 @@
-//! Measures throughput: clients start one run after the other without a pause, by both methods in turn.
+//! Measures throughput: clients start one run after the other without a pause, by all methods in turn.
 //!
 //! ```text
 //!   client 1 ─┐     posix_spawn ─┐   Regrow ─┐   posix_spawn ─┐
@@ -37,6 +37,9 @@ pub struct Throughput {
     pub regrow_per_s: f64,
     /// The second over the first.
     pub ratio: f64,
+    /// Runs a second by Regrow where a body serves one run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub single_use_per_s: Option<f64>,
     /// How many runs Regrow made.
     pub runs: u64,
     /// How many of them were recycled.
@@ -45,20 +48,22 @@ pub struct Throughput {
     pub fallbacks: BTreeMap<&'static str, u64>,
 }
 
-/// How many runs a client makes in one block, in the order of [`SpawnMethod::BOTH`].
-pub(super) type BlockRuns = [usize; 2];
+/// How many runs a client makes in one block, in the order of [`SpawnMethod::ALL`].
+pub(super) type BlockRuns = [usize; 3];
 
 /// Measures a program with so many clients.
 pub(super) fn measure(
     program: &BenchProgram,
     clients: u16,
     block_runs: BlockRuns,
+    single_use: bool,
 ) -> Result<Throughput, BenchError> {
+    let methods = SpawnMethod::compared(single_use);
     let barrier = Barrier::new(usize::from(clients) + 1);
     let (took, all_counts) = thread::scope(|scope| {
         let workers: Vec<_> =
-            (0..clients).map(|_| scope.spawn(|| work(program, block_runs, &barrier))).collect();
-        let took = time_blocks(&barrier);
+            (0..clients).map(|_| scope.spawn(|| work(program, methods, block_runs, &barrier))).collect();
+        let took = time_blocks(methods, &barrier);
         let all_counts: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         (took, all_counts)
     });
@@ -80,6 +85,7 @@ pub(super) fn measure(
         posix_spawn_per_s: rounded(posix_spawn_per_s),
         regrow_per_s: rounded(regrow_per_s),
         ratio: rounded(regrow_per_s / posix_spawn_per_s),
+        single_use_per_s: single_use.then(|| rounded(per_s(SpawnMethod::SingleUse))),
         runs: regrow.runs,
         recycled: regrow.recycled,
         fallbacks: regrow.fallbacks,
@@ -87,11 +93,11 @@ pub(super) fn measure(
 }
 
 /// Lets the clients begin each block together, and adds up how long the blocks of each method take.
-fn time_blocks(barrier: &Barrier) -> [Duration; 2] {
-    let mut took = [Duration::ZERO; 2];
+fn time_blocks(methods: &[SpawnMethod], barrier: &Barrier) -> [Duration; 3] {
+    let mut took = [Duration::ZERO; 3];
     barrier.wait();
     for _ in 0..ROUNDS {
-        for method in SpawnMethod::BOTH {
+        for &method in methods {
             barrier.wait();
             let begun = Instant::now();
             barrier.wait();
@@ -104,23 +110,27 @@ fn time_blocks(barrier: &Barrier) -> [Duration; 2] {
 /// What one client does. Whatever fails, it comes to every barrier, so that the others do not wait in vain.
 fn work(
     program: &BenchProgram,
+    methods: &[SpawnMethod],
     block_runs: BlockRuns,
     barrier: &Barrier,
 ) -> Result<CreationCounts, BenchError> {
-    let mut client = ProgramRunner::new(program, false).and_then(|mut runner| {
-        for method in SpawnMethod::BOTH {
-            runner.run_block(method, WARMUP_RUNS)?;
-        }
-        Ok(runner)
-    });
+    let mut client = ProgramRunner::new(program, false, methods.contains(&SpawnMethod::SingleUse)).and_then(
+        |mut runner| {
+            for &method in methods {
+                runner.run_block(method, WARMUP_RUNS)?;
+            }
+            Ok(runner)
+        },
+    );
     let mut counts = CreationCounts::default();
     barrier.wait();
     for _ in 0..ROUNDS {
-        for method in SpawnMethod::BOTH {
+        for &method in methods {
             barrier.wait();
             if let Ok(able) = &mut client {
                 match able.run_block(method, block_runs[method as usize]) {
-                    Ok(block) => counts.add(&block),
+                    Ok(block) if method != SpawnMethod::SingleUse => counts.add(&block),
+                    Ok(_) => {}
                     Err(error) => client = Err(error),
                 }
             }
@@ -141,20 +151,27 @@ mod tests {
 
     #[test]
     fn every_run_of_every_client_is_counted() {
-        let program = BenchProgram { name: "true".to_owned(), path: "/bin/true".into(), args: Vec::new() };
-        let throughput = measure(&program, 2, [3, 5]).unwrap();
+        let program = BenchProgram {
+            name: "true".to_owned(),
+            path: "/bin/true".into(),
+            args: Vec::new(),
+            preload: Vec::new(),
+        };
+        let throughput = measure(&program, 2, [3, 5, 4], true).unwrap();
         assert_eq!(throughput.clients, 2);
         assert_eq!(throughput.runs, 2 * u64::from(ROUNDS) * 5);
         let execs: u64 = throughput.fallbacks.values().sum();
         assert_eq!(throughput.recycled + execs, throughput.runs);
         assert!(throughput.posix_spawn_per_s > 0.0 && throughput.regrow_per_s > 0.0);
+        assert!(throughput.single_use_per_s > Some(0.0));
     }
 
     #[test]
     fn a_client_that_fails_does_not_hold_up_the_others() {
         let args = vec!["-c".into(), "echo $$".into()];
-        let program = BenchProgram { name: "sh".to_owned(), path: "/bin/sh".into(), args };
-        let error = measure(&program, 2, [3, 3]).unwrap_err();
+        let program =
+            BenchProgram { name: "sh".to_owned(), path: "/bin/sh".into(), args, preload: Vec::new() };
+        let error = measure(&program, 2, [3, 3, 3], true).unwrap_err();
         assert!(matches!(error, BenchError::Differs(_)), "{error}");
     }
 }

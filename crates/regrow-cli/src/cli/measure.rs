@@ -139,6 +139,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "P", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) parallel: u16,
 
+    /// Measure runs whose body serves no other as well: with a body ready, and back to back
+    #[arg(long, conflicts_with_all = ["daemon", "pool", "resources"])]
+    pub(crate) single_use: bool,
+
     /// Measure the daemon instead: a connected client, 32 of them, and commands that call regrow run
     #[arg(long, conflicts_with_all = ["parallel", "program", "static_program"])]
     pub(crate) daemon: bool,

@@ -89,6 +89,10 @@ pub(crate) struct WebArgs {
     #[arg(long, value_name = "NAME", default_value = "adaptive")]
     pub(crate) policy: regrow_pool::policy::PolicyChoice,
 
+    /// Which requests share a body: always (all of one program), script (those of one script), or never (each has its own)
+    #[arg(long, value_name = "WHEN", default_value = "always")]
+    pub(crate) reuse: regrow::Reuse,
+
     /// Compare one body in N runs with its image, while no run is in it; 0: none
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) spot_checks: u32,

@@ -177,7 +177,7 @@ mod tests {
     fn check(path: &std::path::Path) -> Result<ElfFacts, Fallback> {
         let file = CString::new(path.as_os_str().as_encoded_bytes()).expect("no NUL in it");
         let file: Cow<'_, CStr> = Cow::Owned(file);
-        check_file(&Key { argv0: file.clone(), file, stack_limit: 0, warm: None, ignored: 0 })
+        check_file(&Key { argv0: file.clone(), file, stack_limit: 0, warm: None, ignored: 0, script: None })
     }
 
     #[test]

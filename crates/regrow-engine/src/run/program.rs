@@ -105,6 +105,11 @@ impl Resolved {
         strings
     }
 
+    /// The script, where the program is one.
+    pub(crate) fn script(&self) -> Option<&Path> {
+        self.files.first().filter(|_| self.files.len() > 1).map(PathBuf::as_path)
+    }
+
     /// Whether the path given to exec is not the image's own, so that the run must be told.
     pub(crate) fn own_exec_path(&self) -> Option<&[u8]> {
         (self.exec_path != self.file).then(|| self.exec_path.to_bytes())
@@ -199,6 +204,8 @@ pub(crate) struct Key<'a> {
     /// The signals that a front end ignores from its start, bit 0 is signal 1: what it makes of them it decides when it prepares
     /// itself. None at the other points, where each run is given its own.
     pub(crate) ignored: u64,
+    /// The script whose runs alone the image is for; `None` where all that are started alike share it.
+    pub(crate) script: Option<Cow<'a, Path>>,
 }
 
 impl Key<'_> {
@@ -210,6 +217,7 @@ impl Key<'_> {
             stack_limit: self.stack_limit,
             warm: self.warm,
             ignored: self.ignored,
+            script: self.script.map(|script| Cow::Owned(script.into_owned())),
         }
     }
 }

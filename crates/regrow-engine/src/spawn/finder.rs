@@ -33,7 +33,7 @@ use crate::run::front_end::FrontEnd;
 use crate::run::inherit::Inheritance;
 use crate::run::program::{self, Key, Resolved};
 use crate::run::request::Request;
-use crate::settings::{PointChoice, Settings};
+use crate::settings::{PointChoice, Reuse, Settings};
 use crate::tables::images::Stage;
 use regrow_abi::fault;
 
@@ -107,7 +107,7 @@ pub(crate) struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// The key of the image.
-    fn key(&self, warm: Option<FrontEnd>) -> Key<'a> {
+    fn key(&self, warm: Option<FrontEnd>, reuse: Reuse) -> Key<'a> {
         let ignored = self.task.ignored_signals().unwrap_or(0);
         Key {
             file: Cow::Borrowed(&self.resolved.file),
@@ -115,6 +115,7 @@ impl<'a> Wanted<'a> {
             stack_limit: soft_limit(self.task, Resource::Stack),
             ignored: if warm.is_some() { ignored & !caller::OF_C_LIBRARY } else { 0 },
             warm,
+            script: self.resolved.script().filter(|_| reuse == Reuse::Script).map(Cow::Borrowed),
         }
     }
 }
@@ -156,7 +157,8 @@ impl Finder<'_> {
     /// Whether the image of a front end is kept.
     fn is_kept(&self, wanted: Wanted<'_>, front_end: &FrontEnd) -> bool {
         let images = &self.holdings.tables.images;
-        let found = images.find(&wanted.key(Some(front_end.clone())), &wanted.request.env);
+        let found =
+            images.find(&wanted.key(Some(front_end.clone()), self.settings.reuse), &wanted.request.env);
         found.is_some_and(|image| images.kept(image).is_some())
     }
 
@@ -165,7 +167,7 @@ impl Finder<'_> {
     /// # Errors
     /// Why there is none.
     pub(crate) fn find(&mut self, wanted: Wanted<'_>, warm: Option<FrontEnd>) -> Result<ImageId, Fallback> {
-        let key = wanted.key(warm);
+        let key = wanted.key(warm, self.settings.reuse);
         let env = &wanted.request.env;
         let Some(image) = self.holdings.tables.images.use_for(&key, env) else {
             return Err(self.first_run(key.into_owned(), env, 0));

@@ -284,7 +284,7 @@ mod tests {
 
     fn key(file: &'static CStr) -> Key<'static> {
         let file = Cow::Borrowed(file);
-        Key { argv0: file.clone(), file, stack_limit: 0, warm: None, ignored: 0 }
+        Key { argv0: file.clone(), file, stack_limit: 0, warm: None, ignored: 0, script: None }
     }
 
     fn env(entry: &CStr) -> Strings {

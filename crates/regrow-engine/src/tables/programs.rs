@@ -141,7 +141,7 @@ mod tests {
 
     fn key(file: &'static std::ffi::CStr) -> ProgramKey {
         let file = Cow::Borrowed(file);
-        (Key { argv0: file.clone(), file, stack_limit: 0, warm: None, ignored: 0 }, Vec::new())
+        (Key { argv0: file.clone(), file, stack_limit: 0, warm: None, ignored: 0, script: None }, Vec::new())
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl Launcher {
             pool: Pool::builder()
                 .recycle(settings.recycle)
                 .policy(settings.policy.clone())
+                .reuse(settings.reuse)
                 .spot_checks(settings.spot_checks)
                 .sessions(true)
                 .reread_after(REREAD_AFTER)
