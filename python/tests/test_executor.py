@@ -36,9 +36,9 @@ def test_nothing_is_left_of_a_call(executor: regrow.Executor) -> None:
 
 
 def test_no_memory_serves_two_calls_where_it_is_not_to_be_used_again(executor: regrow.Executor) -> None:
-    assert repeated(lambda: executor.submit(time.sleep, 0.02).result()) > 0
+    assert repeated(lambda: executor.submit(calls.stay, 0.02).result()) > 0
     with regrow.Executor(1, preload=["json"], reuse="never") as never:
-        assert repeated(lambda: never.submit(time.sleep, 0.02).result()) == 0
+        assert repeated(lambda: never.submit(calls.stay, 0.02).result()) == 0
         assert [never.submit(calls.remember, number).result() for number in range(4)] == [[0], [1], [2], [3]]
 
 
