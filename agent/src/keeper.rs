@@ -41,12 +41,14 @@ pub fn park(agent: &Agent) {
 pub fn run(agent: &Agent) -> ! {
     let control = agent.control();
     control.keeper.store(sys::getpid(), Relaxed);
-    reset::open_proc(agent);
-    reset::track::begin(agent);
+    if !agent.is_for_one_run() {
+        reset::open_proc(agent);
+        reset::track::begin(agent);
+        attributes::begin(agent);
+    }
     if agent.is_warm() {
         sys::give_way();
     }
-    attributes::begin(agent);
     wait_for_verify(agent);
     arm(agent, agent.has_sessions())
 }
@@ -111,13 +113,17 @@ fn left(agent: &Agent, memory: &Memory) -> ! {
         sys::report(KEEPER_SOCKET_FD, Report::Gone { pid: memory.pid() });
         agent.give_up(Broken::Clone, 0);
     }
-    if !is_only_copy(agent) {
+    let serves_no_other = agent.is_for_one_run() || control.order.flags & order_flags::SINGLE_USE != 0;
+    if !serves_no_other && !is_only_copy(agent) {
         agent.give_up(Broken::LeftProcesses, 0);
     }
     if control.state.load(SeqCst) == TAKEN && control.command.load(SeqCst) == command::NONE {
         // With its order, and it is neither the run nor has it refused.
         note_untaken(agent);
         agent.give_up(Broken::Died, 0);
+    }
+    if serves_no_other {
+        sys::exit(0);
     }
     if control.command.load(SeqCst) == command::BREAK_UP {
         shell::become_one(agent);
@@ -129,9 +135,6 @@ fn left(agent: &Agent, memory: &Memory) -> ! {
     let timed = control.order.flags & order_flags::TIMES != 0;
     if timed {
         control.left_ns.store(sys::now_ns(), Relaxed);
-    }
-    if control.order.flags & order_flags::SINGLE_USE != 0 {
-        sys::exit(0);
     }
     if !attributes::are_unchanged(agent) {
         agent.give_up(Broken::Keeper, 0);

@@ -3,7 +3,8 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use regrow_abi::{
-    Broken, Control, ImageHeader, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry, features, vma_flags,
+    Broken, Control, ImageHeader, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry, features, purpose,
+    vma_flags,
 };
 
 use crate::arch::nr;
@@ -176,7 +177,7 @@ impl Agent {
         // SAFETY: the agent's own areas, which this keeps as they are; the canary is the last page, which forks have.
         unsafe {
             sys::madvise(start, canary - start, MADV_DONTFORK);
-            if self.control().becomes_shell.load(Relaxed) == 0 {
+            if self.control().purpose.load(Relaxed) != purpose::SHELL {
                 sys::raw(nr::MSEAL, [start as usize, (end - start) as usize, 0, 0, 0, 0]);
             }
         }
@@ -246,6 +247,11 @@ impl Agent {
     /// Whether the image is a front end's, which has stopped itself.
     pub fn is_warm(&self) -> bool {
         self.image().point == regrow_abi::point::WARM
+    }
+
+    /// Whether the body serves one run. The engine has its own account of that: a run can write the word.
+    pub fn is_for_one_run(&self) -> bool {
+        self.control().purpose.load(Relaxed) == purpose::ONE_RUN
     }
 
     /// Whether the processes of this body have a session of their own before they have an order.

@@ -119,6 +119,9 @@ pub fn trim(agent: &Agent) {
         unsafe { (*agent.private()).trims = 1 };
         return;
     }
+    if agent.is_for_one_run() {
+        return;
+    }
     mark_reset(agent);
     if let Err((why, errno)) = pages::put_back(agent, 0, false) {
         agent.give_up(why, errno);

@@ -10,7 +10,7 @@
 //! | no  | yes | copied if it was anonymous at the snapshot, else it is the file's already |
 //!
 //! Where writes are tracked (see `track`) the scan tells pages that were not written since they were last right: they are passed over,
-//! unless they are no longer shared with the seed.
+//! unless they are no longer shared with the seed, or a page of a file is in the place of one that was anonymous.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -71,7 +71,7 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> ResetResult {
     }
     cursor.finish_pass()?;
     if cursor.tracked {
-        scan::each_claimed(agent, &mut |from, to| cursor.take(from, to, PageFound::Anonymous))?;
+        scan::each_protected(agent, &mut |from, to, found| cursor.take(from, to, found))?;
         cursor.flush()?;
     }
     cursor.count();
@@ -87,6 +87,7 @@ impl PageCursor<'_> {
         match found {
             PageFound::Anonymous => self.anonymous(from, to),
             PageFound::Absent => self.absent_below(to),
+            PageFound::OfFile => self.of_file(from),
             // The kernel notes for ever that the mapping had one.
             PageFound::Guard => Err((Broken::Guarded, 0)),
         }
@@ -114,6 +115,14 @@ impl PageCursor<'_> {
             at += PAGE_BYTES;
         }
         Ok(())
+    }
+
+    /// A page of a file. Dropped, an anonymous page makes way for it.
+    fn of_file(&mut self, at: u64) -> ResetResult {
+        match self.pages.get(self.page) {
+            Some(saved) if saved.address() == at && saved.was_anonymous() => self.compare(at, self.page),
+            _ => Ok(()),
+        }
     }
 
     /// Saved pages below `limit` that the scan did not find.

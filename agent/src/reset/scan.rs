@@ -16,6 +16,8 @@ pub enum PageFound {
     Absent,
     /// Guard pages.
     Guard,
+    /// A page of the file that is mapped there, write-protected.
+    OfFile,
 }
 
 pub type EachPage<'a> = dyn FnMut(u64, u64, PageFound) -> ResetResult + 'a;
@@ -48,29 +50,36 @@ const FILE_OR_SHARED: u64 = 1 << 61;
 const WRITE_PROTECTED: u64 = 1 << 57;
 const MAPPED_ONCE: u64 = 1 << 56;
 
-/// Finds the anonymous pages that are write-protected, as if nobody had written them, and yet are this body's own: the seed and all bodies
-/// share what nobody has written.
-pub fn each_claimed(agent: &Agent, each: &mut dyn FnMut(u64, u64) -> ResetResult) -> ResetResult {
+/// Finds the pages that are write-protected, as if nobody had written them, and yet are not what the seed has: anonymous ones that are
+/// this body's own, as the seed and all bodies share what nobody has written; and all of files, as an anonymous page may have been there.
+pub fn each_protected(agent: &Agent, each: &mut EachPage<'_>) -> ResetResult {
     let (mut from, mut to) = (0, 0);
     let mut result = Ok(());
     // Neighbours are read at once.
     let all = track::each_mapping(agent, |start, bytes| {
         if start != to {
-            result = claimed(agent, from, to, each);
+            result = protected(agent, from, to, each);
             from = start;
         }
         to = start + bytes;
         result.is_ok()
     });
-    if all { claimed(agent, from, to, each) } else { result }
+    if all { protected(agent, from, to, each) } else { result }
 }
 
 /// The same in a range.
-fn claimed(agent: &Agent, from: u64, to: u64, each: &mut dyn FnMut(u64, u64) -> ResetResult) -> ResetResult {
-    const KIND: u64 = PRESENT | FILE_OR_SHARED | WRITE_PROTECTED | MAPPED_ONCE;
-    const CLAIMED: u64 = PRESENT | WRITE_PROTECTED | MAPPED_ONCE;
+fn protected(agent: &Agent, from: u64, to: u64, each: &mut EachPage<'_>) -> ResetResult {
+    const IS_PROTECTED: u64 = PRESENT | WRITE_PROTECTED;
     read_words(agent, from, to, &mut |at, word| {
-        if word & KIND == CLAIMED { each(at, at + PAGE_BYTES) } else { Ok(()) }
+        if word & IS_PROTECTED != IS_PROTECTED {
+            Ok(())
+        } else if word & FILE_OR_SHARED != 0 {
+            each(at, at + PAGE_BYTES, PageFound::OfFile)
+        } else if word & MAPPED_ONCE != 0 {
+            each(at, at + PAGE_BYTES, PageFound::Anonymous)
+        } else {
+            Ok(())
+        }
     })
 }
 
@@ -132,12 +141,12 @@ const ANONYMOUS: Wanted = Wanted {
     told: IS_PRESENT,
 };
 
-/// Pages that were written, and places without one. Whether a page is a file's is not asked for: the kernel would have to look at each
+/// Pages that were written, and places without one or with the kernel's zero page. Whether a page is a file's is not asked for: the kernel would have to look at each
 /// page, and not at its entry in the page table alone, which takes ten times as long.
 const WRITTEN: Wanted = Wanted {
     inverted: IS_PRESENT,
     all_of: 0,
-    any_of: IS_WRITTEN | IS_PRESENT,
+    any_of: IS_WRITTEN | IS_PRESENT | IS_ZERO,
     told: IS_WRITTEN | IS_PRESENT | IS_SWAPPED | IS_ZERO,
 };
 

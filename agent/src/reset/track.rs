@@ -6,7 +6,7 @@
 //! costs more than a comparison.
 //!
 //! A run can protect a page that it has written (`PAGEMAP_SCAN` does that too): then the scan passes it over. But a page that was written is
-//! no longer shared with the seed, which no protection brings back: `scan::each_claimed` finds such pages.
+//! no longer shared with the seed, which no protection brings back: `scan::each_protected` finds such pages.
 //!
 //! A body without it (the kernel has none, the user may not, a range cannot be registered) compares all pages.
 

@@ -81,6 +81,16 @@ pub mod command {
     pub const BREAK_UP: u32 = 3;
 }
 
+/// Numbers in [`Control::purpose`]: what a body is made for.
+pub mod purpose {
+    /// For one run after the other.
+    pub const RUNS: u32 = 0;
+    /// To be broken up: its agent's memory is not sealed.
+    pub const SHELL: u32 = 1;
+    /// For one run: what only a reset needs is not made ready.
+    pub const ONE_RUN: u32 = 2;
+}
+
 /// Bit of the bytes of a range for [`command::PREFAULT`]: its pages are only read.
 pub const PREFAULT_READ: u64 = 1;
 
@@ -199,8 +209,8 @@ pub struct Control {
     pub fault: AtomicU32,
     /// [`command`].
     pub command: AtomicU32,
-    /// 1: the body is made to be broken up, and its agent's memory is not sealed.
-    pub becomes_shell: AtomicU32,
+    /// [`purpose`]. The keeper reads it before it makes its first process.
+    pub purpose: AtomicU32,
     /// A futex word that the keeper sleeps on: raised by the engine when it has waited for the run, and at the end.
     pub bell: AtomicU32,
     /// Times on the monotonic clock in nanoseconds: jump to the program, run seen gone, body armed again.

@@ -118,6 +118,8 @@ pub struct Body {
     is_woken_ahead: bool,
     /// The process group that the last run leads, or zero.
     group: i32,
+    /// What it is made for.
+    purpose: Purpose,
     /// It has had the one run that it serves.
     is_spent: bool,
     /// In verify mode: it was compared since its last run.
@@ -138,8 +140,20 @@ pub struct Making {
     pub verify: bool,
     /// Its processes have sessions of their own before they have an order; an order for a task without one is refused.
     pub sessions: bool,
-    /// It is to be broken up: its agent's memory can be unmapped, and so no run may be started in it before.
-    pub becomes_shell: bool,
+    /// What it is made for.
+    pub purpose: Purpose,
+}
+
+/// What a body is made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// For one run after the other.
+    #[default]
+    Runs,
+    /// For one run: it is not put back, and nothing is made ready for that.
+    OneRun,
+    /// To be broken up: its agent's memory can be unmapped, and so no run may be started in it before.
+    Shell,
 }
 
 impl Body {
@@ -162,9 +176,7 @@ impl Body {
         let control = ControlArea::new(shared);
         control.set_verify(how.verify);
         control.set_sessions(how.sessions);
-        if how.becomes_shell {
-            control.set_becomes_shell();
-        }
+        control.set_purpose(how.purpose);
         let seed = image.seed();
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         drop(theirs);
@@ -195,6 +207,7 @@ impl Body {
             is_shell: false,
             is_woken_ahead: image.header.gate_address != 0,
             group: 0,
+            purpose: how.purpose,
             is_spent: false,
             compared: AtomicBool::new(false),
             bounds: [0; 4],
@@ -434,7 +447,7 @@ impl Body {
         }));
         self.send(to.serial, run.fds).map_err(StartError::Broken)?;
         self.is_given(pid);
-        self.is_spent = run.single_use;
+        self.is_spent = run.single_use || self.purpose == Purpose::OneRun;
         self.group = if run.task.session() || run.task.process_group() == Some(0) { pid } else { 0 };
         self.bounds = self.laid.block.bounds;
         if run.await_start {

@@ -9,10 +9,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use regrow_abi::fault::FaultPoint;
-use regrow_abi::{ARG_AREA_BYTES, ARG_AREA_OFFSET, Broken, Control, Order, State, command, order_flags};
+use regrow_abi::{
+    ARG_AREA_BYTES, ARG_AREA_OFFSET, Broken, Control, Order, State, command, order_flags, purpose,
+};
 use regrow_image::stack_plan::ArgumentBlock;
 use regrow_sys::raw::{self, SharedMapping};
 
+use crate::body::Purpose;
 use crate::line::Line;
 use crate::run::Run;
 
@@ -267,8 +270,13 @@ impl ControlArea {
         self.write_settings();
     }
 
-    pub(crate) fn set_becomes_shell(&self) {
-        self.control().becomes_shell.store(1, SeqCst);
+    pub(crate) fn set_purpose(&self, purpose: Purpose) {
+        let number = match purpose {
+            Purpose::Runs => purpose::RUNS,
+            Purpose::OneRun => purpose::ONE_RUN,
+            Purpose::Shell => purpose::SHELL,
+        };
+        self.control().purpose.store(number, SeqCst);
     }
 
     /// Writes what the engine has set, and no command.

@@ -16,7 +16,7 @@ pub mod run;
 pub mod shell;
 pub mod verify;
 
-pub use body::{Bell, Body, BodyError, Making, ResetWork, StartError, Times};
+pub use body::{Bell, Body, BodyError, Making, Purpose, ResetWork, StartError, Times};
 pub use keepers::Keepers;
 pub use run::Run;
 pub use shell::Shell;

@@ -17,7 +17,7 @@ use crate::reaping::END_TIMEOUT;
 use crate::run::Run;
 
 impl Body {
-    /// Makes a shell of a body that was made for it ([`Making::becomes_shell`](crate::Making)) and waits. The memory of its program is
+    /// Makes a shell of a body that was made for it ([`Purpose::Shell`](crate::Purpose)) and waits. The memory of its program is
     /// given back.
     ///
     /// # Errors

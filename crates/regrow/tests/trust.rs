@@ -104,18 +104,8 @@ impl Drop for Stranger {
 
 /// The words of the control area, in their order.
 const WORDS: [&str; 12] = [
-    "state",
-    "waiters",
-    "pid",
-    "keeper",
-    "broken",
-    "errno",
-    "verify",
-    "sessions",
-    "fault",
-    "command",
-    "becomes_shell",
-    "bell",
+    "state", "waiters", "pid", "keeper", "broken", "errno", "verify", "sessions", "fault", "command",
+    "purpose", "bell",
 ];
 
 #[test]

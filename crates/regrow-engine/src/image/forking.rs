@@ -2,10 +2,10 @@
 
 use std::io;
 
-use regrow_body::{Body, BodyError, Keepers, Making, Shell};
+use regrow_body::{Body, BodyError, Keepers, Making, Purpose, Shell};
 use regrow_image::image::Image;
 
-use crate::settings::Settings;
+use crate::settings::{Reuse, Settings};
 use regrow_abi::fault::{self, FaultPoint};
 
 /// How bodies are forked.
@@ -19,7 +19,8 @@ pub(crate) struct BodyForker {
 impl BodyForker {
     /// Bodies of a shard with these settings, noted in this registry.
     pub(crate) fn new(settings: &Settings, keepers: Keepers) -> BodyForker {
-        let how = Making { verify: settings.verify, sessions: settings.sessions, becomes_shell: false };
+        let purpose = if settings.reuse == Reuse::Never { Purpose::OneRun } else { Purpose::Runs };
+        let how = Making { verify: settings.verify, sessions: settings.sessions, purpose };
         BodyForker { how, fault: settings.fault, keepers }
     }
 
@@ -49,7 +50,7 @@ impl BodyForker {
     /// # Errors
     /// As [`Body::fork`] and [`Body::break_up`].
     pub(crate) fn make_shell(&self, image: &Image) -> io::Result<Shell> {
-        let how = Making { verify: false, becomes_shell: true, ..self.how };
+        let how = Making { verify: false, purpose: Purpose::Shell, ..self.how };
         self.fork_so(image, how).map_err(io::Error::other)?.break_up()
     }
 
