@@ -44,10 +44,12 @@ pub fn run(agent: &Agent) -> ! {
     if !agent.is_for_one_run() {
         reset::open_proc(agent);
         reset::track::begin(agent);
-        attributes::begin(agent);
     }
     if agent.is_warm() {
         sys::give_way();
+    }
+    if !agent.is_for_one_run() {
+        attributes::begin(agent);
     }
     wait_for_verify(agent);
     arm(agent, agent.has_sessions())
