@@ -25,6 +25,7 @@ mod arch;
 mod armed;
 mod attributes;
 mod keeper;
+mod mapped;
 mod memory;
 mod reset;
 mod seed;

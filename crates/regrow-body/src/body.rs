@@ -15,7 +15,7 @@ use regrow_sys::raw::{self, SharedMapping};
 use rustix::fs::{SealFlags, fcntl_add_seals};
 
 use crate::control::{Addressee, ControlArea, Extra, RunOf};
-pub use crate::control::{Bell, ResetWork, Times};
+pub use crate::control::{Bell, Purpose, ResetWork, Times};
 use crate::keepers::Keepers;
 use crate::laid::Laid;
 use crate::line::{Line, Waits};
@@ -142,18 +142,6 @@ pub struct Making {
     pub sessions: bool,
     /// What it is made for.
     pub purpose: Purpose,
-}
-
-/// What a body is made for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Purpose {
-    /// For one run after the other.
-    #[default]
-    Runs,
-    /// For one run: it is not put back, and nothing is made ready for that.
-    OneRun,
-    /// To be broken up: its agent's memory can be unmapped, and so no run may be started in it before.
-    Shell,
 }
 
 impl Body {

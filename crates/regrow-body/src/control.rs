@@ -15,9 +15,20 @@ use regrow_abi::{
 use regrow_image::stack_plan::ArgumentBlock;
 use regrow_sys::raw::{self, SharedMapping};
 
-use crate::body::Purpose;
 use crate::line::Line;
 use crate::run::Run;
+
+/// What a body is made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// For one run after the other.
+    #[default]
+    Runs,
+    /// For one run: it is not put back, and nothing is made ready for that.
+    OneRun,
+    /// To be broken up: its agent's memory can be unmapped, and so no run may be started in it before.
+    Shell,
+}
 
 /// For this time a state may be busy-polled. To be woken takes as long, and the one who wakes a good part of it.
 const BUSY_POLL: Duration = Duration::from_micros(40);
