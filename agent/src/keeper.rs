@@ -51,6 +51,10 @@ pub fn run(agent: &Agent) -> ! {
     if !agent.is_for_one_run() {
         attributes::begin(agent);
     }
+    if control.command.load(SeqCst) == command::PREFAULT {
+        reset::prefault(agent);
+        control.command.store(command::NONE, SeqCst);
+    }
     wait_for_verify(agent);
     arm(agent, agent.has_sessions())
 }

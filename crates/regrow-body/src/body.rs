@@ -14,6 +14,7 @@ use regrow_sys::child;
 use regrow_sys::raw::{self, SharedMapping};
 use rustix::fs::{SealFlags, fcntl_add_seals};
 
+use crate::ahead;
 use crate::control::{Addressee, ControlArea, Extra, RunOf};
 pub use crate::control::{Bell, Purpose, ResetWork, Times};
 use crate::keepers::Keepers;
@@ -142,6 +143,8 @@ pub struct Making {
     pub sessions: bool,
     /// What it is made for.
     pub purpose: Purpose,
+    /// Nobody waits for it: what its first run is going to touch is mapped.
+    pub ahead: bool,
 }
 
 impl Body {
@@ -165,6 +168,9 @@ impl Body {
         control.set_verify(how.verify);
         control.set_sessions(how.sessions);
         control.set_purpose(how.purpose);
+        if how.ahead {
+            ahead::order(&control, image);
+        }
         let seed = image.seed();
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         drop(theirs);

@@ -3,6 +3,7 @@
 //! A [`Body`] is the engine's handle on one keeper (see the `agent`): it is forked from the image's seed, runs one
 //! process at a time, and is put back by its keeper after each.
 
+mod ahead;
 pub mod body;
 mod command;
 mod control;

@@ -20,7 +20,7 @@ impl BodyForker {
     /// Bodies of a shard with these settings, noted in this registry.
     pub(crate) fn new(settings: &Settings, keepers: Keepers) -> BodyForker {
         let purpose = if settings.reuse == Reuse::Never { Purpose::OneRun } else { Purpose::Runs };
-        let how = Making { verify: settings.verify, sessions: settings.sessions, purpose };
+        let how = Making { verify: settings.verify, sessions: settings.sessions, purpose, ahead: false };
         BodyForker { how, fault: settings.fault, keepers }
     }
 
@@ -29,12 +29,8 @@ impl BodyForker {
     /// # Errors
     /// [`BodyError`].
     pub(crate) fn fork_ahead(&self, image: &Image) -> Result<Body, BodyError> {
-        let body = self.fork(image)?;
-        // In verify mode the body waits to be compared first.
-        if self.how.verify || body.prefault_first(image) {
-            return Ok(body);
-        }
-        Err(BodyError::Silent { keeper: body.keeper() })
+        // In verify mode the body is compared first.
+        self.fork_so(image, Making { ahead: !self.how.verify, ..self.how })
     }
 
     /// Forks a body with the settings' fault point in it.
