@@ -25,7 +25,6 @@ mod arch;
 mod armed;
 mod attributes;
 mod keeper;
-mod mapped;
 mod memory;
 mod reset;
 mod seed;

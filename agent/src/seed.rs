@@ -6,7 +6,7 @@ use regrow_abi::{CONTROL_BYTES, KEEPER_SOCKET_FD, PROTOCOL_VERSION, SEED_FORK, S
 
 use crate::arch::nr;
 use crate::state::Agent;
-use crate::{keeper, mapped, reset, sys};
+use crate::{keeper, reset, sys};
 
 const CLONE_FS: usize = 0x200;
 const CLONE_PARENT: usize = 0x8000;
@@ -19,7 +19,6 @@ pub fn run(agent: &Agent) -> ! {
     keeper::park(agent);
     agent.control().keeper.store(sys::getpid(), Relaxed);
     reset::make_seed(agent);
-    mapped::begin(agent);
     agent.set_state(State::Clean);
     loop {
         let mut room = sys::FdRoom::new();

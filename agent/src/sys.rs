@@ -147,12 +147,6 @@ pub unsafe fn pread(fd: i32, to: *mut u8, bytes: usize, offset: u64) -> Res {
     unsafe { call!(nr::PREAD64, fd, to, bytes, offset) }
 }
 
-/// Writes at an offset.
-pub fn pwrite(fd: i32, from: &[u8], offset: u64) -> Res {
-    // SAFETY: the slice is live.
-    unsafe { call!(nr::PWRITE64, fd, from.as_ptr(), from.len(), offset) }
-}
-
 /// Writes bytes.
 pub fn write(fd: i32, from: &[u8]) -> Res {
     // SAFETY: the slice is live.

@@ -17,7 +17,7 @@ pub mod track;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use regrow_abi::{Broken, fault};
+use regrow_abi::{Broken, PREFAULT_READ, fault};
 
 use crate::state::{Agent, Private, fd};
 use crate::sys;
@@ -130,6 +130,7 @@ pub fn trim(agent: &Agent) {
 
 /// Maps the pages of the ranges that the engine has written, as far as they are the program's and the kernel can.
 pub fn prefault(agent: &Agent) {
+    const MADV_POPULATE_READ: u32 = 22;
     const MADV_POPULATE_WRITE: u32 = 23;
     let mut range = agent.args().cast::<[u64; 2]>();
     let end = agent.args() as usize + regrow_abi::ARG_AREA_BYTES;
@@ -140,8 +141,12 @@ pub fn prefault(agent: &Agent) {
             if bytes == 0 {
                 return;
             }
+            let (how, bytes) = match bytes & PREFAULT_READ {
+                0 => (MADV_POPULATE_WRITE, bytes),
+                _ => (MADV_POPULATE_READ, bytes & !PREFAULT_READ),
+            };
             if agent.spans().any(|(first, last)| first <= start && start + bytes <= last) {
-                sys::madvise(start, bytes, MADV_POPULATE_WRITE);
+                sys::madvise(start, bytes, how);
             }
             range = range.add(1);
         }

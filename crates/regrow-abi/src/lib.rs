@@ -75,7 +75,7 @@ pub mod command {
     /// Give all pages back that the image does not have.
     pub const TRIM: u32 = 1;
     /// Map the pages of the ranges at the start of the arg area: pairs of first address and bytes, ended by two zeros. They
-    /// are mapped to be written.
+    /// are mapped to be written, but for those with [`PREFAULT_READ`](super::PREFAULT_READ) in their bytes.
     pub const PREFAULT: u32 = 2;
     /// Unmap the program: the body becomes a shell, whose processes can execute any program, and no other order.
     pub const BREAK_UP: u32 = 3;
@@ -90,6 +90,9 @@ pub mod purpose {
     /// For one run: what only a reset needs is not made ready.
     pub const ONE_RUN: u32 = 2;
 }
+
+/// Bit of the bytes of a range for [`command::PREFAULT`]: its pages are only read.
+pub const PREFAULT_READ: u64 = 1;
 
 /// Bits of [`Order::flags`].
 pub mod order_flags {

@@ -1,13 +1,17 @@
-//! What a new body has mapped before its first process, so that the first run has no fault there: data, and small mappings that are zero.
-//! Code is mapped in the seed already.
+//! What a new body has mapped before its first process, so that the first run has no fault there: code, data, and small mappings that
+//! are zero.
 
-use regrow_abi::{PAGE_BYTES, PageEntry, VmaEntry, command, vma_flags};
+use regrow_abi::{PAGE_BYTES, PREFAULT_READ, PageEntry, VmaEntry, command, vma_flags};
 use regrow_image::image::Image;
 
 use crate::control::ControlArea;
 
 /// Most ranges of pages that are mapped ahead in one body.
 const MAX_RANGES: usize = 4096;
+/// Files that are mapped ahead as a whole are not larger.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+/// All of them together.
+const MAX_FILES_BYTES: u64 = 16 << 20;
 /// Zero pages of a mapping that is larger are not mapped ahead.
 const MAX_ZERO_BYTES: u64 = 256 << 10;
 /// All of them together.
@@ -30,14 +34,19 @@ pub(crate) fn write(control: &ControlArea, ranges: &[(u64, u64)]) -> bool {
     control.write_args(0, &bytes)
 }
 
-/// What most first runs touch: saved pages that can be written, and small mappings that are zero. As ranges of address and bytes.
+/// What most first runs touch: all of small files that are mapped to be read, saved pages that can be written, and small
+/// mappings that are zero. As ranges of address and bytes, of which bit 0 says that they are only read.
 fn likely_pages(vmas: &[VmaEntry], pages: &[PageEntry], brk: u64) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
-    let mut zero_bytes = 0;
+    let (mut file_bytes, mut zero_bytes) = (0, 0);
     for vma in vmas.iter().filter(|vma| vma.flags & (vma_flags::HANDS_OFF | vma_flags::SHARED) == 0) {
         let bytes = vma.end - vma.start;
         let has = |flag: u32| vma.flags & flag != 0;
         match (has(vma_flags::WRITE), has(vma_flags::FILE)) {
+            (false, true) if bytes <= MAX_FILE_BYTES && file_bytes + bytes <= MAX_FILES_BYTES => {
+                file_bytes += bytes;
+                ranges.push((vma.start, bytes | PREFAULT_READ));
+            }
             (true, false)
                 if bytes <= MAX_ZERO_BYTES
                     && zero_bytes + bytes <= MAX_ZEROS_BYTES
@@ -80,11 +89,11 @@ mod tests {
     }
 
     #[test]
-    fn small_zeroes_are_mapped_and_code_is_left_to_the_seed() {
+    fn code_is_mapped_to_be_read_and_small_zeroes_to_be_written() {
         let code = vma(0x1000, 4, vma_flags::READ | vma_flags::FILE);
         let zeroes = vma(0x10_0000, 2, vma_flags::READ | vma_flags::WRITE);
         let ranges = likely_pages(&[code, zeroes], &[], 0);
-        assert_eq!(ranges, [(0x10_0000, 0x2000)]);
+        assert_eq!(ranges, [(0x1000, 0x4000 | PREFAULT_READ), (0x10_0000, 0x2000)]);
     }
 
     #[test]
@@ -101,9 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn large_zeroes_are_left() {
+    fn large_files_and_large_zeroes_are_left() {
+        let file = vma(0, MAX_FILE_BYTES / PAGE_BYTES + 1, vma_flags::READ | vma_flags::FILE);
         let zeroes = vma(1 << 40, MAX_ZERO_BYTES / PAGE_BYTES + 1, vma_flags::READ | vma_flags::WRITE);
-        assert_eq!(likely_pages(&[zeroes], &[], 0), []);
+        assert_eq!(likely_pages(&[file, zeroes], &[], 0), []);
     }
 
     #[test]
