@@ -4,46 +4,60 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
+import socket
+import struct
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # `kcmp` of x86-64, and what it compares.
 _KCMP, _VM = 312, 1
 _RUNS = 10
-# How many may not be seen in a body: the first of a program, and those that the machine was too slow for.
+# How many may be in no body: the first of a program, while its image is made.
 _TRIES = 200
 
 
-def repeated(run: Callable[[], int]) -> int:
-    """How many of ten runs had memory that one before them had had. A run gives the number of its process."""
+def shown(path: str) -> None:
+    """Has the process that calls it be looked at, by who listens at a path."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        connection.recv(1)
+
+
+def repeated(run: Callable[[str], object], folder: Path) -> int:
+    """How many of ten runs had memory that one before them had had.
+
+    A run is given a path, and calls `shown` with it."""
+    path = folder / "shown"
     seen: list[tuple[int, str]] = []
-    for _ in range(_TRIES):
-        pairs: dict[int, tuple[int, str]] = {}
-        over = threading.Event()
-        watch = threading.Thread(target=_watch, args=(over, pairs))
-        watch.start()
-        pid = run()
-        over.set()
-        watch.join()
-        if pid in pairs:
-            seen.append(pairs[pid])
-        if len(seen) >= _RUNS:
-            return len(seen) - len(set(seen))
-        time.sleep(0.01)
-    raise AssertionError(f"{len(seen)} of {_TRIES} runs were seen in a body")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(60)
+        for _ in range(_TRIES):
+            with ThreadPoolExecutor(1) as watch:
+                body = watch.submit(_body_of_the_next, listener)
+                run(str(path))
+            seen += [found] if (found := body.result()) else []
+            if len(seen) >= _RUNS:
+                break
+            # For the images to be made.
+            time.sleep(0.01)
+    path.unlink()
+    assert len(seen) >= _RUNS, f"{len(seen)} of {_TRIES} runs were in a body"
+    return len(seen) - len(set(seen))
 
 
-def _watch(over: threading.Event, pairs: dict[int, tuple[int, str]]) -> None:
-    """Finds the processes that share memory, and the keepers that they share it with, until a run is over."""
-    while not over.wait(0.001):
-        children = [pid for pid in _processes() if _status(pid, 1) == str(os.getpid())]
-        for one in children:
-            for other in children:
-                # The keeper is older.
-                if one < other and _shares_memory(one, other):
-                    pairs[other] = (one, _status(one, 19))
+def _body_of_the_next(listener: socket.socket) -> tuple[int, str] | None:
+    """The keeper that the next process to connect shares its memory with, and when that began; None if there is none."""
+    connection, _ = listener.accept()
+    with connection:
+        (pid,) = struct.unpack("i4x4x", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        for other in _processes():
+            if other != pid and _status(other, 1) == str(os.getpid()) and _shares_memory(other, pid):
+                return other, _status(other, 19)
+    return None
 
 
 def _processes() -> list[int]:

@@ -40,11 +40,6 @@ def close_the_answer(seconds: float) -> NoReturn:
     os._exit(3)
 
 
-def stay(seconds: float) -> int:
-    time.sleep(seconds)
-    return os.getpid()
-
-
 def pid() -> int:
     return os.getpid()
 

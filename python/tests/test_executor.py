@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+import bodies
 import calls
 import regrow
-from bodies import repeated
 
 
 def test_a_call_gives_its_value(executor: regrow.Executor) -> None:
@@ -35,10 +35,10 @@ def test_nothing_is_left_of_a_call(executor: regrow.Executor) -> None:
     assert [executor.submit(calls.remember, number).result() for number in range(4)] == [[0], [1], [2], [3]]
 
 
-def test_no_memory_serves_two_calls_where_it_is_not_to_be_used_again(executor: regrow.Executor) -> None:
-    assert repeated(lambda: executor.submit(calls.stay, 0.02).result()) > 0
+def test_no_memory_serves_two_calls_where_it_is_not_to_be_used_again(executor: regrow.Executor, tmp_path: Path) -> None:
+    assert bodies.repeated(lambda path: executor.submit(bodies.shown, path).result(), tmp_path) > 0
     with regrow.Executor(1, preload=["json"], reuse="never") as never:
-        assert repeated(lambda: never.submit(calls.stay, 0.02).result()) == 0
+        assert bodies.repeated(lambda path: never.submit(bodies.shown, path).result(), tmp_path) == 0
         assert [never.submit(calls.remember, number).result() for number in range(4)] == [[0], [1], [2], [3]]
 
 
