@@ -8,6 +8,7 @@
 //!   tables/     ledger      what is kept; what is decided about it (pure)
 //!        image/             make images, fork bodies
 //!        run/               what a run is, how it came to be, and its exec
+//!        way                what decides what a path names
 //! ```
 
 #![forbid(unsafe_code)]
@@ -27,5 +28,6 @@ mod spawn;
 mod tables;
 mod tending;
 pub mod view;
+mod way;
 
 pub use regrow_abi::fault;

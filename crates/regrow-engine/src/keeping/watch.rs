@@ -14,10 +14,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::ids::{ImageId, NameId};
 use crate::keeping::mounts::{Mounts, OnMount};
+use crate::way::{Step, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 
@@ -29,9 +30,6 @@ pub enum Watcher {
     /// An image, which was made of other contents.
     Image(ImageId),
 }
-
-/// Most symbolic links on the way of one path.
-const MAX_LINKS: usize = 40;
 
 /// A change concerns the watcher always, or only when it is of this name in the watched directory; a name that begins with `*`
 /// stands for all that end so.
@@ -79,9 +77,9 @@ impl Watch {
     pub fn add_file(&mut self, watcher: Watcher, path: &Path) -> io::Result<()> {
         let file = WatchFlags::MODIFY | WatchFlags::ATTRIB | WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
         let place = WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF | WatchFlags::ATTRIB;
-        for (step, is_last) in steps(path)? {
-            let flags = if is_last { file } else { place };
-            self.add(watcher, &step, flags | WatchFlags::DONT_FOLLOW, None)?;
+        for step in Way::of(path).collect::<io::Result<Vec<Step>>>()? {
+            let flags = if step.is_last { file } else { place };
+            self.add(watcher, &step.place, flags | WatchFlags::DONT_FOLLOW, None)?;
         }
         Ok(())
     }
@@ -195,58 +193,10 @@ impl Watch {
     }
 }
 
-/// Every link, directory and file that decides what an absolute path names; the last one is marked.
-fn steps(path: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
-    let mut seen = Vec::new();
-    walk(path, &mut seen)?;
-    Ok(seen)
-}
-
-/// The same of a path that may name nothing, as far as something is there.
+/// The places on the way of a path that may name nothing, as far as something is there.
 fn way(path: &Path) -> Vec<PathBuf> {
-    let mut seen = Vec::new();
-    // What is there stands in `seen`; nothing is mounted where nothing is.
-    let _ = walk(path, &mut seen);
-    seen.into_iter().map(|(place, _)| place).collect()
-}
-
-/// Adds every step to those that were seen, up to where the path cannot be followed.
-fn walk(path: &Path, seen: &mut Vec<(PathBuf, bool)>) -> io::Result<()> {
-    let mut rest: Vec<OsString> = components(path);
-    rest.reverse();
-    let mut at = PathBuf::from("/");
-    let mut links = 0;
-    while let Some(name) = rest.pop() {
-        if name == ".." {
-            at.pop();
-            continue;
-        }
-        at.push(&name);
-        let kind = at.symlink_metadata()?.file_type();
-        seen.push((at.clone(), rest.is_empty() && !kind.is_symlink()));
-        if kind.is_symlink() {
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(io::Error::from_raw_os_error(libc::ELOOP));
-            }
-            let target = std::fs::read_link(&at)?;
-            at.pop();
-            if target.is_absolute() {
-                at = PathBuf::from("/");
-            }
-            rest.extend(components(&target).into_iter().rev());
-        }
-    }
-    Ok(())
-}
-
-fn components(path: &Path) -> Vec<OsString> {
-    let named = |component: Component<'_>| match component {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        _ => None,
-    };
-    path.components().filter_map(named).collect()
+    // Nothing is mounted where nothing is.
+    Way::of(path).map_while(Result::ok).map(|step| step.place).collect()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use rustix::fs::{FsWord, StatFs};
 use crate::run::creation::Fallback;
 use crate::run::program::{self, Name};
 use crate::run::request::Request;
+use crate::way::Way;
 
 /// The file systems that this machine's kernel answers for by itself, by the numbers of `statfs(2)`. Of one that lies over another one, such
 /// as overlayfs, what is below is not seen.
@@ -45,9 +46,6 @@ const LOCAL: [FsWord; 25] = [
     0x3434,      // NILFS
     0x28cd_3d45, // cramfs
 ];
-
-/// Most symbolic links on the way of one path.
-const MAX_LINKS: usize = 40;
 
 /// What is to be looked up.
 #[derive(Debug)]
@@ -107,58 +105,28 @@ pub(crate) fn are_local(files: &[PathBuf], absent: &[PathBuf]) -> Result<(), Fal
 
 /// Whether a path, and everything on its way, lies on file systems of this machine. `seen` has the places of which that is known.
 fn is_local(path: &Path, seen: &mut HashSet<PathBuf>) -> io::Result<bool> {
-    let (mut links, mut at) = (0, PathBuf::from("/"));
-    let mut rest: Vec<PathBuf> = components(path);
-    while let Some(name) = rest.pop() {
-        if name == Path::new("..") {
-            at.pop();
-            continue;
-        }
-        at.push(&name);
-        if seen.contains(&at) {
-            continue;
-        }
-        let kind = match at.symlink_metadata() {
-            Ok(metadata) => metadata.file_type(),
+    for step in Way::of(path) {
+        let step = match step {
+            Ok(step) => step,
             // What is not there keeps nobody waiting; what leads to it was looked at.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                return Ok(true);
+                break;
             }
             Err(error) => return Err(error),
         };
-        if kind.is_symlink() {
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(io::Error::from_raw_os_error(libc::ELOOP));
-            }
-            let target = std::fs::read_link(&at)?;
-            at.pop();
-            if target.is_absolute() {
-                at = PathBuf::from("/");
-            }
-            rest.extend(components(&target));
-        } else if is_of_local_kind(&rustix::fs::statfs(&at)?) {
-            seen.insert(at.clone());
-        } else {
+        if step.is_link || seen.contains(&step.place) {
+            continue;
+        }
+        if !is_of_local_kind(&rustix::fs::statfs(&step.place)?) {
             return Ok(false);
         }
+        seen.insert(step.place);
     }
     Ok(true)
 }
 
 fn is_of_local_kind(file_system: &StatFs) -> bool {
     LOCAL.contains(&file_system.f_type)
-}
-
-/// The names in a path, the last one first.
-fn components(path: &Path) -> Vec<PathBuf> {
-    use std::path::Component;
-    let named = |component: Component<'_>| match component {
-        Component::Normal(name) => Some(PathBuf::from(name)),
-        Component::ParentDir => Some(PathBuf::from("..")),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    };
-    path.components().rev().filter_map(named).collect()
 }
 
 #[cfg(test)]
