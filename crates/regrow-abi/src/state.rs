@@ -105,7 +105,7 @@ impl Broken {
 }
 
 /// Which step of an order the agent could not carry out. Part of a [`Report`](crate::Report).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Refused {
     /// Placing the descriptors.
@@ -150,6 +150,24 @@ impl Refused {
             11 => Refused::Take,
             _ => return None,
         })
+    }
+
+    /// What was to be done, in words.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Refused::Descriptors => "its descriptors",
+            Refused::Session => "a session of its own",
+            Refused::ProcessGroup => "its process group",
+            Refused::Limit => "a resource limit",
+            Refused::Nice => "its niceness",
+            Refused::Directory => "its working directory",
+            Refused::Filesystem => "a root, working directory and umask of its own",
+            Refused::Bounds => "the bounds of its arguments",
+            Refused::Scheduling => "its scheduling",
+            Refused::Exec => "the exec",
+            Refused::Take => "the start, before which the process ended",
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::monotonic_ns;
 use crate::log::{CreationLog, Record};
-use crate::run::creation::{Creation, Fallback};
+use crate::run::creation::{Creation, Fallback, RequestPart};
 use crate::run::lookup::Lookup;
 use crate::run::request::Request;
 use crate::run::started::Started;
@@ -115,7 +115,7 @@ impl Controller {
         let Some(ProcessRow { program, creation, ordered_ns, .. }) = row else { return };
         let program = program.to_string_lossy().into_owned();
         if started.was_refused() {
-            return self.declined(&program, Fallback::UnsupportedRequest);
+            return self.declined(&program, Fallback::UnsupportedRequest { what: RequestPart::Step(None) });
         }
         let since =
             |later_ns: u64, earlier_ns: u64| later_ns.checked_sub(earlier_ns).map(Duration::from_nanos);

@@ -29,6 +29,8 @@ pub struct Recipe<'a> {
     /// The signals that a front end ignores from its start, bit 0 is signal 1; `None` for those of the calling process. At the
     /// other points each run has its own.
     pub ignored: Option<u64>,
+    /// The soft limit of the stack, in bytes: exec lays the memory out by it.
+    pub stack_limit: u64,
 }
 
 /// Files that an image depends on.

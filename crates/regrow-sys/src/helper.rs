@@ -76,6 +76,8 @@ pub struct Exec<'a> {
     /// The signals that it ignores, bit 0 is signal 1; `None` for those of the caller, but `SIGPIPE`. Those of the C library are
     /// the caller's either way.
     pub ignored: Option<u64>,
+    /// The soft limit of its stack, in bytes: exec lays the memory out by it.
+    pub stack_limit: u64,
 }
 
 /// A process that waits, before its exec, until it is let go. Its parent is the caller of [`run`].
@@ -96,6 +98,7 @@ struct Gate {
     fds: *const (i32, i32),
     fd_count: usize,
     ignored: Option<u64>,
+    stack_limit: u64,
 }
 
 /// Makes a child that will execute a program. To be called inside [`run`].
@@ -112,6 +115,7 @@ pub fn prepare(exec: &Exec<'_>) -> io::Result<PreparedExec> {
         fds: exec.fds.as_ptr(),
         fd_count: exec.fds.len(),
         ignored: exec.ignored,
+        stack_limit: exec.stack_limit,
     });
     let mut stack = vec![0u8; 64 * 1024];
     let flags = libc::CLONE_VM | libc::CLONE_PARENT | libc::CLONE_FS;
@@ -163,6 +167,18 @@ extern "C" fn pending_child(gate: *mut libc::c_void) -> i32 {
     127
 }
 
+/// Sets the soft limit of the stack.
+fn limit_stack(soft: u64) -> isize {
+    let stack = libc::RLIMIT_STACK as usize;
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one limit, and reads one.
+    unsafe {
+        raw::syscall(libc::SYS_prlimit64, [0, stack, 0, &raw mut limit as usize, 0, 0]);
+        limit.rlim_cur = soft;
+        raw::syscall(libc::SYS_prlimit64, [0, stack, &raw const limit as usize, 0, 0, 0])
+    }
+}
+
 /// # Safety
 /// The gate's pointers are live and NULL-terminated where they must be.
 unsafe fn execute(gate: &Gate) -> isize {
@@ -199,6 +215,10 @@ unsafe fn execute(gate: &Gate) -> isize {
         // No handler's address: the default, or that it is ignored.
         let action = [usize::from(ignored), 0, 0, 0];
         call(libc::SYS_rt_sigaction, signal, action.as_ptr() as usize, 0, 8);
+    }
+    let result = limit_stack(gate.stack_limit);
+    if result < 0 {
+        return result;
     }
     // The mask is empty.
     let none = 0u64;

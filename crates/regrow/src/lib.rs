@@ -52,10 +52,11 @@ pub use child::Child;
 pub use command::{Command, CommandArgs, Completed};
 pub use environment::CommandEnvs;
 pub use pool::{Pool, PoolBuilder};
+pub use regrow_abi::Refused;
 pub use regrow_abi::task::{Resource, UNLIMITED};
 pub use regrow_engine::keeping::inspection::Reports;
 pub use regrow_engine::run::creation::{
-    CallerPart, Creation, Fallback, Point, PointCounts, PrepareError, Stats,
+    CallerPart, Creation, Fallback, Point, PointCounts, PrepareError, RequestPart, Stats,
 };
 pub use regrow_engine::run::request::Warm;
 pub use regrow_engine::settings::{PointChoice, Reuse};

@@ -90,6 +90,45 @@ fn session_mask_limits_and_niceness() {
     assert_eq!(bad.expect_err("soft over hard").kind(), io::ErrorKind::InvalidInput);
 }
 
+/// Exec lays a process out by the limit of its stack.
+#[test]
+fn runs_with_another_stack_limit_have_an_image_of_it() {
+    let pool = Pool::builder().build();
+    for (limit, said) in [(4 << 20, "4096"), (64 << 20, "65536")] {
+        let mut command = pool.command("sh");
+        command.args(["-c", "ulimit -s; grep -c 'stack]' /proc/self/maps"]).limit(
+            Resource::Stack,
+            limit,
+            limit,
+        );
+        let until = Instant::now() + LIMIT;
+        while !matches!(command.complete().expect("the program starts").creation, Creation::Recycled { .. }) {
+            assert!(
+                Instant::now() < until,
+                "no run with a stack of {limit} bytes is recycled: {:?}",
+                pool.stats()
+            );
+        }
+        assert_eq!(text(&mut command), format!("{said}\n1\n"));
+    }
+    assert_eq!(pool.stats().fallbacks.get("unsupported_request"), None);
+}
+
+#[test]
+fn what_only_exec_can_give_is_named() {
+    let pool = Pool::builder().build();
+    pool.prepare(&pool.command("true")).expect("it is kept");
+    let mut command = pool.command("true");
+    let null = || File::open("/dev/null").expect("a device");
+    for number in 10..80 {
+        command.fd(null(), number);
+    }
+    let completed = command.complete().expect("the program starts");
+    assert!(completed.status.success());
+    let why = "exec: only exec can give what is asked for: 73 descriptors, more than 64";
+    assert_eq!(completed.creation.to_string(), why);
+}
+
 /// A command that tells its slice in nanoseconds, of a pool.
 fn slice_teller(pool: &Pool) -> Command {
     let mut command = pool.command("perl");

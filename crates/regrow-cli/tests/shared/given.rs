@@ -24,6 +24,8 @@ const CALLERS: &[&[&str]] = &[
     &["sh", "-c", "ulimit -n 77; exec \"$@\"", "sh"],
     &["sh", "-c", "ulimit -S -n 60; ulimit -c 0; ulimit -f 100000; ulimit -t 1000; exec \"$@\"", "sh"],
     &["sh", "-c", "ulimit -S -v 4000000; exec \"$@\"", "sh"],
+    &["sh", "-c", "ulimit -s 4096; exec \"$@\"", "sh"],
+    &["sh", "-c", "ulimit -S -s unlimited; exec \"$@\"", "sh"],
     &["nice", "-n", "5"],
     &["nice", "-n", "19"],
     &["taskset", "1"],

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use regrow_engine::run::creation::Fallback;
+use regrow_engine::run::creation::{Fallback, RequestPart};
 use regrow_engine::run::request::{ExtraFd, Request, StdioFd};
 
 use crate::ticket::Ticket;
@@ -16,7 +16,7 @@ pub(super) fn request(
     message: SpawnMessage,
     descriptors: &[Arc<OwnedFd>],
 ) -> Result<(Request, Ticket), Fallback> {
-    let malformed = || Fallback::UnsupportedRequest;
+    let malformed = || Fallback::UnsupportedRequest { what: RequestPart::Message };
     let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| malformed());
     let (ticket, descriptors) = descriptors.split_last().ok_or_else(malformed)?;
     if descriptors.len() != message.targets.len() || message.targets.iter().any(|&target| target < 0) {

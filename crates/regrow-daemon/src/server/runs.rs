@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use regrow_engine::run::creation::Fallback;
+use regrow_engine::run::creation::{Fallback, RequestPart};
 use regrow_engine::run::started::{Change, Started};
 
 use crate::wire::ToClient;
@@ -25,7 +25,9 @@ impl ClientRun {
         match change {
             Some(Change::Stopped(signal)) => ToClient::Stopped { signal },
             Some(Change::Continued) => ToClient::Continued,
-            Some(Change::Ended(_)) if self.started.was_refused() => declined(&Fallback::UnsupportedRequest),
+            Some(Change::Ended(_)) if self.started.was_refused() => {
+                declined(&Fallback::UnsupportedRequest { what: RequestPart::Step(None) })
+            }
             Some(Change::Ended(status)) => ToClient::Ended { status: status.into_raw() },
             None => ToClient::Failed { text: b"the end of the run cannot be seen".to_vec() },
         }

@@ -6,7 +6,7 @@
 //!      └───> declined: the client executes the program itself
 //! ```
 
-use regrow_engine::run::creation::{CallerPart, Fallback};
+use regrow_engine::run::creation::{CallerPart, Fallback, RequestPart};
 use regrow_engine::run::lookup::Lookup;
 
 use super::Server;
@@ -99,7 +99,8 @@ impl Server {
     /// Starts a run, once its ticket is taken, and tells its client.
     fn start(&mut self, client: u64, order: &RunOrder) {
         // A client that has taken it back does not wait any more.
-        let taken = if order.ticket.take() { Ok(()) } else { Err(Fallback::UnsupportedRequest) };
+        let taken_back = Fallback::UnsupportedRequest { what: RequestPart::TakenBack };
+        let taken = if order.ticket.take() { Ok(()) } else { Err(taken_back) };
         let started = match taken.and_then(|()| self.controller.create(&order.request)) {
             Ok(started) => started,
             Err(why) => return self.decline(client, &order.program, why),

@@ -60,6 +60,7 @@ pub(crate) fn attempt(
             hot_zero_pages: HOT_ZERO_PAGES,
             bind_now: bind_now && point != Point::Entry,
             ignored: warm.map(|_| job.key.ignored),
+            stack_limit: job.key.stack_limit,
         },
     )
 }

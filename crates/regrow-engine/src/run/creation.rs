@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
+use regrow_abi::{MAX_FDS, Refused};
 pub use regrow_image::point::Point;
 
 /// How a process was created.
@@ -114,6 +115,51 @@ impl fmt::Display for CallerPart {
     }
 }
 
+/// What of a request only exec can give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RequestPart {
+    /// More descriptors than a body is given.
+    Descriptors {
+        /// So many.
+        count: usize,
+    },
+    /// A descriptor with a negative number.
+    DescriptorNumber,
+    /// A stack limit above the hard limit of the process that makes the images.
+    StackLimit,
+    /// No session of its own, of a pool whose runs lead sessions.
+    CallersSession,
+    /// A name, with what it is looked up by, that is not kept for its length.
+    LongName,
+    /// A step that the kernel refused; `None` where it is not known which.
+    Step(Option<Refused>),
+    /// Arguments that the program's front end cannot be started with.
+    FrontEndArguments,
+    /// What the daemon cannot carry out: a message that is no request, or a session or group that is the daemon's to say.
+    Message,
+    /// Nothing more: the client has taken it back.
+    TakenBack,
+}
+
+impl fmt::Display for RequestPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Descriptors { count } => write!(f, "{count} descriptors, more than {MAX_FDS}"),
+            Self::DescriptorNumber => f.write_str("a descriptor with a negative number"),
+            Self::StackLimit => {
+                f.write_str("a stack limit above the hard limit of the process that makes the images")
+            }
+            Self::CallersSession => f.write_str("the caller's session, of a pool whose runs lead sessions"),
+            Self::LongName => f.write_str("a program whose path and PATH are too long"),
+            Self::Step(Some(step)) => write!(f, "{}, which the kernel refused", step.what()),
+            Self::Step(None) => f.write_str("something that the kernel refused"),
+            Self::FrontEndArguments => f.write_str("arguments that the front end cannot be started with"),
+            Self::Message => f.write_str("something that the daemon does not understand"),
+            Self::TakenBack => f.write_str("nothing, it was taken back"),
+        }
+    }
+}
+
 /// Why a run was started by exec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fallback {
@@ -166,7 +212,10 @@ pub enum Fallback {
     /// The kernel lacks something that recycling needs.
     UnsupportedKernel,
     /// The request asks for something that only exec can give.
-    UnsupportedRequest,
+    UnsupportedRequest {
+        /// What it asks for.
+        what: RequestPart,
+    },
     /// The image of the program could not be made.
     ImageFailed {
         /// What failed.
@@ -211,7 +260,7 @@ impl Fallback {
             Self::NoMemory => "no_memory",
             Self::NoDescriptors => "no_descriptors",
             Self::UnsupportedKernel => "unsupported_kernel",
-            Self::UnsupportedRequest => "unsupported_request",
+            Self::UnsupportedRequest { .. } => "unsupported_request",
             Self::ImageFailed { .. } => "image_failed",
             Self::ResolveError => "resolve_error",
             Self::ProgramChanged => "program_changed",
@@ -248,7 +297,9 @@ impl fmt::Display for Fallback {
             Self::NoMemory => "memory is short",
             Self::NoDescriptors => "descriptors are short",
             Self::UnsupportedKernel => "the kernel lacks something that recycling needs",
-            Self::UnsupportedRequest => "the request asks for something that only exec can give",
+            Self::UnsupportedRequest { what } => {
+                return write!(f, "only exec can give what is asked for: {what}");
+            }
             Self::ImageFailed { detail } => return write!(f, "the image could not be made: {detail}"),
             Self::ResolveError => "the program could not be looked up",
             Self::ProgramChanged => "the program has changed on disk",

@@ -16,7 +16,7 @@ use regrow_front::{languages, order};
 
 use regrow_sys::strings::Strings;
 
-use crate::run::creation::Fallback;
+use crate::run::creation::{Fallback, RequestPart};
 use crate::run::request::{Request, Warm};
 
 /// Which front end an image is of: part of its key.
@@ -70,7 +70,9 @@ impl FrontEnd {
             FrontEnd::Own(warm) => return Ok(Arc::clone(warm)),
             FrontEnd::OfLanguage(plan) => plan,
         };
-        let arguments = plan.arguments().map_err(|_| Fallback::UnsupportedRequest)?;
+        let arguments = plan
+            .arguments()
+            .map_err(|_| Fallback::UnsupportedRequest { what: RequestPart::FrontEndArguments })?;
         let mut args = Strings::new();
         arguments.iter().for_each(|argument| args.push_c_str(argument));
         let variables = plan.language().variables.patterns();

@@ -11,7 +11,7 @@ use regrow_image::script::{ResolvedScript as Chain, resolve_script_chain};
 use regrow_sys::search;
 use regrow_sys::strings::Strings;
 
-use crate::run::creation::Fallback;
+use crate::run::creation::{Fallback, RequestPart};
 use crate::run::front_end::FrontEnd;
 use crate::run::request::Request;
 
@@ -47,7 +47,10 @@ impl<'a> Name<'a> {
             path: path.map(Cow::Borrowed),
             directory,
         };
-        if name.bytes() > MAX_NAME_BYTES { Err(Fallback::UnsupportedRequest) } else { Ok(name) }
+        if name.bytes() > MAX_NAME_BYTES {
+            return Err(Fallback::UnsupportedRequest { what: RequestPart::LongName });
+        }
+        Ok(name)
     }
 
     /// How long it is.

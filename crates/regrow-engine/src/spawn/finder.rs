@@ -28,7 +28,7 @@ use crate::image::forking::BodyForker;
 use crate::image::kept::{Identities, KeptImage};
 use crate::image::maker::{self, Built};
 use crate::keeping::holdings::Holdings;
-use crate::run::creation::{Fallback, Point};
+use crate::run::creation::{Fallback, Point, RequestPart};
 use crate::run::front_end::FrontEnd;
 use crate::run::inherit::Inheritance;
 use crate::run::program::{self, Key, Resolved};
@@ -118,6 +118,15 @@ impl<'a> Wanted<'a> {
             script: self.resolved.script().filter(|_| reuse == Reuse::Script).map(Cow::Borrowed),
         }
     }
+}
+
+/// What an image's processes have from a caller, with the soft limit of the stack that exec lays the image out by.
+fn with_stack_limit(mut then: Task, soft: u64) -> Result<Task, Fallback> {
+    let hard = then.limit(Resource::Stack).map_or(soft, |limit| limit.hard);
+    if soft > hard {
+        return Err(Fallback::UnsupportedRequest { what: RequestPart::StackLimit });
+    }
+    Ok(*then.set_limit(Resource::Stack, soft, hard))
 }
 
 /// The soft limit of a resource; 0 where the task says none.
@@ -289,9 +298,7 @@ impl Finder<'_> {
         // The image's process starts with what the caller has at this moment.
         self.caller.refresh();
         let then = self.caller.check().map_err(|what| Fallback::CallerChanged { what })?;
-        if key.stack_limit != soft_limit(&then, Resource::Stack) {
-            return Err(Fallback::UnsupportedRequest);
-        }
+        let then = with_stack_limit(then, key.stack_limit)?;
         let descriptors = soft_limit(&then, Resource::Nofile);
         if let Some(surplus) = self.holdings.tables.images.surplus(descriptors) {
             self.holdings.drop_image(surplus);

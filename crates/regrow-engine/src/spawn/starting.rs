@@ -17,7 +17,7 @@ use crate::ids::{BodyId, ImageId};
 use crate::image::forking::BodyForker;
 use crate::keeping::inspection::{self, Reports};
 use crate::ledger::{BodyOf, RunInBody};
-use crate::run::creation::{Creation, Fallback, Point};
+use crate::run::creation::{Creation, Fallback, Point, RequestPart};
 use crate::run::front_end;
 use crate::run::program::Resolved;
 use crate::run::request::Request;
@@ -87,7 +87,7 @@ impl Starter<'_> {
     ) -> Result<(BodyId, Started), Fallback> {
         if self.finder.settings.sessions && !task.session() {
             // The process that would be it leads a session already.
-            return Err(Fallback::UnsupportedRequest);
+            return Err(Fallback::UnsupportedRequest { what: RequestPart::CallersSession });
         }
         let chosen = self.choose(image, self.is_single_use(request))?;
         let mut started = self.give_order(image, chosen, resolved, request, task)?;
@@ -108,7 +108,9 @@ impl Starter<'_> {
         let tables = &mut self.finder.holdings.tables;
         let kept = tables.images.kept_mut(image).ok_or(Fallback::BodyBroken)?;
         let arguments = resolved.arguments(request);
-        let mut fds = request.descriptors().map_err(|_| Fallback::UnsupportedRequest)?;
+        let mut fds = request
+            .descriptors()
+            .map_err(|_| Fallback::UnsupportedRequest { what: RequestPart::DescriptorNumber })?;
         let is_warm = kept.point() == Point::Warm;
         let order = if is_warm { front_end::order(&fds, &arguments, &request.env)? } else { None };
         fds.extend(order.as_ref().map(|order| (order.as_fd(), regrow_front::DESCRIPTOR)));
@@ -276,12 +278,14 @@ fn launch(
             Ok(Started::in_body(pid, body.bell(), creation))
         }
         Err(StartError::TooLarge) => Err(Fallback::ArgumentsTooLarge),
-        Err(StartError::TooManyDescriptors(_)) => Err(Fallback::UnsupportedRequest),
+        Err(StartError::TooManyDescriptors(count)) => {
+            Err(Fallback::UnsupportedRequest { what: RequestPart::Descriptors { count } })
+        }
         Err(StartError::NotArmed) => Err(Fallback::AllBusy),
         // Exec finds the same error, or none.
-        Err(error @ StartError::Refused { .. }) => {
+        Err(error @ StartError::Refused { step, .. }) => {
             tracing::debug!(%error, "an order was refused");
-            Err(Fallback::UnsupportedRequest)
+            Err(Fallback::UnsupportedRequest { what: RequestPart::Step(Some(step)) })
         }
         Err(error @ StartError::Broken(_)) => {
             tracing::debug!(%error, "a body is broken");

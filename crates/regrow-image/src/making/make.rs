@@ -47,8 +47,14 @@ pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> 
     let env = recipe.env.iter().copied().chain(own.into_iter().flatten()).map(CStr::as_ptr);
     let env: Vec<_> = env.chain([std::ptr::null()]).collect();
     let argv = arguments(recipe);
-    let exec =
-        Exec { path: recipe.path, argv: &argv, envp: &env, fds: &fds.pairs(), ignored: recipe.ignored };
+    let exec = Exec {
+        path: recipe.path,
+        argv: &argv,
+        envp: &env,
+        fds: &fds.pairs(),
+        ignored: recipe.ignored,
+        stack_limit: recipe.stack_limit,
+    };
     let processes = Arc::<Processes>::default();
     let limit = (recipe.point == Point::Warm).then(|| Deadline::start(&processes, WARM_TIMEOUT));
     let made = helper::run(|| start_and_load(&exec, recipe, &store, &report, &processes));
