@@ -87,7 +87,7 @@ fn set_gate(agent: &Agent, words: [u64; 2]) {
 fn take_order(agent: &Agent, pid: i32) {
     let control = agent.control();
     let mut room = FdRoom::new();
-    let message = sys::receive(KEEPER_SOCKET_FD, &mut room, 0);
+    let message = agent.receive(&mut room);
     if message.result <= 0 {
         // SAFETY: the keeper sleeps until this process is gone.
         unsafe { (*agent.private()).engine_gone = 1 };

@@ -22,7 +22,7 @@ pub fn run(agent: &Agent) -> ! {
     agent.set_state(State::Clean);
     loop {
         let mut room = sys::FdRoom::new();
-        let message = sys::receive(KEEPER_SOCKET_FD, &mut room, 0);
+        let message = agent.receive(&mut room);
         if message.result <= 0 {
             sys::exit(0);
         }

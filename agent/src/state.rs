@@ -3,12 +3,12 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use regrow_abi::{
-    Broken, Control, ImageHeader, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry, features, purpose,
-    vma_flags,
+    Broken, Control, ImageHeader, KEEPER_SOCKET_FD, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry,
+    features, purpose, vma_flags,
 };
 
 use crate::arch::nr;
-use crate::sys;
+use crate::sys::{self, FdRoom, ReceivedMessage};
 
 /// Room for the current mappings of a body, when they differ from the image's.
 pub const MAX_VMAS: usize = 1024;
@@ -237,6 +237,17 @@ impl Agent {
     /// The floating-point state.
     pub fn float_state(&self) -> *const u8 {
         (self.image as u64 + self.image().float_state_offset) as *const u8
+    }
+
+    /// Waits for a message of the engine; without a result above zero the engine is gone. A forked copy of the engine may have the other end
+    /// of the socket open for ever, so it is looked from time to time whose child this task is.
+    pub fn receive(&self, room: &mut FdRoom) -> ReceivedMessage {
+        loop {
+            let message = sys::receive(KEEPER_SOCKET_FD, room, 0);
+            if message.result != sys::EAGAIN || sys::getppid() as u64 != self.image().parent {
+                return message;
+            }
+        }
     }
 
     /// Whether the agent may use a kernel feature ([`features`]).

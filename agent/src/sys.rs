@@ -79,6 +79,12 @@ pub fn getpid() -> i32 {
     unsafe { call!(nr::GETPID) as i32 }
 }
 
+/// The parent's id.
+pub fn getppid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { call!(nr::GETPPID) as i32 }
+}
+
 /// Closes a range of descriptors, or with [`CLOSE_ON_EXEC`] has an execution close them.
 pub fn close_range(first: u32, last: u32, flags: u32) -> Res {
     // SAFETY: numbers only.
@@ -297,6 +303,9 @@ pub fn report(fd: i32, report: Report) {
     // SAFETY: the words are live, and any bytes can be sent.
     send(fd, unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(&words)) });
 }
+
+/// No message has come for as long as the socket waits.
+pub const EAGAIN: Res = -11;
 
 /// What came with a message.
 pub struct ReceivedMessage {

@@ -24,6 +24,7 @@ pub mod nr {
     pub const SCHED_YIELD: usize = 24;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
+    pub const GETPPID: usize = 110;
     pub const KILL: usize = 62;
     pub const SENDTO: usize = 44;
     pub const RECVMSG: usize = 47;

@@ -167,6 +167,8 @@ pub struct ImageHeader {
     pub signal_stack: [u64; 3],
     /// The thread pointer.
     pub thread_pointer: u64,
+    /// The process whose children seed, keepers and armed processes are. They end with it.
+    pub parent: u64,
     /// First address of the agent's own mappings.
     pub agent_start: u64,
     /// One past their last address.
@@ -189,7 +191,7 @@ pub struct ImageHeader {
 const _: () = {
     assert!(size_of::<VmaEntry>() == 48);
     assert!(size_of::<PageEntry>() == 8);
-    assert!(size_of::<ImageHeader>() == 480);
+    assert!(size_of::<ImageHeader>() == 488);
     assert!(size_of::<ImageHeader>() <= PAGE_BYTES as usize);
 };
 

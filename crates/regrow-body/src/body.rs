@@ -162,7 +162,7 @@ impl Body {
         fcntl_add_seals(&memfd, lengths).map_err(|error| setup("sealing a control memfd")(error.into()))?;
         let shared =
             SharedMapping::new(memfd.as_fd(), CONTROL_BYTES).map_err(setup("mapping a control memfd"))?;
-        let (ours, theirs) = socket_pair().map_err(setup("making a socket"))?;
+        let (ours, theirs) = raw::agent_socket().map_err(setup("making a socket"))?;
         let mut ours = Some(ours);
         let control = ControlArea::new(shared);
         control.set_verify(how.verify);
@@ -508,11 +508,6 @@ impl Body {
         self.line.set_over(self.runs);
         Err(StartError::Refused { step, source: io::Error::from_raw_os_error(errno) })
     }
-}
-
-pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 impl Body {

@@ -185,11 +185,11 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::socket_pair;
+    use regrow_sys::raw;
     use rustix::net::{SendFlags, send};
 
     fn line() -> (Line, OwnedFd) {
-        let (ours, theirs) = socket_pair().expect("a socket");
+        let (ours, theirs) = raw::agent_socket().expect("a socket");
         (Line::new(ours), theirs)
     }
 

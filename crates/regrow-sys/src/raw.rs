@@ -277,6 +277,20 @@ pub fn trim_heap() {
     };
 }
 
+/// How long the agent waits for a message before it looks whether the engine is gone.
+const LOOK_AFTER: Duration = Duration::from_secs(5);
+
+/// The engine's end of a socket, and the agent's.
+///
+/// # Errors
+/// As `socketpair(2)`.
+pub fn agent_socket() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_timeout(&theirs, sockopt::Timeout::Recv, Some(LOOK_AFTER))?;
+    Ok((ours, theirs))
+}
+
 /// A memfd of this size that nobody else sees, close-on-exec and sealable.
 ///
 /// # Errors

@@ -94,7 +94,7 @@ fn who_waits_is_woken_by_the_other_side() {
 #[test]
 fn a_ring_raises_the_bell_and_a_run_is_over_when_it_is_said_to_be() {
     let (area, agent) = area();
-    let (ours, _theirs) = crate::body::socket_pair().expect("a socket");
+    let (ours, _theirs) = regrow_sys::raw::agent_socket().expect("a socket");
     let line = Arc::new(Line::new(ours));
     let bell = area.bell(&line, RunOf { serial: 3, ..RunOf::default() });
     bell.ring();
@@ -111,7 +111,7 @@ fn a_ring_raises_the_bell_and_a_run_is_over_when_it_is_said_to_be() {
 #[test]
 fn what_a_run_writes_to_the_control_area_is_no_refusal() {
     let (area, agent) = area();
-    let (ours, theirs) = crate::body::socket_pair().expect("a socket");
+    let (ours, theirs) = regrow_sys::raw::agent_socket().expect("a socket");
     let line = Arc::new(Line::new(ours));
     let bell = area.bell(&line, RunOf { serial: 1, ..RunOf::default() });
     for byte in [0, 1, 10, 42, 0xff] {

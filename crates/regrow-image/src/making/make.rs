@@ -2,7 +2,6 @@
 //! on as the image's seed.
 
 use std::ffi::CStr;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +31,7 @@ use crate::seed::Seed;
 /// [`MakeError`]; nothing of the attempt is left behind.
 pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> {
     let setup = MakeError::tracing;
-    let (ours, theirs) = seqpacket_pair().map_err(setup("making a socket"))?;
+    let (ours, theirs) = raw::agent_socket().map_err(setup("making a socket"))?;
     let store = raw::memfd("regrow-image", 0).map_err(setup("making the image's memfd"))?;
     let control =
         raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making the control memfd"))?;
@@ -85,11 +84,6 @@ fn arguments(recipe: &Recipe<'_>) -> Vec<*const libc::c_char> {
     let own = recipe.args.iter().map(|argument| argument.as_ptr());
     let empty = std::iter::repeat_n(c"".as_ptr(), empty);
     [recipe.argv0.as_ptr()].into_iter().chain(own).chain(empty).chain([std::ptr::null()]).collect()
-}
-
-fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Runs in the helper process: it alone traces.

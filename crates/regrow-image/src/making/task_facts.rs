@@ -131,6 +131,8 @@ impl TaskFacts {
             random_address: 0,
             canary_address: self.canary(remote, recipe.point)?,
             thread_pointer,
+            parent: rustix::process::getppid()
+                .map_or(0, |pid| u64::from(pid.as_raw_nonzero().get().unsigned_abs())),
             agent_start: place.base,
             agent_end: place.end(),
             control_address: place.address(3),

@@ -3,7 +3,8 @@
 #![allow(unsafe_code, reason = "fork and signal dispositions, which no safe interface has")]
 
 use std::future::Future;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -30,6 +31,7 @@ pub(crate) fn scenes() -> Vec<Scene> {
         scene("forked-copy-awaits", || forked_copy_awaits(&Pool::new())),
         scene("forked-copies-while-threads-spawn", || with_pool(Pool::new(), forked_among_threads)),
         scene("forked-copy-drops-the-pool", || with_pool(Pool::new(), forked_copy_drops)),
+        scene("caller-ends-and-its-copy-goes-on", daemonizes),
         scene("pool-dropped-while-a-run-goes-on", || pool_goes(drop)),
         scene("pool-cleared-while-a-run-goes-on", || pool_goes(|pool| pool.clear())),
         scene("children-dropped-without-wait", || with_pool(Pool::new(), dropped_children)),
@@ -78,6 +80,47 @@ fn forked_copy_uses(pool: &Pool) {
         let creation = run_right(pool, &format!("after-{round}"));
         assert!(creation.is_recycled(), "{creation}");
     }
+}
+
+/// A caller that daemonizes: a copy of it goes on, and has the caller's ends of all sockets. What the caller kept ends with it.
+fn daemonizes() {
+    let (mut told, tell) = std::io::pipe().expect("a pipe");
+    let (stays, ends) = std::io::pipe().expect("a pipe");
+    in_fork(|| {
+        let pool = Pool::new();
+        prepare_sh(&pool);
+        run_right(&pool, "in-the-caller");
+        let keepers = pool.keepers();
+        assert!(!keepers.is_empty());
+        let words: Vec<String> = keepers.iter().map(ToString::to_string).collect();
+        (&tell).write_all(words.join(" ").as_bytes()).expect("written");
+        // SAFETY: as in `in_fork`; the copy makes two system calls.
+        if unsafe { libc::fork() } == 0 {
+            // SAFETY: waits until the test closes its end, or its time is over; and ends the copy.
+            unsafe {
+                libc::alarm(COPY_LIMIT_S);
+                libc::close(ends.as_raw_fd());
+                libc::close(tell.as_raw_fd());
+                libc::read(stays.as_raw_fd(), [0_u8; 1].as_mut_ptr().cast(), 1);
+                libc::_exit(0);
+            }
+        }
+        // It ends as a daemon's first process does, with nothing dropped.
+        std::mem::forget(pool);
+    });
+    drop(tell);
+    let mut text = String::new();
+    told.read_to_string(&mut text).expect("numbers");
+    let since = Instant::now();
+    let lives = |pid: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    };
+    while let Some(pid) = text.split(' ').find(|&pid| lives(pid)) {
+        assert!(since.elapsed() < END_LIMIT, "keeper {pid} outlives its pool");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(ends);
 }
 
 /// A waker that unparks a thread.
