@@ -22,14 +22,16 @@ import concurrent.futures
 import contextlib
 import os
 import select
+import sys
 import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Optional
 
 from regrow import _core
-from regrow._answer import read_answer
+from regrow._answer import Answer, Unclear, read_answer
 from regrow._errors import BrokenProcess
 from regrow._future import LOOK, Future, Running
 from regrow._order import prepare, start_process
@@ -43,8 +45,12 @@ _all: weakref.WeakSet[Calls] = weakref.WeakSet()
 class Calls:
     """The calls of one executor."""
 
-    def __init__(self, starter: Starter, slots: int, timeout: Optional[float], memory_limit: Optional[int]) -> None:
-        self._starter = starter
+    def __init__(
+        self, make_starter: Callable[[], Starter], slots: int, timeout: Optional[float], memory_limit: Optional[int]
+    ) -> None:
+        self._make_starter = make_starter
+        #: Made for the first call, and not before: an executor may be made while the main module is still imported.
+        self._starter: Optional[Starter] = None
         self._slots = slots
         self._timeout = timeout
         self._memory_limit = memory_limit
@@ -55,11 +61,12 @@ class Calls:
         #: Changes when the process is a forked copy, in which no call of the original's can be served.
         self.family = object()
         self._lock = threading.RLock()
-        self._idle = threading.Condition(self._lock)
         self._waiting: deque[Future[Any]] = deque()
         self._running: dict[int, Running] = {}
         #: What has a slot and no process yet.
-        self._starting: dict[Future[Any], None] = {}
+        #: And in which thread it is started.
+        self._starting: dict[Future[Any], int] = {}
+        #: The polling thread, also when it has ended.
         self._thread: Optional[threading.Thread] = None
         self._poller: Optional[select.epoll] = None
         self._wake_fds = (-1, -1)
@@ -75,8 +82,9 @@ class Calls:
         with self._lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-        if not self._starter.is_prepared():
-            prepare(self._starter)
+            starter = self._starter = self._starter or self._make_starter()
+        if not starter.is_prepared():
+            prepare(starter)
         future: Future[Any] = Future(self, order)
         with self._lock:
             if self._closed:
@@ -88,6 +96,7 @@ class Calls:
 
     def _start_waiting(self) -> None:
         """Gives free slots to calls that wait for one. Where a signal handler raises, each call has its slot or waits."""
+        me = threading.get_ident()
         while True:
             future: Optional[Future[Any]] = None
             try:
@@ -95,7 +104,7 @@ class Calls:
                     if not self._waiting or len(self._starting) + len(self._running) >= self._slots:
                         return
                     future = self._waiting[0]
-                    self._starting[future] = None
+                    self._starting[future] = me
                     del self._waiting[0]
                 self._start(future)
             finally:
@@ -104,7 +113,7 @@ class Calls:
                     if not future.is_given:
                         self._waiting.appendleft(future)
                     with self._lock:
-                        self._idle.notify_all()
+                        self._wake_if_closed()
 
     def _start(self, future: Future[Any]) -> None:
         """Starts the process of a call that has a slot."""
@@ -112,6 +121,7 @@ class Calls:
             future.is_given = True
             return
         process = None
+        assert self._starter is not None
         try:
             future.is_given = True
             process = start_process(self._starter, future.order, self._memory_limit)
@@ -151,6 +161,7 @@ class Calls:
         if running is None:
             return
         is_mine = False
+        unclear = None
         try:
             with self._lock:
                 if running.claimed or self._running.get(running.watched) is not running:
@@ -160,10 +171,22 @@ class Calls:
             if self._await(running, until):
                 self._finish(running)
                 is_mine = False
+        except Unclear as error:
+            unclear = error.error
         finally:
             # The time is over, or a signal handler has raised: the polling thread goes on with whatever is left.
             if is_mine:
                 self._hand_over(running)
+        if unclear is not None:
+            self._clear_up(running, unclear, until)
+
+    def _clear_up(self, running: Running, error: BaseException, until: Optional[float]) -> None:
+        """Raises what was raised while an answer was loaded, unless it is the answer's: the polling thread meets that too."""
+        left = None if until is None else max(0.0, until - time.monotonic())
+        with contextlib.suppress(concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
+            concurrent.futures.Future.exception(running.future, left)
+        if running.refusal is None:
+            raise error
 
     def _await(self, running: Running, until: Optional[float]) -> bool:
         """Waits for the end of a claimed call. False when the time is over first."""
@@ -185,6 +208,7 @@ class Calls:
     def _hand_over(self, running: Running) -> None:
         """Leaves what is left of a call that was claimed to the polling thread."""
         running.due = 0.0
+        running.finisher = 0
         running.claimed = False
         with self._lock:
             self._wake()
@@ -192,19 +216,22 @@ class Calls:
     def _finish(self, running: Running) -> None:
         """Sets the future of a claimed call that has ended, and starts the next one. Each step may have been done before."""
         future = running.future
+        running.finisher = threading.get_ident()
         if not future.done():
             self._set_outcome(future, running)
         with self._lock:
             if self._running.get(running.watched) is running:
                 del self._running[running.watched]
-                self._idle.notify_all()
+                self._wake_if_closed()
+            future.call = None
             has_waiting = bool(self._waiting)
+        running.process.close()
         if has_waiting:
             self._start_waiting()
 
     def _set_outcome(self, future: Future[Any], running: Running) -> None:
         """Sets the future of a call that has ended."""
-        value, error = self._outcome(running)
+        value, error, running.refusal = self._outcome(running)
         # It may be cancelled in this moment.
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             if error is None:
@@ -212,11 +239,11 @@ class Calls:
             else:
                 future.set_exception(error)
 
-    def _outcome(self, running: Running) -> tuple[Any, Optional[BaseException]]:
+    def _outcome(self, running: Running) -> Answer:
         """What a call returned, or what it raised."""
         process = running.process
         if running.is_late:
-            return None, TimeoutError(f"the call took longer than {self._timeout} s and was killed")
+            return Answer(None, TimeoutError(f"the call took longer than {self._timeout} s and was killed"))
         return read_answer(process)
 
     # Ending.
@@ -227,17 +254,18 @@ class Calls:
             return True
         if future.family is not self.family:
             return False
-        if not future._cancel_running():
-            return False
+        return future._cancel_running()
+
+    def kill(self, future: Future[Any]) -> None:
+        """Kills the process of a call that was cancelled."""
         with self._lock:
             future.is_doomed = True
             running = future.call
         if running is not None:
             running.process.kill()
-        return True
 
     def close(self, wait: bool = False, cancel_waiting: bool = False) -> None:
-        """Takes no further calls. With `wait`, returns when all calls are over."""
+        """Takes no further calls. With `wait`, returns when all calls are over and the polling thread has ended."""
         with self._lock:
             self._closed = True
             waiting = list(self._waiting) if cancel_waiting else []
@@ -246,11 +274,22 @@ class Calls:
             future.cancel()
         if wait:
             with self._lock:
-                while self._thread is not None and self._is_busy():
-                    # Whoever was to notify it may have been interrupted.
-                    self._idle.wait(LOOK)
+                thread = self._thread
+                waits_for_itself = self._is_served_by(threading.get_ident())
+            if waits_for_itself:
+                # A callback of a future's: the call is over when the callback has returned. `threading` says the same.
+                raise RuntimeError("cannot join current thread")
+            if thread is not None:
+                thread.join()
 
     # Polling. What follows down to the loop is called with the lock held.
+
+    def _is_served_by(self, thread: int) -> bool:
+        """Whether a call begins or ends in a thread, or the thread is the one that polls."""
+        if self._thread is not None and self._thread.ident == thread:
+            return True
+        finishers = (running.finisher for running in self._running.values())
+        return thread in list(self._starting.values()) or thread in finishers
 
     def _ensure_thread(self) -> None:
         if self._thread is not None:
@@ -260,7 +299,12 @@ class Calls:
         self._poller.register(self._wake_fds[0], select.EPOLLIN)
         self._thread = threading.Thread(target=self._poll, name="regrow-calls", daemon=True)
         _active.add(self)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._end_polling()
+            self._thread = None
+            raise
 
     def _watch(self, running: Running, now: float) -> None:
         assert self._poller is not None
@@ -278,9 +322,14 @@ class Calls:
             self._poller.unregister(running.watched)
 
     def _wake(self) -> None:
-        if self._thread is not None:
+        if self._poller is not None:
             with contextlib.suppress(BlockingIOError):
                 os.write(self._wake_fds[1], b"\0")
+
+    def _wake_if_closed(self) -> None:
+        """Has the polling thread see whether it is to end."""
+        if self._closed:
+            self._wake()
 
     def _is_busy(self) -> bool:
         return bool(self._starting or self._running or self._waiting)
@@ -301,7 +350,7 @@ class Calls:
         while True:
             with self._lock:
                 if self._closed and not self._is_busy():
-                    self._end_thread()
+                    self._end_polling()
                     return
                 self._wakes_at = self._next_look()
             left = self._wakes_at - time.monotonic()
@@ -315,14 +364,13 @@ class Calls:
             self._look_at_due()
             self._start_waiting()
 
-    def _end_thread(self) -> None:
+    def _end_polling(self) -> None:
         assert self._poller is not None
         self._poller.close()
         for fd in self._wake_fds:
             os.close(fd)
-        self._thread = None
+        self._poller = None
         _active.discard(self)
-        self._idle.notify_all()
 
     def _look_at_due(self) -> None:
         now = time.monotonic()
@@ -353,6 +401,14 @@ class Calls:
                 running.claimed = False
                 self._watch_again(running, now)
         if over:
+            self._finish_safely(running)
+
+    def _finish_safely(self, running: Running) -> None:
+        """Finishes a call in the polling thread, which goes on whatever a callback of the future's raises."""
+        try:
+            self._finish(running)
+        except BaseException:
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
             self._finish(running)
 
     def _watch_again(self, running: Running, now: float) -> None:

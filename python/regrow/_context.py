@@ -6,6 +6,7 @@ its image has, and shares what "spawn" lets processes share. Descriptors that it
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import os
@@ -62,7 +63,8 @@ class Popen(popen_spawn_posix.Popen):
         self.sentinel = self._process.pidfd()
         # The child takes the end of the pipe for that of its parent.
         self.finalizer = util.Finalize(self, util.close_fds, (writer,))  # type: ignore[attr-defined]
-        with open(writer, "wb", closefd=False) as file:
+        # A process that has ended before it read tells why by itself.
+        with contextlib.suppress(BrokenPipeError), open(writer, "wb", closefd=False) as file:
             file.write(message.getbuffer())
 
     def _start(self, order: bytes) -> _core.Process:
@@ -82,6 +84,11 @@ class Popen(popen_spawn_posix.Popen):
     def _send_signal(self, sig: int) -> None:
         if self.returncode is None:
             self._process.send_signal(sig)
+
+    def close(self) -> None:
+        """Gives back what is held for a process that has ended: its sentinel is closed with it."""
+        super().close()
+        self._process.close()
 
     def terminate(self) -> None:
         """Asks the process to end."""

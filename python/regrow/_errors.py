@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
+from concurrent.futures.process import BrokenProcessPool
 from typing import Optional
 
 
-class BrokenProcess(RuntimeError):  # noqa: N818
-    """The process of a call ended before the call did, or could not be prepared. Other calls are not concerned."""
+class BrokenProcess(BrokenProcessPool):
+    """The process of a call ended before the call did, or could not be prepared. Other calls are not concerned.
+
+    Where it is raised `ProcessPoolExecutor` raises `BrokenProcessPool`, which it is, too."""
 
     def __init__(self, message: str, returncode: Optional[int] = None) -> None:
         super().__init__(message)

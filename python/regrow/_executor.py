@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import os
 import pickle
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Optional, TypeVar
 
 from regrow._calls import Calls
 from regrow._future import Future
 from regrow._order import order_of
-from regrow._starter import Reuse, worker_starter
+from regrow._starter import Reuse, Starter, checked_preload, checked_reuse, worker_starter
 
 T = TypeVar("T")
 
@@ -25,6 +26,9 @@ class Executor(concurrent.futures.Executor):
     from: what it does to the memory, every call finds. A call that takes longer than `timeout` seconds is killed, and its
     future raises `TimeoutError`. `memory_limit` is how many bytes of memory of its own that it can write to a process may
     have, with what was preloaded; beyond that Python raises `MemoryError`.
+
+    Nothing is prepared before the first call is submitted: a module may make an executor while it is imported, the main
+    module too, and a change of `sys.path` before that call counts.
 
     The memory of a process is put back when it has ended, and serves another call. With `reuse="never"` each process has a
     copy of the prepared interpreter alone, which is dropped with it: for calls that run code which you do not trust.
@@ -50,8 +54,8 @@ class Executor(concurrent.futures.Executor):
                 raise ValueError(f"{name} must be greater than 0")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be callable")
-        pickled = None if initializer is None else pickle.dumps((initializer, tuple(initargs)))
-        self._calls = Calls(worker_starter(preload, pickled, reuse), max_workers, timeout, memory_limit)
+        prepared = checked_preload(preload), initializer, tuple(initargs), checked_reuse(reuse)
+        self._calls = Calls(functools.partial(_make_starter, *prepared), max_workers, timeout, memory_limit)
         weakref.finalize(self, self._calls.close).atexit = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -64,6 +68,25 @@ class Executor(concurrent.futures.Executor):
             return failed
         return self._calls.submit(order)
 
+    def map(
+        self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: Optional[float] = None, chunksize: int = 1, **more: Any
+    ) -> Iterator[T]:
+        """The results of `fn` for the elements of `iterables`, in their order; see `concurrent.futures.Executor.map`.
+
+        Each element has a process of its own, whatever `chunksize` says."""
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        return super().map(fn, *iterables, timeout=timeout, chunksize=chunksize, **more)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no further calls; see `concurrent.futures.Executor.shutdown`."""
+        """Takes no further calls; see `concurrent.futures.Executor.shutdown`.
+
+        A callback of a future cannot wait for the end of the call that it belongs to: with `wait` that is a `RuntimeError`."""
         self._calls.close(wait, cancel_futures)
+
+
+def _make_starter(
+    preload: Sequence[str], initializer: Optional[Callable[..., object]], initargs: tuple[Any, ...], reuse: Reuse
+) -> Starter:
+    pickled = None if initializer is None else pickle.dumps((initializer, initargs))
+    return worker_starter(preload, pickled, reuse)

@@ -91,6 +91,8 @@ class Future(concurrent.futures.Future[T]):
             for waiter in self._waiters:
                 waiter.add_cancelled(self)
             self._condition.notify_all()
+        # A callback may wait for the end of the process.
+        self._calls.kill(self)
         self._invoke_callbacks()  # type: ignore[attr-defined]
         return True
 
@@ -98,7 +100,7 @@ class Future(concurrent.futures.Future[T]):
 class Running:
     """A call whose process has been started and not been seen to end."""
 
-    __slots__ = ("claimed", "deadline", "due", "future", "is_late", "process", "watched")
+    __slots__ = ("claimed", "deadline", "due", "finisher", "future", "is_late", "process", "refusal", "watched")
 
     def __init__(self, future: Future[Any], process: _core.Process, deadline: Optional[float]) -> None:
         self.future = future
@@ -110,6 +112,10 @@ class Running:
         self.due = 0.0
         self.claimed = False
         self.is_late = False
+        #: The thread that sets the future and calls its callbacks; 0 while there is none.
+        self.finisher = 0
+        #: What loading the answer raised that asks for the end of the program.
+        self.refusal: Optional[BaseException] = None
 
     def next_look(self, now: float) -> float:
         """When the call is looked at although nothing is heard of it."""

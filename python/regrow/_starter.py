@@ -71,9 +71,10 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 class Starter:
     """Starts processes of one image.
 
-    `preload` is imported in the order given, then `setup`, a function as `module:name`, is called with `setup_data`.
-    Private data does not appear in the interpreter's arguments. `path` is what modules are looked for in before the
-    interpreter's own directories. `reuse` says whether a body serves many processes, one after the other, or one.
+    `preload` is imported in the order given. Where there is `setup`, a function as `module:name`, it is called with
+    `setup_data` instead, and imports the modules itself. Private data does not appear in the interpreter's arguments.
+    `path` is what modules are looked for in before the interpreter's own directories. `reuse` says whether a body serves
+    many processes, one after the other, or one.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Starter:
         self._preload = checked_preload(preload)
         self._reuse = checked_reuse(reuse)
         words: list[str] = []
-        if self._preload:
+        if self._preload and setup is None:
             words += ["--preload", ",".join(self._preload)]
         if setup is not None:
             words += ["--setup", f"{setup}:{self._argument(setup_data, is_private)}"]
@@ -205,7 +206,8 @@ def worker_starter(preload: Sequence[str], initializer: Optional[bytes], reuse: 
         options=subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
         preload=preload,
         setup="regrow._worker:prepare",
-        setup_data=pickle.dumps((main, initializer)),
+        # The modules are imported there, so that an exception of theirs is an answer.
+        setup_data=pickle.dumps((main, initializer, tuple(preload))),
         # What an initializer is given may be a secret.
         is_private=initializer is not None,
         path=[entry for entry in path if os.path.isabs(entry)],

@@ -1,6 +1,7 @@
 """The side of a call that runs in its process.
 
-    in the image   prepare(setup)    imports the main module of the parent as `__mp_main__`, calls the initializer
+    in the image   prepare(setup)    imports what is preloaded and the main module of the parent as `__mp_main__`, calls the
+                                     initializer
     in a run       call(order)       calls the function; its answer is written when everything else is done
                    process(order)    a `multiprocessing` process
 
@@ -38,6 +39,8 @@ _ONE_PIECE = 16 * 1024
 _in_call = False
 #: What is written at the end: kind, and pickle.
 _answer: Optional[tuple[bytes, bytes]] = None
+#: The names of the modules that are preloaded.
+_preload: tuple[str, ...] = ()
 #: The exception of the preparation.
 _failure: Optional[bytes] = None
 #: The module `__main__` that the process began with.
@@ -59,6 +62,7 @@ def prepare(setup: bytes) -> None:
 
 
 def _prepare(setup: bytes) -> None:
+    global _preload
     from multiprocessing import process, spawn
 
     if setup.startswith(b"@"):
@@ -66,7 +70,8 @@ def _prepare(setup: bytes) -> None:
             data = file.read()
     else:
         data = setup[1:]
-    main, initializer = pickle.loads(data)
+    main, initializer, _preload = pickle.loads(data)
+    _import_preloaded()
     current = process.current_process()
     # As multiprocessing has it: a main module that starts processes while it is imported is told so.
     current._inheriting = True  # type: ignore[attr-defined]
@@ -77,6 +82,11 @@ def _prepare(setup: bytes) -> None:
             function(*args)
     finally:
         del current._inheriting  # type: ignore[attr-defined]
+
+
+def _import_preloaded() -> None:
+    for name in _preload:
+        __import__(name)
 
 
 def call(order: bytes) -> None:
@@ -106,6 +116,8 @@ def process(order: bytes) -> None:
     from multiprocessing import spawn
 
     _continue_main()
+    # Where a module could not be imported it says so here: a process has no answer that could.
+    _import_preloaded()
     tracker, pipe = (int(number) for number in order.split())
     spawn.spawn_main(pipe_handle=pipe, tracker_fd=tracker)
 
@@ -141,7 +153,7 @@ def _described(error: BaseException) -> bytes:
     text = "".join(traceback.format_exception(type(error), error, inner))
     try:
         pickled = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
-    except Exception:
+    except BaseException:
         pickled = None
     return pickle.dumps((pickled, traceback.format_exception_only(type(error), error)[-1].strip(), text))
 

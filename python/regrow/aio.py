@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
@@ -35,10 +34,10 @@ async def run(
         await asyncio.wait_for(watch.over, timeout)
     except asyncio.TimeoutError:
         watch.kill()
-        stdout, stderr = process.output(0), process.output(1)
-        raise subprocess.TimeoutExpired(program.command, timeout or 0.0, stdout, stderr) from None
+        raise program.expired(process, timeout) from None
     except BaseException:
         watch.kill()
+        process.close()
         raise
     return program.completed(process)
 

@@ -5,7 +5,7 @@
 //!   outputs ◀── descriptors     read to their ends
 //! ```
 //!
-//! Invariant: the caller's ends stay open, under their numbers, until the pipes are dropped, so that a poller of the caller
+//! Invariant: the caller's ends stay open, under their numbers, until the pipes are closed, so that a poller of the caller
 //! may go by the numbers. Only the input's is closed before: that is how the process learns of its end.
 
 use std::io;
@@ -61,6 +61,12 @@ impl Pipes {
         let mut pipes = Self { input, outputs: ours };
         pipes.close_written_input();
         Ok(pipes)
+    }
+
+    /// Closes the caller's ends, and drops what has been read.
+    pub(crate) fn close(&mut self) {
+        self.input = None;
+        self.outputs = Vec::new();
     }
 
     /// Whether there is input still to be written. Before the start: whether there is any.

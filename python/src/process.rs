@@ -9,12 +9,14 @@
 //!
 //! The number of the process is its own until it has been waited for. That, and every signal to it, is done under one
 //! lock, which is held for single system calls only: a thread that waits for the end does not hold it.
+//!
+//! `close` gives back the descriptors of a process that has ended, however many still hold the object.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Mutex, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
@@ -44,7 +46,8 @@ pub(crate) struct PyProcess {
     pid: i32,
     child: Mutex<ChildState>,
     pipes: Mutex<Pipes>,
-    pidfd: OnceLock<OwnedFd>,
+    /// A thread that polls it has a share: nobody closes it under the poll.
+    pidfd: Mutex<Option<Arc<OwnedFd>>>,
     /// The process that it is a child of: a forked copy of the caller has the value, but not the child.
     parent: u32,
 }
@@ -91,7 +94,7 @@ impl PyProcess {
 
     /// A descriptor that becomes readable when the process has ended. It is this object's.
     fn pidfd(&self) -> PyResult<RawFd> {
-        self.open_pidfd().map(AsRawFd::as_raw_fd).map_err(|error| os_error(&error))
+        self.open_pidfd().map(|pidfd| pidfd.as_raw_fd()).map_err(|error| os_error(&error))
     }
 
     /// The descriptors of outputs that are not at their ends.
@@ -140,6 +143,18 @@ impl PyProcess {
         }
     }
 
+    /// Closes the descriptors of a process that has ended, and drops what was read of its outputs.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if lock(&self.child).end.is_none() {
+            return Err(PyValueError::new_err("the process has not ended"));
+        }
+        py.detach(|| {
+            lock(&self.pidfd).take();
+            lock(&self.pipes).close();
+        });
+        Ok(())
+    }
+
     /// Sends a signal, to a process that has not been waited for.
     fn send_signal(&self, signal: i32) -> PyResult<()> {
         let signal = Signal::from_named_raw(signal)
@@ -159,7 +174,7 @@ impl PyProcess {
             pid: child.id().cast_signed(),
             child: Mutex::new(ChildState { child, end: None }),
             pipes: Mutex::new(pipes),
-            pidfd: OnceLock::new(),
+            pidfd: Mutex::new(None),
             parent: std::process::id(),
         }
     }
@@ -169,7 +184,7 @@ impl PyProcess {
         let mut pipes = lock(&self.pipes);
         let started = Instant::now();
         while !pipes.at_end() || pipes.has_input() {
-            let alone = self.pidfd.get().is_none();
+            let alone = self.opened().is_none();
             let first = if alone { earlier(deadline, started + ALONE) } else { deadline };
             if self.poll_pipes(&mut pipes, first, until)? {
                 pipes.drain()?;
@@ -192,8 +207,9 @@ impl PyProcess {
 
     /// One poll of the pipes and what it brought. True when the process is seen to have ended.
     fn poll_pipes(&self, pipes: &mut Pipes, deadline: Option<Instant>, until: Until) -> io::Result<bool> {
+        let pidfd = self.opened().filter(|_| until == Until::End);
         let mut polled = pipes.polled();
-        if let (Until::End, Some(pidfd)) = (until, self.pidfd.get()) {
+        if let Some(pidfd) = &pidfd {
             polled.push(PollFd::new(pidfd, PollFlags::IN));
         }
         let ready = rustix::event::poll(&mut polled, timespec(deadline).as_ref())?;
@@ -201,10 +217,7 @@ impl PyProcess {
             return Ok(false);
         }
         let mut events: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
-        let ended = match (until, self.pidfd.get()) {
-            (Until::End, Some(_)) => events.pop().is_some_and(|events| !events.is_empty()),
-            _ => false,
-        };
+        let ended = pidfd.is_some() && events.pop().is_some_and(|events| !events.is_empty());
         pipes.transfer(events.into_iter())?;
         Ok(ended && self.has_ended()?)
     }
@@ -242,7 +255,7 @@ impl PyProcess {
             Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => return Ok(()),
             Err(error) => return Err(error),
         };
-        rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], timespec(deadline).as_ref())?;
+        rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], timespec(deadline).as_ref())?;
         Ok(())
     }
 
@@ -279,8 +292,13 @@ impl PyProcess {
         }
     }
 
-    fn open_pidfd(&self) -> io::Result<&OwnedFd> {
-        if let Some(pidfd) = self.pidfd.get() {
+    /// The pidfd, if it is open.
+    fn opened(&self) -> Option<Arc<OwnedFd>> {
+        lock(&self.pidfd).clone()
+    }
+
+    fn open_pidfd(&self) -> io::Result<Arc<OwnedFd>> {
+        if let Some(pidfd) = self.opened() {
             return Ok(pidfd);
         }
         let state = lock(&self.child);
@@ -288,7 +306,7 @@ impl PyProcess {
             return Err(Errno::SRCH.into());
         }
         let opened = rustix::process::pidfd_open(self.number()?, PidfdFlags::empty())?;
-        Ok(self.pidfd.get_or_init(|| opened))
+        Ok(Arc::clone(lock(&self.pidfd).get_or_insert_with(|| Arc::new(opened))))
     }
 
     fn number(&self) -> io::Result<Pid> {

@@ -76,6 +76,41 @@ def raise_unpicklable() -> NoReturn:
     raise error
 
 
+class LeavesWhenLoaded:
+    """Ends the program that loads it."""
+
+    def __reduce__(self) -> Any:
+        return sys.exit, (3,)
+
+
+class InterruptsWhenLoaded(Exception):  # noqa: N818
+    """Interrupts the program that loads it."""
+
+    def __reduce__(self) -> Any:
+        return interrupt, ()
+
+
+class SignalsWhenLoaded:
+    """Sends a signal to the main thread where that loads it."""
+
+    def __reduce__(self) -> Any:
+        return signal_main_thread, ()
+
+
+def interrupt() -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def signal_main_thread() -> str:
+    if threading.current_thread() is threading.main_thread():
+        signal.raise_signal(signal.SIGUSR1)
+    return "loaded"
+
+
+def raise_interrupting() -> NoReturn:
+    raise InterruptsWhenLoaded("so")
+
+
 def leave(status: int) -> NoReturn:
     sys.exit(status)
 

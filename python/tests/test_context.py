@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import multiprocessing.connection
 import os
 import signal
@@ -36,6 +37,21 @@ def test_a_process_runs_and_ends() -> None:
     process.join()
     assert (process.exitcode, process.is_alive()) == (5, False)
     process.close()
+
+
+def test_a_process_that_is_closed_holds_no_descriptor() -> None:
+    process = context.Process(target=calls.exit_with, args=(0,))
+    process.start()
+    popen, sentinel = vars(process)["_popen"], process.sentinel
+    process.join()
+    info = Path(f"/proc/self/fdinfo/{sentinel}")
+    # A pidfd of a process that has been waited for.
+    assert "Pid:\t-1\n" in info.read_text()
+    process.close()
+    assert popen is not None
+    # Something else may have the number by now.
+    with contextlib.suppress(FileNotFoundError):
+        assert "Pid:\t-1\n" not in info.read_text()
 
 
 def test_a_queue_brings_values() -> None:
@@ -153,6 +169,14 @@ def test_modules_are_preloaded() -> None:
     process.start()
     assert queue.get(timeout=60) == "there"
     process.join()
+
+
+def test_a_module_that_is_not_there_is_an_exit_status(capfd: pytest.CaptureFixture[str]) -> None:
+    process = regrow.get_context(preload=["no_such_module"]).Process(target=calls.pid)
+    process.start()
+    process.join()
+    assert process.exitcode == 1
+    assert "No module named 'no_such_module'" in capfd.readouterr().err
 
 
 def test_an_exception_is_an_exit_status(capfd: pytest.CaptureFixture[str]) -> None:

@@ -74,8 +74,10 @@ def test_a_context_works_in_both_ways(pool: _core.Pool) -> None:
 
 
 def test_a_module_that_is_not_there_breaks_the_call(pool: _core.Pool) -> None:
-    with regrow.Executor(1, preload=["no_such_module"]) as executor, pytest.raises(regrow.BrokenProcess):
+    with regrow.Executor(1, preload=["no_such_module"]) as executor, pytest.raises(regrow.BrokenProcess) as caught:
         executor.submit(abs, -1).result()
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+    assert caught.value.__cause__.name == "no_such_module"
 
 
 def test_a_process_ends_once(pool: _core.Pool, image: _core.Image) -> None:

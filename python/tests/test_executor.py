@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import concurrent.futures
+import gc
 import os
 import pickle
+import queue
 import resource
 import signal
 import sys
 import threading
 import time
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,8 @@ import pytest
 import bodies
 import calls
 import regrow
+import regrow._calls
+import regrow._future
 
 
 def test_a_call_gives_its_value(executor: regrow.Executor) -> None:
@@ -122,6 +127,42 @@ def test_a_call_is_served_when_no_descriptor_is_free_for_its_process() -> None:
         assert concurrent.futures.wait([later], 60).done
 
 
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_results_that_are_held_hold_no_descriptors(executor: regrow.Executor) -> None:
+    executor.submit(calls.pid).result()
+    before = open_descriptors()
+    futures = [executor.submit(calls.add, number) for number in range(300)]
+    # The executor's thread serves some of them, this one the others.
+    concurrent.futures.wait(futures[:150])
+    assert [future.result() for future in futures] == list(range(300))
+    # What the pool keeps may have grown.
+    assert open_descriptors() - before < 100
+
+
+def test_calls_that_are_killed_hold_no_descriptors(executor: regrow.Executor) -> None:
+    executor.submit(calls.pid).result()
+    before = open_descriptors()
+    gc.disable()
+    try:
+        for _ in range(40):
+            future = executor.submit(calls.sleep, 60)
+            assert future.running()
+            # Part of a circle of references: only the collector would free it.
+            future.__dict__["itself"] = future
+            future.cancel()
+            executor.submit(calls.pid).result()
+        # What was killed may not have been looked at yet.
+        end = time.monotonic() + 60
+        while open_descriptors() - before >= 20 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert open_descriptors() - before < 20
+    finally:
+        gc.enable()
+
+
 def test_asyncio_can_wait_for_a_call(executor: regrow.Executor) -> None:
     async def main() -> list[int]:
         loop = asyncio.get_running_loop()
@@ -171,6 +212,55 @@ def test_an_exception_that_cannot_be_loaded_comes_back_as_text(executor: regrow.
         assert isinstance(error, regrow.RemoteError)
         assert function.__name__ in str(error.__cause__)
     assert "Unloadable: 1 and 2" in str(executor.submit(calls.raise_unloadable).exception())
+
+
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_what_loading_an_answer_raises_breaks_that_call_alone(executor: regrow.Executor, is_waited_for: bool) -> None:
+    value: concurrent.futures.Future[object] = executor.submit(calls.LeavesWhenLoaded)
+    raised: concurrent.futures.Future[object] = executor.submit(calls.raise_interrupting)
+    if not is_waited_for:
+        # The executor's thread serves them.
+        assert not concurrent.futures.wait([value, raised], 60).not_done
+    error = value.exception(60)
+    assert isinstance(error, regrow.BrokenProcess)
+    assert isinstance(error.__cause__, SystemExit)
+    error = raised.exception(60)
+    assert isinstance(error, regrow.RemoteError)
+    assert "InterruptsWhenLoaded: so" in str(error)
+    later = executor.submit(calls.add, 1)
+    assert concurrent.futures.wait([later], 60).done
+    assert later.result() == 1
+
+
+def test_a_signal_handler_that_raises_while_an_answer_is_loaded_is_heard(executor: regrow.Executor) -> None:
+    def handler(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        future: concurrent.futures.Future[object] = executor.submit(calls.SignalsWhenLoaded)
+        interrupts = 0
+        while True:
+            try:
+                assert future.result() == "loaded"
+                break
+            except KeyboardInterrupt:
+                interrupts += 1
+        # None where the executor's thread was first.
+        assert interrupts <= 1
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+# The thread says what ended its callback, as `threading` does.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_callback_that_leaves_ends_nothing(executor: regrow.Executor, tmp_path: Path) -> None:
+    future = executor.submit(calls.wait_for, str(tmp_path / "end"))
+    future.add_done_callback(lambda _: sys.exit(3))
+    (tmp_path / "end").touch()
+    assert concurrent.futures.wait([future], 60).done
+    later = executor.submit(calls.add, 1)
+    assert concurrent.futures.wait([later], 60).done
 
 
 def test_a_result_that_cannot_be_pickled_is_an_error(executor: regrow.Executor) -> None:
@@ -287,12 +377,41 @@ def test_what_an_initializer_is_given_is_in_no_command_line() -> None:
     assert not [setup for setup in setups if b"a secret" in base64.b64decode(setup)]
 
 
+def test_a_broken_process_is_what_the_standard_library_raises(executor: regrow.Executor) -> None:
+    error = executor.submit(calls.leave_at_once, 5).exception()
+    assert isinstance(error, regrow.BrokenProcess)
+    assert isinstance(error, BrokenProcessPool)
+    assert isinstance(error, concurrent.futures.BrokenExecutor)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.returncode) == (regrow.BrokenProcess, str(error), 5)
+
+
+def test_map_refuses_chunks_of_nothing(executor: regrow.Executor) -> None:
+    for size in (0, -1):
+        with pytest.raises(ValueError, match="chunksize must be >= 1"):
+            executor.map(calls.add, [1], chunksize=size)
+    assert list(executor.map(calls.add, [1, 2], [3, 4], chunksize=2)) == [4, 6]
+
+
 def test_an_initializer_that_fails_breaks_calls_with_its_exception() -> None:
     with regrow.Executor(1, initializer=calls.initialize_badly) as executor:
         error = executor.submit(calls.add, 1).exception()
         assert isinstance(error, regrow.BrokenProcess)
         assert isinstance(error.__cause__, calls.CustomError)
         assert "in initialize_badly" in str(error.__cause__.__cause__)
+
+
+def test_a_preloaded_module_that_cannot_be_imported_is_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_module.py").write_text("raise ValueError('not today')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with regrow.Executor(1, preload=["broken_module"]) as executor:
+        error = executor.submit(calls.add, 1).exception()
+        assert isinstance(error, regrow.BrokenProcess)
+        assert isinstance(error.__cause__, ValueError)
+        assert "broken_module.py" in str(error.__cause__.__cause__)
+        # The file that has been mended counts.
+        (tmp_path / "broken_module.py").write_text("VALUE = 'a value, after all'\n")
+        assert executor.submit(calls.value_of, "broken_module", "VALUE").result() == "a value, after all"
 
 
 def test_modules_are_preloaded() -> None:
@@ -354,6 +473,87 @@ def test_shutdown_waits_and_then_nothing_is_taken() -> None:
     assert (first.done(), second.done()) == (True, True)
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(calls.add, 1)
+
+
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_shutdown_in_a_callback_says_that_it_cannot_wait(tmp_path: Path, is_waited_for: bool) -> None:
+    executor = regrow.Executor(1)
+    future = executor.submit(calls.wait_for, str(tmp_path / "end"))
+    told: queue.Queue[str] = queue.Queue()
+
+    def close(_: object) -> None:
+        try:
+            executor.shutdown(wait=True)
+        except RuntimeError as error:
+            told.put(str(error))
+
+    def let_end() -> None:
+        # The main thread waits for the call by then, or is about to.
+        while future.call is None or not future.call.claimed:
+            time.sleep(0.001)
+        (tmp_path / "end").touch()
+
+    future.add_done_callback(close)
+    if is_waited_for:
+        threading.Thread(target=let_end).start()
+        assert future.result() == "waited"
+    else:
+        (tmp_path / "end").touch()
+    assert told.get(timeout=60) == "cannot join current thread"
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(calls.add, 1)
+    executor.shutdown()
+
+
+def test_shutdown_in_the_callback_of_a_start_that_fails_says_that_it_cannot_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = regrow.Executor(1)
+    executor.submit(calls.add, 1).result()
+    told: list[str] = []
+    begins = regrow._future.Future.begins
+
+    def watched(future: regrow._future.Future[int]) -> bool:
+        future.add_done_callback(close)
+        return begins(future)
+
+    def close(_: object) -> None:
+        try:
+            executor.shutdown(wait=True)
+        except RuntimeError as error:
+            told.append(str(error))
+
+    def fail(*_: object) -> None:
+        raise OSError("no process today")
+
+    monkeypatch.setattr(regrow._future.Future, "begins", watched)
+    monkeypatch.setattr(regrow._calls, "start_process", fail)
+    with pytest.raises(OSError, match="no process today"):
+        executor.submit(calls.add, 1).result()
+    assert told == ["cannot join current thread"]
+
+
+def test_shutdown_in_the_callback_of_a_cancelled_call_waits() -> None:
+    executor = regrow.Executor(1)
+    future = executor.submit(calls.sleep, 600)
+    start = time.monotonic()
+    future.add_done_callback(lambda _: executor.shutdown(wait=True))
+    assert future.cancel()
+    assert time.monotonic() - start < 500
+
+
+def test_shutdown_waits_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = regrow._calls.Calls._poll
+
+    def slow(calls: regrow._calls.Calls) -> None:
+        poll(calls)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(regrow._calls.Calls, "_poll", slow)
+    before = set(threading.enumerate())
+    executor = regrow.Executor(1)
+    executor.submit(calls.add, 1).result()
+    assert set(threading.enumerate()) > before
+    executor.shutdown()
+    assert set(threading.enumerate()) == before
 
 
 def test_shutdown_can_cancel_what_waits(tmp_path: Path) -> None:

@@ -60,6 +60,25 @@ with regrow.Executor(1) as executor:
     assert "bootstrapping phase" in done.stdout, done.stderr
 
 
+def test_an_executor_of_the_main_module_works(script: Script) -> None:
+    done = script(
+        """
+import sys, regrow
+
+executor = regrow.Executor(1)
+
+def path():
+    return sys.path
+
+if __name__ == "__main__":
+    sys.path.append("/added/later")
+    print(executor.submit(abs, -1).result(), executor.submit(path).result()[-1])
+"""
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "1 /added/later\n"
+
+
 def test_calls_that_run_at_the_end_are_waited_for(script: Script, tmp_path: Path) -> None:
     done = script(
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import regrow
+import regrow._run
 from bodies import repeated
 
 Run = Callable[..., regrow.Completed]
@@ -99,6 +101,7 @@ def test_a_program_that_takes_too_long_is_killed(run: Run, tmp_path: Path) -> No
     with pytest.raises(subprocess.TimeoutExpired) as caught:
         run(source, timeout=2)
     assert isinstance(caught.value.stdout, bytes)
+    assert caught.value.stderr is None
     assert not Path(f"/proc/{int(caught.value.stdout)}").exists()
 
 
@@ -107,9 +110,53 @@ def test_a_signal_is_a_negative_status(run: Run) -> None:
 
 
 def test_what_does_not_exist_is_an_error(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=re.escape(repr(str(tmp_path / "no")))) as caught:
         run("pass", cwd=tmp_path / "no")
+    assert caught.value.filename == str(tmp_path / "no")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError) as refused:
+        run("pass", cwd=tmp_path / "file")
+    assert refused.value.filename == str(tmp_path / "file")
     assert run(tmp_path / "no.py").returncode == 2
+
+
+def test_an_interpreter_that_is_gone_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    regrow._run._starter.cache_clear()
+    try:
+        with pytest.raises(FileNotFoundError) as caught:
+            run("pass", cwd=tmp_path)
+        assert caught.value.filename == str(tmp_path / "python")
+    finally:
+        regrow._run._starter.cache_clear()
+
+
+def test_input_that_is_no_bytes_is_refused(run: Run) -> None:
+    echo = "import sys; sys.stdout.write(sys.stdin.read())"
+    with pytest.raises(TypeError, match=r"input is bytes, not str: give input\.encode\(\)"):
+        run(echo, input="text")
+    with pytest.raises(TypeError, match="input is bytes, not int"):
+        run(echo, input=3)
+    assert run(echo, input=bytearray(b"one")).stdout == b"one"
+    assert run(echo, input=memoryview(b"two")).stdout == b"two"
+
+
+@pytest.mark.parametrize("length", [131071, 131072, 1_000_000])
+def test_a_long_source_is_run(run: Run, length: int) -> None:
+    head = "import sys, os\nprint(sorted(globals()), sys.argv, len('é'), os.path.exists('/proc/self/fd/61'))\n#"
+    source = head + "x" * (length - len(head.encode()))
+    done = run(source, ["a"])
+    expected = subprocess.run([sys.executable, "-c", head, "a"], capture_output=True, check=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, b"")
+    assert done.args == [sys.executable, "-c", source, "a"]
+
+
+def test_an_exception_of_a_long_source_has_its_line(run: Run) -> None:
+    done = run("\n" * 200_000 + "raise ValueError('so')", preload=["json"])
+    assert done.returncode == 1
+    assert done.stderr.endswith(b'  File "<string>", line 200001, in <module>\nValueError: so\n')
+    with pytest.raises(ValueError, match=r"(?i)nul"):
+        run("pass #" + "x" * 200_000 + "\0")
 
 
 def test_a_nul_byte_is_refused(run: Run) -> None:
@@ -139,6 +186,26 @@ def test_no_memory_serves_two_programs_unless_that_is_asked_for(run: Run, tmp_pa
     assert repeats(reuse="always") > 0
     with pytest.raises(ValueError, match="reuse is 'always' or 'never', not 'sometimes'"):
         run("pass", reuse="sometimes")
+
+
+def test_programs_that_took_too_long_hold_no_descriptors(run: Run) -> None:
+    run("pass")
+    before = len(os.listdir("/proc/self/fd"))
+    errors = []
+    for _ in range(30):
+        with pytest.raises(subprocess.TimeoutExpired) as caught:
+            run("import time; time.sleep(60)", timeout=0)
+        errors.append(caught.value)
+    # Two pipes each; what the pool keeps may have grown.
+    assert len(os.listdir("/proc/self/fd")) - before < 30
+
+
+def test_a_timeout_has_what_was_read_as_subprocess_has_it(run: Run) -> None:
+    source = "import sys, time; print('said', file=sys.stderr, flush=True); time.sleep(60)"
+    with pytest.raises(subprocess.TimeoutExpired) as caught:
+        run(source, timeout=5)
+    assert (caught.value.timeout, caught.value.cmd) == (5, [sys.executable, "-c", source])
+    assert (caught.value.stdout, caught.value.stderr) == (None, b"said\n")
 
 
 def test_a_cancelled_task_kills_its_process(tmp_path: Path) -> None:
