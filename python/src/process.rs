@@ -44,6 +44,8 @@ const WALL: WaitIdOptions = WaitIdOptions::from_bits_retain(0x4000_0000);
 pub(crate) struct PyProcess {
     #[pyo3(get)]
     pid: i32,
+    /// How it was made, in words.
+    creation: String,
     child: Mutex<ChildState>,
     pipes: Mutex<Pipes>,
     /// A thread that polls it has a share: nobody closes it under the poll.
@@ -54,7 +56,8 @@ pub(crate) struct PyProcess {
 
 /// The process as its parent has it.
 struct ChildState {
-    child: Child,
+    /// None when it was closed: it may hold a descriptor.
+    child: Option<Child>,
     end: Option<End>,
 }
 
@@ -79,7 +82,7 @@ impl PyProcess {
     /// How the process was made, in words.
     #[getter]
     fn creation(&self) -> String {
-        lock(&self.child).child.creation().to_string()
+        self.creation.clone()
     }
 
     /// The exit status, or the negative number of the signal that ended the process; None before its end has been waited
@@ -145,8 +148,12 @@ impl PyProcess {
 
     /// Closes the descriptors of a process that has ended, and drops what was read of its outputs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if lock(&self.child).end.is_none() {
-            return Err(PyValueError::new_err("the process has not ended"));
+        {
+            let mut state = lock(&self.child);
+            if state.end.is_none() {
+                return Err(PyValueError::new_err("the process has not ended"));
+            }
+            state.child = None;
         }
         py.detach(|| {
             lock(&self.pidfd).take();
@@ -172,7 +179,8 @@ impl PyProcess {
     pub(crate) fn new(child: Child, pipes: Pipes) -> Self {
         Self {
             pid: child.id().cast_signed(),
-            child: Mutex::new(ChildState { child, end: None }),
+            creation: child.creation().to_string(),
+            child: Mutex::new(ChildState { child: Some(child), end: None }),
             pipes: Mutex::new(pipes),
             pidfd: Mutex::new(None),
             parent: std::process::id(),
@@ -271,8 +279,9 @@ impl PyProcess {
     /// Whether the process has ended. Its status is taken.
     fn has_ended(&self) -> io::Result<bool> {
         let mut state = lock(&self.child);
-        if state.end.is_none() {
-            state.end = match state.child.try_wait() {
+        let ChildState { child, end } = &mut *state;
+        if let (None, Some(child)) = (&end, child) {
+            *end = match child.try_wait() {
                 Ok(status) => status.map(End::Known),
                 Err(error) if error.raw_os_error() == Some(Errno::CHILD.raw_os_error()) => Some(End::Unknown),
                 Err(error) => return Err(error),
