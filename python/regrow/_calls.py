@@ -20,26 +20,20 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import os
-import select
 import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Optional
 
-from regrow import _core
+from regrow import _core, _lives
 from regrow._answer import Answer, Unclear, read_answer
 from regrow._errors import BrokenProcess
 from regrow._future import LOOK, Future, Running
 from regrow._order import prepare, start_process
+from regrow._poller import Poller
 from regrow._starter import Starter
-
-#: Those whose thread runs: they are waited for at the end of the interpreter.
-_active: set[Calls] = set()
-_all: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
 class Calls:
@@ -54,24 +48,21 @@ class Calls:
         self._slots = slots
         self._timeout = timeout
         self._memory_limit = memory_limit
-        self._reset()
-        _all.add(self)
+        self.leave_to_parent()
+        _lives.every.add(self)
 
-    def _reset(self) -> None:
+    def leave_to_parent(self) -> None:
+        """Forgets all calls: the executor is new, or a forked copy of one whose calls are the original's."""
         #: Changes when the process is a forked copy, in which no call of the original's can be served.
         self.family = object()
         self._lock = threading.RLock()
         self._waiting: deque[Future[Any]] = deque()
         self._running: dict[int, Running] = {}
-        #: What has a slot and no process yet.
-        #: And in which thread it is started.
+        #: What has a slot and no process yet, and in which thread it is started.
         self._starting: dict[Future[Any], int] = {}
         #: The polling thread, also when it has ended.
         self._thread: Optional[threading.Thread] = None
-        self._poller: Optional[select.epoll] = None
-        self._wake_fds = (-1, -1)
-        #: When the thread wakes although nothing happens; 0 while it is awake.
-        self._wakes_at = 0.0
+        self._poller: Optional[Poller] = None
         self._was_used = False
         self._closed = False
 
@@ -231,20 +222,17 @@ class Calls:
 
     def _set_outcome(self, future: Future[Any], running: Running) -> None:
         """Sets the future of a call that has ended."""
-        value, error, running.refusal = self._outcome(running)
+        if running.is_late:
+            answer = Answer(None, TimeoutError(f"the call took longer than {self._timeout} s and was killed"))
+        else:
+            answer = read_answer(running.process)
+        value, error, running.refusal = answer
         # It may be cancelled in this moment.
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             if error is None:
                 future.set_result(value)
             else:
                 future.set_exception(error)
-
-    def _outcome(self, running: Running) -> Answer:
-        """What a call returned, or what it raised."""
-        process = running.process
-        if running.is_late:
-            return Answer(None, TimeoutError(f"the call took longer than {self._timeout} s and was killed"))
-        return read_answer(process)
 
     # Ending.
 
@@ -294,11 +282,9 @@ class Calls:
     def _ensure_thread(self) -> None:
         if self._thread is not None:
             return
-        self._poller = select.epoll()
-        self._wake_fds = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._poller.register(self._wake_fds[0], select.EPOLLIN)
+        self._poller = Poller()
         self._thread = threading.Thread(target=self._poll, name="regrow-calls", daemon=True)
-        _active.add(self)
+        _lives.active.add(self)
         try:
             self._thread.start()
         except RuntimeError:
@@ -309,22 +295,17 @@ class Calls:
     def _watch(self, running: Running, now: float) -> None:
         assert self._poller is not None
         running.due = running.next_look(now)
-        # It is there already if a signal handler raised before it was taken out.
-        with contextlib.suppress(FileExistsError):
-            self._poller.register(running.watched, select.EPOLLIN)
         self._was_used = True
-        if running.due < self._wakes_at:
-            self._wake()
+        # It is there already if a signal handler raised before it was taken out.
+        self._poller.watch(running.watched, running.due)
 
     def _unwatch(self, running: Running) -> None:
         assert self._poller is not None
-        with contextlib.suppress(FileNotFoundError):
-            self._poller.unregister(running.watched)
+        self._poller.forget(running.watched)
 
     def _wake(self) -> None:
         if self._poller is not None:
-            with contextlib.suppress(BlockingIOError):
-                os.write(self._wake_fds[1], b"\0")
+            self._poller.wake()
 
     def _wake_if_closed(self) -> None:
         """Has the polling thread see whether it is to end."""
@@ -345,32 +326,24 @@ class Calls:
     # The loop of the thread.
 
     def _poll(self) -> None:
-        poller, wake_fd = self._poller, self._wake_fds[0]
+        poller = self._poller
         assert poller is not None
         while True:
             with self._lock:
                 if self._closed and not self._is_busy():
                     self._end_polling()
                     return
-                self._wakes_at = self._next_look()
-            left = self._wakes_at - time.monotonic()
-            events = poller.poll(None if left == float("inf") else max(0.0, left))
-            self._wakes_at = 0.0
-            for fd, _ in events:
-                if fd == wake_fd:
-                    os.read(wake_fd, 4096)
-                else:
-                    self._look_at(fd)
+                poller.until = self._next_look()
+            for fd in poller.wait():
+                self._look_at(fd)
             self._look_at_due()
             self._start_waiting()
 
     def _end_polling(self) -> None:
         assert self._poller is not None
         self._poller.close()
-        for fd in self._wake_fds:
-            os.close(fd)
         self._poller = None
-        _active.discard(self)
+        _lives.active.discard(self)
 
     def _look_at_due(self) -> None:
         now = time.monotonic()
@@ -427,22 +400,3 @@ class Calls:
                 running.watched = pidfd
                 self._running[pidfd] = running
         self._watch(running, now)
-
-
-def _end_all() -> None:
-    """At the end of the interpreter: all calls are waited for, as `concurrent.futures` does."""
-    for calls in list(_active):
-        calls.close()
-    for calls in list(_active):
-        calls.close(wait=True)
-
-
-def _leave_to_parent() -> None:
-    _active.clear()
-    for calls in list(_all):
-        calls._reset()
-
-
-os.register_at_fork(after_in_child=_leave_to_parent)
-# Called before the interpreter waits for its threads, and before `atexit`.
-threading._register_atexit(_end_all)  # type: ignore[attr-defined]
