@@ -34,6 +34,16 @@ pub(crate) enum CliError {
     /// The flags of the gateway contradict one another.
     #[error("{0}")]
     Web(&'static str),
+    /// There is no user or group that a flag names.
+    #[error("{flag}: there is no {name:?}")]
+    NoAccount {
+        /// The flag.
+        flag: &'static str,
+        /// The name.
+        name: String,
+        /// Why the system cannot tell.
+        source: Option<io::Error>,
+    },
     /// The daemon was no help.
     #[error(transparent)]
     Client(#[from] regrow_daemon::client::ClientError),

@@ -5,8 +5,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use regrow_sys::accounts;
 use regrow_web::settings::{
     ApplicationSettings, Content, FastCgiAddress, FunctionSettings, GatewaySettings, Limits, PythonInterface,
+    SocketRights,
 };
 
 use crate::cli::web::WebArgs;
@@ -20,12 +22,14 @@ pub(crate) fn web(args: &WebArgs) -> Result<u8, CliError> {
     let mut settings = GatewaySettings::new(content(args)?);
     settings.http.clone_from(&args.http);
     settings.fastcgi = args.fastcgi.iter().map(|text| fastcgi(text)).collect::<Result<_, _>>()?;
+    settings.socket = socket_rights(args)?;
     settings.metrics = args.metrics;
     settings.access_log.clone_from(&args.access_log);
     settings.variables = args.env.iter().filter_map(|text| variable(text)).collect();
     settings.perl_modules = args.perl_modules.iter().filter(|name| !name.is_empty()).cloned().collect();
     settings.python_modules.clone_from(&args.python_modules);
     settings.compile = args.warm_script;
+    settings.start_anyway = args.start_anyway;
     settings.recycle = !args.no_recycle;
     settings.policy = args.policy.clone();
     settings.reuse = args.reuse;
@@ -49,7 +53,8 @@ pub(crate) fn web(args: &WebArgs) -> Result<u8, CliError> {
 /// What is served.
 fn content(args: &WebArgs) -> Result<Content, CliError> {
     let application = |interface, name: &String| {
-        let (python, directory) = (args.python.clone(), args.directory.clone());
+        // The interpreter starts in the application's folder.
+        let (python, directory) = (from_here(args.python.as_os_str())?.into(), args.directory.clone());
         if args.words.is_empty() && name.contains(':') {
             Ok(Content::Application(ApplicationSettings { python, interface, name: name.clone(), directory }))
         } else {
@@ -75,14 +80,19 @@ fn content(args: &WebArgs) -> Result<Content, CliError> {
 /// A command line with the absolute path of its program, which starts in another folder.
 fn found(words: &[OsString]) -> Result<Vec<OsString>, CliError> {
     let mut words = words.to_vec();
-    if let Some(program) = words.first_mut()
-        && program.as_encoded_bytes().contains(&b'/')
-    {
-        let path = std::path::absolute(&*program)
-            .map_err(CliError::system("the working directory cannot be told"))?;
-        *program = path.into_os_string();
+    if let Some(program) = words.first_mut() {
+        *program = from_here(program)?;
     }
     Ok(words)
+}
+
+/// The absolute path of a program that is not looked for.
+fn from_here(program: &OsStr) -> Result<OsString, CliError> {
+    if !program.as_encoded_bytes().contains(&b'/') {
+        return Ok(program.to_owned());
+    }
+    let cannot = CliError::system("the working directory cannot be told");
+    std::path::absolute(program).map(PathBuf::into_os_string).map_err(cannot)
 }
 
 /// The function that the command line names, or else the watchdog's variable.
@@ -177,6 +187,26 @@ fn fastcgi(text: &str) -> Result<FastCgiAddress, CliError> {
     }
     let wrong = |_| CliError::Web("an address of --fastcgi is unix:PATH or ADDR:PORT");
     text.parse().map(FastCgiAddress::Tcp).map_err(wrong)
+}
+
+/// Whose the sockets are.
+fn socket_rights(args: &WebArgs) -> Result<SocketRights, CliError> {
+    let is_said = args.socket_owner.is_some() || args.socket_group.is_some() || args.socket_mode.is_some();
+    if is_said && !args.fastcgi.iter().any(|text| text.starts_with("unix:")) {
+        return Err(CliError::Web(
+            "--socket-owner, --socket-group and --socket-mode need --fastcgi unix:PATH",
+        ));
+    }
+    let id = |flag, name: &Option<String>, find: fn(&str) -> std::io::Result<Option<u32>>| {
+        let Some(name) = name else { return Ok(None) };
+        let unknown = |source| CliError::NoAccount { flag, name: name.clone(), source };
+        find(name).map_err(|source| unknown(Some(source)))?.ok_or_else(|| unknown(None)).map(Some)
+    };
+    Ok(SocketRights {
+        owner: id("--socket-owner", &args.socket_owner, accounts::user)?,
+        group: id("--socket-group", &args.socket_group, accounts::group)?,
+        mode: args.socket_mode,
+    })
 }
 
 /// A variable with its value, or with the gateway's own value where the text has none.

@@ -1,5 +1,6 @@
 //! Raw system calls, the maps reader and the kernel probe.
 
+pub mod accounts;
 mod arch;
 mod blocked_signals;
 pub mod caller;

@@ -1,5 +1,6 @@
 //! Why a gateway cannot serve.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
@@ -23,6 +24,20 @@ pub enum WebError {
         what: &'static str,
         /// The cause.
         source: io::Error,
+    },
+    /// There is no program of this name.
+    #[error("{}: there is no such program that can be executed", program.display())]
+    NoProgram {
+        /// The program as the settings name it.
+        program: OsString,
+    },
+    /// The application cannot be imported.
+    #[error("{name} cannot be loaded: {why}")]
+    Application {
+        /// Its name, `MODULE:NAME`.
+        name: String,
+        /// The last words of the interpreter.
+        why: String,
     },
     /// A setting makes no sense.
     #[error("{0}")]

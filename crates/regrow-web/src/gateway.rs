@@ -45,13 +45,12 @@ impl Gateway {
         Ok((Rc::new(gateway), unreaped))
     }
 
-    /// Opens the access log again, and drops all images, whose files may have changed.
-    pub(crate) fn reload(&self) {
-        if let Err(error) = self.access_log.reopen() {
-            tracing::error!(%error, "the access log cannot be opened again");
+    /// Opens the access log again, after somebody has moved it away.
+    pub(crate) fn reopen_log(&self) {
+        match self.access_log.reopen() {
+            Ok(()) => tracing::info!("the access log is opened again"),
+            Err(error) => tracing::error!(%error, "the access log cannot be opened again"),
         }
-        self.launcher.clear();
-        tracing::info!("reloaded");
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) type Variables = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The process that a request asks for.
 pub(crate) struct RequestJob {
-    /// The name of the program in the log.
+    /// The name of the program, or of the application, in the log.
     pub(crate) name: Rc<str>,
     /// The program, then its arguments.
     pub(crate) command: Vec<OsString>,
@@ -33,6 +33,11 @@ impl RequestJob {
     ) -> Self {
         let name = Rc::from(program_of(&command).to_string_lossy());
         Self { name, command, directory, variables, stdin, joined: false }
+    }
+
+    /// The same job under another name.
+    pub(crate) fn named(self, name: Rc<str>) -> Self {
+        Self { name, ..self }
     }
 }
 

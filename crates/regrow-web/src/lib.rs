@@ -28,12 +28,14 @@ mod job;
 mod listeners;
 mod metrics;
 mod prepare;
+mod reload;
 mod request_body;
 pub mod request_error;
 mod serve;
 mod server;
 pub mod settings;
 mod signals;
+mod socket_file;
 
 pub use ask::target;
 pub use server::serve;

@@ -7,13 +7,11 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::net::sockopt::set_tcp_nodelay;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -24,6 +22,7 @@ use crate::ask::metrics_endpoint;
 use crate::error::WebError;
 use crate::gateway::Gateway;
 use crate::settings::FastCgiAddress;
+use crate::socket_file::SocketFile;
 
 /// How long a listener pauses when it cannot accept a connection.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -36,7 +35,7 @@ pub(crate) struct Listeners {
     metrics: OpenConnections,
     stop: watch::Sender<bool>,
     /// The sockets in the file system.
-    socket_files: RefCell<Vec<PathBuf>>,
+    socket_files: RefCell<Vec<SocketFile>>,
 }
 
 impl Listeners {
@@ -87,8 +86,8 @@ impl Listeners {
                 Ok(address.to_string())
             }
             FastCgiAddress::Unix(path) => {
-                let listener = unix(path)?;
-                self.socket_files.borrow_mut().push(path.clone());
+                let (listener, file) = SocketFile::open(path, &self.gateway.settings.socket)?;
+                self.socket_files.borrow_mut().push(file);
                 self.serve(&self.fastcgi, async move || Ok(listener.accept().await?.0), responder::serve);
                 Ok(format!("unix:{}", path.display()))
             }
@@ -142,7 +141,7 @@ impl Listeners {
 
     /// Accepts no further connection. Those that are open end after the request that they are at.
     pub(crate) fn close(&self) {
-        self.socket_files.borrow().iter().for_each(|path| drop(std::fs::remove_file(path)));
+        self.socket_files.borrow_mut().clear();
         let _ = self.stop.send(true);
     }
 
@@ -197,14 +196,4 @@ async fn tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), WebError>
     // Connections inherit it. Without it the end of a reply waits until the client has acknowledged the start.
     set_tcp_nodelay(&listener, true).map_err(|error| cannot(error.into()))?;
     Ok((listener, address))
-}
-
-/// Listens at a socket in the file system. Replaces one that has no listener.
-fn unix(path: &Path) -> Result<UnixListener, WebError> {
-    let cannot = |source| WebError::Listen { address: path.display().to_string(), source };
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
-        std::fs::remove_file(path).map_err(cannot)?;
-    }
-    UnixListener::bind(path).map_err(cannot)
 }

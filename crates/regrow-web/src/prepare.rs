@@ -1,33 +1,101 @@
-//! The images that a gateway makes before its first request.
+//! The images that a gateway makes before its first request, and again at each reload.
 //!
 //! Making them takes long. A request that came meanwhile would wait as long, so the gateway listens only afterwards.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::ask::{target, variables};
+use regrow::{Command, Pool, PrepareError};
+
+use crate::ask::{function, target, variables};
+use crate::error::WebError;
 use crate::gateway::Gateway;
 use crate::job::{RequestJob, folder_of, program_of};
 use crate::request_body::StdinSource;
+use crate::serve::content_check::{ImportCheck, check_program};
 use crate::settings::Content;
 
 /// The most scripts of a folder that get an image before the first request.
 const MAX_PREPARED: usize = 64;
 
-/// Has the pool make an image of everything that the gateway serves.
-pub(crate) fn prepare(gateway: &Gateway) {
-    let commands = match &gateway.settings.content {
+/// What a pool needs to make an image of everything that the gateway serves. It can be sent to another thread.
+pub(crate) struct Preparation {
+    pool: Pool,
+    /// Each with its name in the log.
+    commands: Vec<(String, Command)>,
+    /// The program without which the gateway can serve nothing, and the folders of its search.
+    program: Option<(OsString, Option<Vec<u8>>)>,
+    /// Tells why the application has no image.
+    import: Option<ImportCheck>,
+}
+
+impl Preparation {
+    pub(crate) fn new(gateway: &Gateway, pool: &Pool) -> Self {
+        let launcher = &gateway.launcher;
+        let jobs = jobs(gateway);
+        let only = jobs.first().filter(|_| !matches!(gateway.settings.content, Content::Directory(_)));
+        let program = only.map(|job| (program_of(&job.command).into(), launcher.search_path(job)));
+        let import = only.and_then(|job| launcher.import_check(job));
+        let command =
+            |job: &RequestJob| Some((job.name.to_string(), launcher.prepared_command(pool, job).ok()?));
+        Self { pool: pool.clone(), commands: jobs.iter().filter_map(command).collect(), program, import }
+    }
+
+    /// Makes the images, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// When there is no program, or the application cannot be imported. What has no image for another reason is executed.
+    pub(crate) fn make(self) -> Result<(), WebError> {
+        if let Some((program, path)) = &self.program {
+            check_program(program, path.as_deref())?;
+        }
+        let made = self.commands.iter().map(|(name, command)| prepare(&self.pool, name, command).is_ok());
+        let are_all = made.fold(true, |are_all, is_made| are_all && is_made);
+        match self.import {
+            Some(import) if !are_all => import.run(),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Makes the image that the first process of a command starts from.
+fn prepare(pool: &Pool, name: &str, command: &Command) -> Result<(), PrepareError> {
+    let made = pool.prepare(command);
+    match &made {
+        Ok(point) => tracing::info!(name, %point, "prepared"),
+        Err(error) => tracing::info!(name, %error, "not prepared"),
+    }
+    made.map(drop)
+}
+
+/// A job for each thing that the gateway serves.
+fn jobs(gateway: &Gateway) -> Vec<RequestJob> {
+    let job = |command: Vec<OsString>, directory| {
+        RequestJob::new(command, directory, variables::of_all_requests(), StdinSource::Empty)
+    };
+    let of_program = |command: Vec<OsString>| {
+        let directory = folder_of(program_of(&command));
+        job(command, directory)
+    };
+    match &gateway.settings.content {
         Content::Directory(_) => {
             let scripts = scripts(&gateway.root).into_iter().take(MAX_PREPARED);
-            scripts.map(|script| vec![script.into_os_string()]).collect()
+            scripts.map(|script| of_program(vec![script.into_os_string()])).collect()
         }
-        Content::Program(command) => vec![command.clone()],
-        Content::Function(function) => vec![function.command.clone()],
-        Content::Application(_) => vec![gateway.launcher.application_command()],
-    };
-    for command in commands {
-        let directory = folder_of(program_of(&command));
-        let variables = variables::of_all_requests();
-        gateway.launcher.prepare(&RequestJob::new(command, directory, variables, StdinSource::Empty));
+        Content::Program(command) => vec![of_program(command.clone())],
+        Content::Function(function) => {
+            let job = of_program(function.command.clone());
+            vec![RequestJob { variables: function::own_variables(), ..job }]
+        }
+        Content::Application(_) => {
+            let directory = Some(gateway.root.clone());
+            vec![gateway.launcher.application_job(
+                directory,
+                variables::of_all_requests(),
+                StdinSource::Empty,
+            )]
+        }
     }
 }
 

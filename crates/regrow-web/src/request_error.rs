@@ -27,14 +27,24 @@ pub enum RequestError {
         limit: u64,
     },
     /// The gateway cannot start a process.
-    #[error("no process can be started")]
-    Start(#[source] io::Error),
+    #[error("{program}: no process can be started")]
+    Start {
+        /// The program, or the application.
+        program: String,
+        /// The cause.
+        source: io::Error,
+    },
     /// The reply of the script has a malformed head.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// The script ends before the head of its reply is complete.
-    #[error("the script ends before the head of its reply is complete")]
-    NoHead,
+    /// The output of the script ends before the head of the reply is complete.
+    #[error("{}{}", if *.has_text { "there is no blank line after the head of the reply" } else { "the script writes no reply" }, ended(*.status))]
+    NoHead {
+        /// Whether the script has written anything.
+        has_text: bool,
+        /// How its process has ended, if it has.
+        status: Option<ExitStatus>,
+    },
     /// The head of the reply is too long.
     #[error("the head of the reply is longer than {limit} bytes")]
     LongHead {
@@ -83,12 +93,12 @@ impl RequestError {
             RequestError::Method => 405,
             RequestError::Slow => 408,
             RequestError::TooLarge { .. } => 413,
-            RequestError::Start(_)
+            RequestError::Start { .. }
             | RequestError::Input(_)
             | RequestError::Failed(_)
             | RequestError::Function { .. } => 500,
             RequestError::Head(_)
-            | RequestError::NoHead
+            | RequestError::NoHead { .. }
             | RequestError::LongHead { .. }
             | RequestError::Circle { .. } => 502,
             RequestError::Busy => 503,
@@ -116,7 +126,8 @@ impl RequestError {
     /// Writes the error to the log. Faults of the script or of the system are warnings, which an administrator sees.
     pub(crate) fn log(&self, request: &str) {
         if self.status() >= 500 && !matches!(self, RequestError::Busy) {
-            let cause = std::error::Error::source(self).map(ToString::to_string).unwrap_or_default();
+            // A field without a value is no part of the record.
+            let cause = std::error::Error::source(self).map(ToString::to_string);
             tracing::warn!(request, cause, "{self}");
         } else {
             tracing::debug!(request, "{self}");
@@ -124,9 +135,34 @@ impl RequestError {
     }
 }
 
+/// How a process has ended, behind what its output says.
+fn ended(status: Option<ExitStatus>) -> String {
+    status.map_or_else(
+        || ", and closes its output before its end".to_owned(),
+        |status| format!(": the script has ended with {status}"),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    #[test]
+    fn an_end_without_a_head_says_how_the_script_has_ended() {
+        let text = |has_text, raw: Option<i32>| {
+            RequestError::NoHead { has_text, status: raw.map(ExitStatus::from_raw) }.to_string()
+        };
+        assert_eq!(
+            text(false, Some(11)),
+            "the script writes no reply: the script has ended with signal: 11 (SIGSEGV)"
+        );
+        assert_eq!(
+            text(true, Some(3 << 8)),
+            "there is no blank line after the head of the reply: the script has ended with exit status: 3"
+        );
+        assert_eq!(text(false, None), "the script writes no reply, and closes its output before its end");
+    }
 
     #[test]
     fn each_error_has_a_status_and_its_reason() {
@@ -138,9 +174,9 @@ mod tests {
             (RequestError::Method, 405, "Method Not Allowed"),
             (RequestError::Slow, 408, "Request Timeout"),
             (RequestError::TooLarge { limit: 1 }, 413, "Content Too Large"),
-            (RequestError::Start(io()), 500, "Internal Server Error"),
+            (RequestError::Start { program: "x".to_owned(), source: io() }, 500, "Internal Server Error"),
             (RequestError::Input(io()), 500, "Internal Server Error"),
-            (RequestError::NoHead, 502, "Bad Gateway"),
+            (RequestError::NoHead { has_text: false, status: None }, 502, "Bad Gateway"),
             (RequestError::Circle { limit: 1 }, 502, "Bad Gateway"),
             (RequestError::Busy, 503, "Service Unavailable"),
             (RequestError::Timeout, 504, "Gateway Timeout"),

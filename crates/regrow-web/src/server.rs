@@ -13,7 +13,8 @@ use crate::error::WebError;
 use crate::gateway::Gateway;
 use crate::health_file::HealthFile;
 use crate::listeners::Listeners;
-use crate::prepare::prepare;
+use crate::prepare::Preparation;
+use crate::reload::Reloads;
 use crate::serve::supervisor::Supervisor;
 use crate::settings::{Content, GatewaySettings};
 use crate::signals::GatewaySignals;
@@ -25,7 +26,7 @@ const STOP_POLL: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 ///
-/// When the gateway cannot listen at an address, or cannot use a file or folder of the settings.
+/// When the gateway cannot listen at an address, cannot use a file or folder of the settings, or cannot load what it is to serve.
 pub fn serve(settings: GatewaySettings, listening: impl FnMut(&str)) -> Result<(), WebError> {
     if settings.http.is_empty() && settings.fastcgi.is_empty() {
         return Err(WebError::Setting("there is no address to serve at"));
@@ -41,6 +42,17 @@ pub fn serve(settings: GatewaySettings, listening: impl FnMut(&str)) -> Result<(
     runtime.block_on(run(settings, listening))
 }
 
+/// Makes the images. Returns the error of content that cannot be loaded, unless the settings want the gateway to serve in any case.
+fn prepare(gateway: &Gateway) -> Result<(), WebError> {
+    match Preparation::new(gateway, &gateway.launcher.pools().current()).make() {
+        Err(error) if gateway.settings.start_anyway => {
+            tracing::error!("serves, although {error}");
+            Ok(())
+        }
+        made => made,
+    }
+}
+
 async fn run(settings: GatewaySettings, listening: impl FnMut(&str)) -> Result<(), WebError> {
     // An image inherits which signals are ignored, so the handlers come before the first image.
     let signals = GatewaySignals::new()?;
@@ -49,10 +61,15 @@ async fn run(settings: GatewaySettings, listening: impl FnMut(&str)) -> Result<(
         what: "the gateway cannot become the parent of the processes that scripts leave behind",
         source,
     })?;
-    prepare(&gateway);
+    prepare(&gateway)?;
     let listeners = Listeners::open(&gateway, listening).await?;
     let health_file = HealthFile::new(gateway.settings.content.function())?;
-    signals.wait_for_stop(|| gateway.reload()).await;
+    let reloads = Reloads::start(&gateway);
+    let reload = || {
+        gateway.reopen_log();
+        reloads.ask();
+    };
+    signals.wait_for_stop(reload, || gateway.reopen_log()).await;
     drop(health_file);
     listeners.close();
     let done = async {

@@ -92,6 +92,25 @@ pub enum FastCgiAddress {
     Tcp(SocketAddr),
 }
 
+/// Whose the sockets in the file system are, and who may connect: whoever may write to them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SocketRights {
+    /// The id of the owner. Without it the owner is the gateway's user.
+    pub owner: Option<u32>,
+    /// The id of the group. Without it the group is the gateway's.
+    pub group: Option<u32>,
+    /// The mode, whatever the umask is. Without it the mode is 0660 for a socket with an owner or a group of its own; for others the
+    /// umask decides.
+    pub mode: Option<u32>,
+}
+
+impl SocketRights {
+    /// Whether somebody has said whose the sockets are.
+    pub(crate) fn is_somebodys(&self) -> bool {
+        self.owner.is_some() || self.group.is_some()
+    }
+}
+
 /// The limits of everything that grows or waits.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -152,6 +171,8 @@ pub struct GatewaySettings {
     pub http: Vec<SocketAddr>,
     /// Where the gateway speaks FastCGI.
     pub fastcgi: Vec<FastCgiAddress>,
+    /// Whose the sockets of FastCGI in the file system are.
+    pub socket: SocketRights,
     /// Where the gateway serves its metrics.
     pub metrics: Option<SocketAddr>,
     /// The file in which the gateway writes a line for each request.
@@ -166,6 +187,8 @@ pub struct GatewaySettings {
     pub python_modules: Vec<String>,
     /// Whether images hold Perl scripts compiled.
     pub compile: bool,
+    /// Whether the gateway serves even if it cannot load the application, or find the program.
+    pub start_anyway: bool,
     /// Whether the gateway recycles processes. If not, it executes each.
     pub recycle: bool,
     /// The policy that decides which bodies the pool keeps.
@@ -184,6 +207,7 @@ impl GatewaySettings {
             content,
             http: Vec::new(),
             fastcgi: Vec::new(),
+            socket: SocketRights::default(),
             metrics: None,
             access_log: None,
             limits: Limits::default(),
@@ -191,6 +215,7 @@ impl GatewaySettings {
             perl_modules: ["strict", "warnings", "CGI?"].map(str::to_owned).to_vec(),
             python_modules: Vec::new(),
             compile: false,
+            start_anyway: false,
             recycle: true,
             policy: Policy::default(),
             reuse: Reuse::default(),

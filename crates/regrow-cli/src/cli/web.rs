@@ -11,11 +11,13 @@ use clap::{ArgGroup, Args, ValueHint};
 const EXAMPLES: &str = "\
 Each error of a client or a script has its status: 400 and 403, 404 (no such script), 408 (the request does not come), 413, 431,
 500 (no process starts), 502 (the reply has no head), 503 (too many requests), 504 (the script takes too long). On SIGTERM the
-gateway answers the requests that it has begun, and ends; on SIGHUP it opens the log again and drops what it keeps.
+gateway answers the requests that it has begun, and ends; on SIGUSR1 it opens the log again, and on SIGHUP it
+also makes anew what it keeps.
 
 Examples:
   regrow web /srv/cgi                                        the scripts of a folder, at http://127.0.0.1:8080/
-  regrow web --fastcgi unix:/run/regrow-web.sock /srv/cgi    the same, behind nginx or Apache
+  regrow web --fastcgi unix:/run/regrow-web.sock --socket-group www-data /srv/cgi
+                                                             the same, behind nginx or Apache
   regrow web --program -- /usr/share/gitweb/gitweb.cgi       one CGI program for all paths
   regrow web --function -- python3 handler.py                a function: the body goes in, the reply comes out
   regrow web --wsgi app:application --directory /srv/app     a Python application, imported once";
@@ -57,6 +59,18 @@ pub(crate) struct WebArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) fastcgi: Vec<String>,
 
+    /// The owner of the sockets of --fastcgi: a user's name or number
+    #[arg(long, value_name = "USER")]
+    pub(crate) socket_owner: Option<String>,
+
+    /// The group of the sockets of --fastcgi: that of the web server, as www-data
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) socket_group: Option<String>,
+
+    /// The mode of the sockets of --fastcgi; without it 0660 for one with an owner or a group of its own, else what the umask leaves
+    #[arg(long, value_name = "OCTAL", value_parser = mode)]
+    pub(crate) socket_mode: Option<u32>,
+
     /// Serve /metrics in the format of Prometheus at an address
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
@@ -80,6 +94,10 @@ pub(crate) struct WebArgs {
     /// Compile each Perl script once, too: its BEGIN blocks and its modules do not run again in every run
     #[arg(long)]
     pub(crate) warm_script: bool,
+
+    /// Serve even if the application cannot be imported, or the program is not there; every request gets an error until that changes
+    #[arg(long)]
+    pub(crate) start_anyway: bool,
 
     /// Execute every process instead of recycling it
     #[arg(long)]
@@ -171,6 +189,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(wrong)
 }
 
+/// The mode of a file, in octal.
+fn mode(text: &str) -> Result<u32, String> {
+    let wrong = || "is no mode: an octal number up to 0777".to_owned();
+    let is_octal = text.bytes().all(|byte| byte.is_ascii_digit());
+    u32::from_str_radix(text, 8).ok().filter(|&mode| is_octal && mode <= 0o777).ok_or_else(wrong)
+}
+
 /// A number of bytes, with a unit of 1024 where there is one.
 fn size(text: &str) -> Result<u64, String> {
     let shift = match text.bytes().last() {
@@ -189,9 +214,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_times_are_read_or_refused() {
+    fn sizes_times_and_modes_are_read_or_refused() {
         assert_eq!((size("7"), size("64K"), size("4G")), (Ok(7), Ok(65536), Ok(4 << 30)));
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!((mode("0660"), mode("600")), (Ok(0o660), Ok(0o600)));
+        for wrong in ["", "rw", "8", "+660", "1777"] {
+            assert!(mode(wrong).is_err(), "{wrong}");
+        }
         for wrong in ["", "K", "-1", "1T", "99999999999G"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }

@@ -6,6 +6,9 @@ use std::time::Instant;
 use crate::access_log::AccessLine;
 use crate::gateway::Gateway;
 
+/// The status of a request whose client has gone.
+pub(crate) const CLIENT_GONE: u16 = 499;
+
 /// The record of a request. Writes itself when it is dropped, at the end of the reply.
 pub(crate) struct AccessRecord {
     gateway: Rc<Gateway>,
@@ -13,7 +16,7 @@ pub(crate) struct AccessRecord {
     /// The first line of the request.
     pub(crate) request: String,
     began: Instant,
-    /// The status of the reply; 499 if the client goes before there is one.
+    /// The status of a reply that was passed on whole; that of the error if the reply broke off; 499 if the client went before.
     pub(crate) status: u16,
     /// The length of the reply's body.
     pub(crate) bytes: u64,
@@ -22,7 +25,14 @@ pub(crate) struct AccessRecord {
 impl AccessRecord {
     /// Begins the record of a request that has just come.
     pub(crate) fn new(gateway: &Rc<Gateway>, client: String, request: String) -> Self {
-        Self { gateway: Rc::clone(gateway), client, request, began: Instant::now(), status: 499, bytes: 0 }
+        Self {
+            gateway: Rc::clone(gateway),
+            client,
+            request,
+            began: Instant::now(),
+            status: CLIENT_GONE,
+            bytes: 0,
+        }
     }
 }
 

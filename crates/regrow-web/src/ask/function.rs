@@ -78,13 +78,15 @@ pub(crate) fn job(
     stdin: StdinSource,
     length: Option<u64>,
 ) -> Result<RequestJob, RequestError> {
-    // The environment of the gateway is the configuration of a function.
-    let mut variables: Variables = std::env::vars_os()
-        .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
-        .collect();
+    let mut variables = own_variables();
     variables.extend(request_variables(head, length)?);
     let job = RequestJob::new(function.command.clone(), None, variables, stdin);
     Ok(RequestJob { joined: function.combine_output, ..job })
+}
+
+/// The variables that do not depend on the request: the environment of the gateway is the configuration of a function.
+pub(crate) fn own_variables() -> Variables {
+    std::env::vars_os().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
 }
 
 /// The variables that say what the request is: no header field becomes one of them.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
-use http::{HeaderMap, Method, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 
 /// The head of an HTTP request, and the two ends of its connection.
 #[derive(Debug, Clone)]
@@ -25,6 +25,17 @@ impl RequestHead {
     /// The query, as the client wrote it; empty if there is none.
     pub(crate) fn query(&self) -> &str {
         self.uri.query().unwrap_or("")
+    }
+
+    /// Sets the field `Host` to the authority of the request, if it has one. HTTP/2 has the authority in place of the field; in
+    /// HTTP/1.1 it goes before the field (RFC 9113, 8.3.1; RFC 9112, 3.2.2).
+    pub(crate) fn take_authority(&mut self) {
+        let authority = self.uri.authority().map(|authority| authority.as_str());
+        // A name and a password before the host are no part of it.
+        let host = authority.and_then(|authority| authority.rsplit('@').next());
+        if let Some(Ok(host)) = host.map(HeaderValue::from_str) {
+            self.fields.insert(HOST, host);
+        }
     }
 
     /// The request that a local redirect asks for (RFC 3875, 6.2.2): it comes from the same client and has no body.
@@ -82,6 +93,29 @@ mod tests {
         request.method = Method::HEAD;
         assert_eq!(request.redirected(b"/b").expect("a URI").method, Method::HEAD);
         assert!(request.redirected(b"/b c").is_none());
+    }
+
+    #[test]
+    fn the_authority_of_a_request_is_its_host() {
+        for (uri, fields, host) in [
+            ("http://example.org:8080/", &[][..], Some("example.org:8080")),
+            (
+                "http://example.org/",
+                &[("host", "other.example"), ("host", "third.example")],
+                Some("example.org"),
+            ),
+            ("http://user:secret@example.org/", &[], Some("example.org")),
+            ("/", &[("host", "example.org")], Some("example.org")),
+            ("/", &[], None),
+        ] {
+            let mut head = head(uri, fields);
+            head.take_authority();
+            let found: Vec<_> = head.fields.get_all(HOST).iter().collect();
+            assert_eq!(found, host.into_iter().collect::<Vec<_>>(), "{uri}");
+            // A local redirect does not lose it.
+            let other = head.redirected(b"/b").expect("a URI");
+            assert_eq!(other.fields.get(HOST), head.fields.get(HOST), "{uri}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -48,6 +49,7 @@ const CALL: &[u8] = b"regrow_application:serve\n";
 
 /// An application, and the front end that imports it.
 pub(crate) struct WarmApplication {
+    name: Rc<str>,
     command: Vec<OsString>,
     /// The file from which the command reads the source.
     _source: Option<File>,
@@ -79,12 +81,25 @@ impl WarmApplication {
         ]
         .to_vec();
         let front_end = Arc::new(Warm { args, variables: python::NAMES.patterns(), directory: None });
-        Ok(Self { command, _source: source, front_end })
+        Ok(Self { name: name.into(), command, _source: source, front_end })
     }
 
     /// The command line that answers a request without an image.
     pub(crate) fn command(&self) -> Vec<OsString> {
         self.command.clone()
+    }
+
+    /// The command line that only imports the application.
+    pub(crate) fn check_command(&self) -> Vec<OsString> {
+        let mut command = self.command.clone();
+        // Behind the interpreter, `-c` and the code.
+        command.insert(3, "check".into());
+        command
+    }
+
+    /// The name of the application.
+    pub(crate) fn name(&self) -> Rc<str> {
+        Rc::clone(&self.name)
     }
 
     /// Has a command start from the image, with the order to serve one request.

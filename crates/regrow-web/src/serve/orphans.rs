@@ -8,33 +8,34 @@
 //!
 //! A running script may still use a process that it has put into a session of its own. So the gateway kills an orphan only when no
 //! script can be its owner. Three kinds of children are no orphans: those from before the gateway took over, those in the gateway's
-//! own group (seeds and unused keepers), and those that the pool knows (other keepers, armed processes).
+//! own group (seeds and unused keepers), and those that a pool knows (other keepers, armed processes).
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::rc::Rc;
 
-use regrow::Pool;
 use rustix::process::{getpid, set_child_subreaper};
 
 use crate::serve::children::{self, ChildState};
+use crate::serve::pools::Pools;
 
 /// The orphans of a gateway.
 pub(crate) struct Orphans {
     own_group: i32,
     /// Children from before.
     strangers: HashSet<i32>,
-    pool: Pool,
+    pools: Rc<Pools>,
     sightings: Sightings,
 }
 
 impl Orphans {
     /// Makes this process the parent of all descendants that lose their parent.
-    pub(crate) fn take_over(pool: Pool) -> io::Result<Self> {
+    pub(crate) fn take_over(pools: Rc<Pools>) -> io::Result<Self> {
         let strangers = children::pids()?.into_iter().collect();
         // Where the group is in another PID namespace this is 0, as it is for the children.
         let own_group = ChildState::read(getpid().as_raw_pid()).ok_or(io::ErrorKind::NotFound)?.group;
         set_child_subreaper(Some(getpid()))?;
-        Ok(Self { own_group, strangers, pool, sightings: Sightings::default() })
+        Ok(Self { own_group, strangers, pools, sightings: Sightings::default() })
     }
 
     /// Kills the orphans that no script can own, and waits for those that have ended. `scripts` are the groups of the running
@@ -61,7 +62,7 @@ impl Orphans {
         let pids = children::pids().unwrap_or_default().into_iter();
         pids.filter(|pid| !self.strangers.contains(pid))
             .filter_map(ChildState::read)
-            .filter(|child| is_orphan(child, self.own_group, scripts) && !self.pool.is_used_by(child.pid))
+            .filter(|child| is_orphan(child, self.own_group, scripts) && !self.pools.is_used(child.pid))
             .collect()
     }
 }

@@ -21,6 +21,8 @@ use crate::serve::stdin_feed::FeedGuard;
 const MAX_RESULT_BYTES: usize = 8 << 20;
 /// How long the gateway waits for a process after the end of its output. It does not wait for one that goes on working.
 const PATIENCE: Duration = Duration::from_millis(10);
+/// As long it waits for one whose output has ended without a head, to say how the process has ended.
+const HEADLESS_PATIENCE: Duration = Duration::from_secs(2);
 /// The longest head of a reply.
 const MAX_HEAD_BYTES: usize = 256 * 1024;
 
@@ -62,8 +64,11 @@ impl PendingReply {
     pub(crate) async fn reply(mut self) -> Result<CgiReply, RequestError> {
         let mut bytes = BytesMut::new();
         loop {
-            let piece = self.process.output().await.ok_or(RequestError::NoHead)??;
-            bytes.extend_from_slice(&piece);
+            let Some(piece) = self.process.output().await else {
+                let status = self.process.status(HEADLESS_PATIENCE).await;
+                return Err(RequestError::NoHead { has_text: !bytes.is_empty(), status });
+            };
+            bytes.extend_from_slice(&piece?);
             if let Some((head, length)) = cgi_head::parse(&bytes)? {
                 bytes.advance(length);
                 let missing = head.length();
@@ -114,7 +119,7 @@ impl ReplyBody {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, RequestError>>> {
-        if self.missing == Some(0) {
+        if self.is_whole() {
             return Poll::Ready(None);
         }
         let mut next = match self.first.take() {
@@ -165,6 +170,11 @@ impl ReplyBody {
     /// As [`ReplyBody::poll_next`], to be awaited.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, RequestError>> {
         std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// Whether the body has come as far as its length says.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.missing == Some(0)
     }
 
     /// Reads the body to its end for nobody: the reply to HEAD has no body, but its process must not be killed.

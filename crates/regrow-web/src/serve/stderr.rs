@@ -13,6 +13,8 @@ use std::task::{Context, Poll};
 use rustix::io::ioctl_fionbio;
 use tokio::net::unix::pipe::Receiver;
 
+use crate::serve::records::records;
+
 /// The most bytes of one process that go to the log. The gateway counts the others.
 const MAX_BYTES: usize = 16 * 1024;
 
@@ -102,10 +104,10 @@ impl StderrLog {
         self.dropped_bytes += u64::try_from(piece.len() - room).unwrap_or(0);
     }
 
-    /// Writes the lines to the log.
+    /// Writes its records to the log.
     pub(crate) fn write_to_log(&self, name: &str) {
-        for line in String::from_utf8_lossy(&self.text).lines() {
-            tracing::warn!(name, "{line}");
+        for record in records(&String::from_utf8_lossy(&self.text)) {
+            tracing::warn!(name, "{record}");
         }
         if self.dropped_bytes > 0 {
             tracing::warn!(

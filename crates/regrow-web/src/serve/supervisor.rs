@@ -39,7 +39,7 @@ impl Supervisor {
     ) -> io::Result<Rc<Self>> {
         let supervisor = Rc::new(Self {
             launcher: Rc::clone(launcher),
-            orphans: RefCell::new(Orphans::take_over(launcher.pool().clone())?),
+            orphans: RefCell::new(Orphans::take_over(Rc::clone(launcher.pools()))?),
             may_be_left: Cell::new(false),
         });
         tokio::task::spawn_local(Rc::clone(&supervisor).sweep());
@@ -54,6 +54,7 @@ impl Supervisor {
             tokio::task::spawn_local(async move {
                 process.reap().await;
                 supervisor.may_be_left.set(true);
+                supervisor.launcher.pools().drop_unused(&supervisor.launcher.under_way().groups());
                 supervisor.launcher.fill_pipes();
             });
         }
@@ -63,7 +64,8 @@ impl Supervisor {
         loop {
             sleep(SWEEP).await;
             self.end(self.launcher.under_way().take_late(Instant::now()));
-            if self.may_be_left.take() {
+            // Nobody knows the processes of a pool that is being made.
+            if !self.launcher.pools().is_making() && self.may_be_left.take() {
                 let scripts = self.launcher.under_way().groups();
                 self.may_be_left.set(self.orphans.borrow_mut().sweep(&scripts));
             }

@@ -73,13 +73,21 @@ pub(crate) fn job(
             (vec![script.into_os_string()], directory)
         }
         Content::Program(command) => (command.clone(), folder_of(program_of(command))),
-        Content::Application(_) => (gateway.launcher.application_command(), Some(gateway.root.clone())),
+        Content::Application(_) => {
+            let params = with_path(params);
+            return Ok(gateway.launcher.application_job(Some(gateway.root.clone()), params, stdin));
+        }
         Content::Function(_) => return Err(RequestError::Malformed("functions are served by HTTP")),
     };
+    Ok(RequestJob::new(command, directory, with_path(params), stdin))
+}
+
+/// The variables with the usual search path, if the web server sets none.
+fn with_path(mut params: Variables) -> Variables {
     if value(&params, b"PATH").is_none() {
         set(&mut params, b"PATH", variables::PATH.to_vec());
     }
-    Ok(RequestJob::new(command, directory, params, stdin))
+    params
 }
 
 /// Variables without those that no environment can hold, and without `HTTP_PROXY`, by which programs find a proxy: a client sets it with

@@ -18,6 +18,7 @@ use crate::ask::fastcgi::record::ProtocolStatus;
 use crate::cgi_head::CgiHead;
 use crate::gateway::Gateway;
 use crate::job::Variables;
+use crate::request_error::RequestError;
 use crate::serve::reply::CgiReply;
 
 /// Serves a connection until its end. When `stop` becomes true, the connection ends after the request that it is at.
@@ -80,29 +81,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiResponder<S> {
             reply = reply => reply,
             error = self.connection.pump() => return Err(error),
         };
-        match reply {
-            Ok(reply) => self.send(reply, &mut record).await?,
+        let status = match reply {
+            Ok(reply) => {
+                let status = reply.head.status;
+                self.send(reply, &mut record).await?;
+                status
+            }
             Err(error) => {
                 error.log(&record.request);
-                record.status = error.status();
-                let (status, reason) = (error.status(), error.reason());
-                let text = format!(
-                    "Status: {status} {reason}\r\nContent-Type: text/plain\r\n\r\n{status} {reason}\n"
-                );
-                self.connection.put_stdout(text.as_bytes());
+                self.put_error(&error);
+                error.status()
             }
-        }
+        };
         self.connection.put_stdout(b"");
         if !self.connection.body_has_come() {
             self.connection.flush().await?;
+            record.status = status;
         }
         self.connection.drain().await?;
-        self.connection.end(ProtocolStatus::RequestComplete).await
+        self.connection.end(ProtocolStatus::RequestComplete).await?;
+        // Only a reply that the web server has taken has its own status in the log.
+        record.status = status;
+        Ok(())
+    }
+
+    /// Replies with an error.
+    fn put_error(&mut self, error: &RequestError) {
+        let (status, reason) = (error.status(), error.reason());
+        let text =
+            format!("Status: {status} {reason}\r\nContent-Type: text/plain\r\n\r\n{status} {reason}\n");
+        self.connection.put_stdout(text.as_bytes());
     }
 
     /// Passes a reply on as it comes. A reply that breaks off breaks the connection: FastCGI has no other sign for it.
     async fn send(&mut self, reply: CgiReply, record: &mut AccessRecord) -> io::Result<()> {
-        record.status = reply.head.status;
         self.connection.put_stdout(&head_bytes(&reply.head));
         let mut body = reply.body;
         loop {
@@ -127,6 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiResponder<S> {
                 }
                 Some(Err(error)) => {
                     error.log(&record.request);
+                    record.status = error.status();
                     return Err(io::Error::other(error));
                 }
             }

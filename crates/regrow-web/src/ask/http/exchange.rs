@@ -63,6 +63,7 @@ impl HttpExchange {
         if self.head.version == Version::HTTP_11 && self.head.fields.get_all(HOST).iter().count() != 1 {
             return Err(RequestError::Malformed("a request of HTTP/1.1 needs exactly one field Host"));
         }
+        self.head.take_authority();
         if let Some(function) = function
             && let Some((head, text)) = function::health(function, &self.head)?
         {

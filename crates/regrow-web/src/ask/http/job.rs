@@ -7,7 +7,7 @@ use crate::ask::request_head::RequestHead;
 use crate::ask::target::{self, ScriptTarget, TargetError};
 use crate::ask::variables;
 use crate::gateway::Gateway;
-use crate::job::{RequestJob, folder_of, program_of};
+use crate::job::{RequestJob, Variables, folder_of, program_of};
 use crate::request_body::StdinSource;
 use crate::request_error::RequestError;
 use crate::settings::Content;
@@ -31,18 +31,30 @@ pub(crate) fn of_request(
         }
         Content::Function(function) => return function::job(function, head, stdin, length),
         Content::Application(application) => {
-            let command = gateway.launcher.application_command();
-            (command, Some(gateway.root.clone()), for_all_paths(&application.directory, path)?)
+            let target = for_all_paths(&application.directory, path)?;
+            let variables = of_program(gateway, head, &target, length);
+            return Ok(gateway.launcher.application_job(Some(gateway.root.clone()), variables, stdin));
         }
     };
-    let mut variables = variables::of_request(head, &gateway.root, &target, length);
-    if let Some(password) = head.fields.get(http::header::AUTHORIZATION)
-        && !matches!(gateway.settings.content, Content::Directory(_))
-    {
-        // An application checks the password itself. Scripts do not see it (RFC 3875, 4.1.18).
+    let variables = match &gateway.settings.content {
+        Content::Directory(_) => variables::of_request(head, &gateway.root, &target, length),
+        _ => of_program(gateway, head, &target, length),
+    };
+    Ok(RequestJob::new(command, directory, variables, stdin))
+}
+
+/// The variables of a program that answers all paths. It checks a password itself; scripts do not see it (RFC 3875, 4.1.18).
+fn of_program(
+    gateway: &Gateway,
+    head: &RequestHead,
+    target: &ScriptTarget,
+    length: Option<u64>,
+) -> Variables {
+    let mut variables = variables::of_request(head, &gateway.root, target, length);
+    if let Some(password) = head.fields.get(http::header::AUTHORIZATION) {
         variables.push((b"HTTP_AUTHORIZATION".to_vec(), password.as_bytes().to_vec()));
     }
-    Ok(RequestJob::new(command, directory, variables, stdin))
+    variables
 }
 
 /// The target of a program that answers all paths.

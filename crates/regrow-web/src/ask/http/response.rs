@@ -9,7 +9,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderName, HeaderValue, 
 use http::{HeaderMap, Response, StatusCode, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::ask::access_record::AccessRecord;
+use crate::ask::access_record::{AccessRecord, CLIENT_GONE};
 use crate::ask::http::client_socket::RequestProgress;
 use crate::ask::variables::SOFTWARE;
 use crate::cgi_head::CgiHead;
@@ -131,6 +131,46 @@ pub(crate) struct HttpReplyBody {
     open: Option<OpenExchange>,
 }
 
+impl HttpReplyBody {
+    /// Notes a piece of the body. A reply that breaks off has the status of the error in the log.
+    fn note(&mut self, piece: Option<&Result<Bytes, RequestError>>) {
+        match piece {
+            Some(Ok(data)) => {
+                if let Some(open) = &mut self.open {
+                    open.record.bytes += u64::try_from(data.len()).unwrap_or(0);
+                    open.progress.part_is_sent(open.number);
+                }
+            }
+            Some(Err(error)) => {
+                if let Some(open) = &mut self.open {
+                    error.log(&open.record.request);
+                    open.record.status = error.status();
+                }
+                self.payload = ReplyPayload::Empty;
+            }
+            None => self.payload = ReplyPayload::Empty,
+        }
+    }
+
+    /// Whether nothing is left of the body.
+    fn is_over(&self) -> bool {
+        match &self.payload {
+            ReplyPayload::Process(body) => body.is_whole(),
+            ReplyPayload::Text(_) => false,
+            ReplyPayload::Empty => true,
+        }
+    }
+}
+
+impl Drop for HttpReplyBody {
+    fn drop(&mut self) {
+        let is_over = self.is_over();
+        if let Some(open) = self.open.as_mut().filter(|_| !is_over) {
+            open.record.status = CLIENT_GONE;
+        }
+    }
+}
+
 impl HttpBody for HttpReplyBody {
     type Data = Bytes;
     type Error = RequestError;
@@ -152,14 +192,7 @@ impl HttpBody for HttpReplyBody {
             }
             ReplyPayload::Empty => None,
         };
-        match (&piece, &mut this.open) {
-            (Some(Ok(data)), Some(open)) => {
-                open.record.bytes += u64::try_from(data.len()).unwrap_or(0);
-                open.progress.part_is_sent(open.number);
-            }
-            (Some(Err(error)), Some(open)) => error.log(&open.record.request),
-            _ => {}
-        }
+        this.note(piece.as_ref());
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }
 

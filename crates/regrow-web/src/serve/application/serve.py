@@ -5,6 +5,7 @@ The last part of the module `regrow_application` (see `reply`).
     in the image   prepare(kind, "module:attribute")   imports the application, and answers some requests of its own
     in a process   serve(b"")                          answers a request; returns the exit status
     without image  python3 -c CODE KIND module:attribute [DIRECTORY]...      does both; CODE executes the module
+    to check       python3 -c CODE check KIND module:attribute               imports the application, or says why it cannot
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from posix import environ as process_variables
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, NoReturn
 
     from asgi import AsgiServer, Message, answer_by_asgi
     from event_loop import make_loop_class
-    from reply import Reply, Variables, fail
+    from reply import Reply, Variables, fail, show
     from wsgi import answer_by_wsgi
 
 #: How often the preparation answers a request of its own. The interpreter has specialised the code after that.
@@ -113,8 +114,22 @@ async def asgi_rehearsal(scope: Message, receive: Callable[[], Any], send: Calla
     await send({"type": "http.response.body", "body": b"x"})
 
 
+def check(kind: str, target: str) -> NoReturn:
+    """Imports the application, and ends without what it does at its end."""
+    status = 0
+    try:
+        load(kind, target)
+    except BaseException as error:  # whatever the error is, there is no application
+        show(error)
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)
+
+
 def main() -> int:
     """Loads the application and answers a request, without an image."""
+    if sys.argv[1] == "check":
+        check(*sys.argv[2:])
     kind, target, *directories = sys.argv[1:]
     descriptor = take_output()
     sys.path[:0] = directories
