@@ -21,7 +21,7 @@ GUIDE = servers.HERE.parent.parent / "docs" / "guide" / "src" / "web.md"
 SCRIPT = '#!/bin/sh\nprintf \'Content-Type: text/plain\\n\\n%s %s\' "$SCRIPT_NAME" "$PATH_INFO"\n'
 # What the servers may change: a copy of the first, and empty folders for the others.
 COPIED = ("/etc/nginx", "/etc/apache2")
-EMPTY = ("/srv", "/run", "/var/log", "/var/lib/nginx", "/var/lib/apache2")
+EMPTY = ("/srv", "/run", "/run/lock", "/var/log", "/var/log/nginx", "/var/log/apache2", "/var/lib/nginx", "/var/lib/apache2")
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts nginx and Apache with workers of another user")
 

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use regrow::{Command, Pool, PrepareError};
+use regrow::{Command, Point, Pool};
 
 use crate::ask::{function, target, variables};
 use crate::error::WebError;
@@ -25,7 +25,7 @@ pub(crate) struct Preparation {
     commands: Vec<(String, Command)>,
     /// The program without which the gateway can serve nothing, and the folders of its search.
     program: Option<(OsString, Option<Vec<u8>>)>,
-    /// Tells why the application has no image.
+    /// Tells why the application has no warm image.
     import: Option<ImportCheck>,
 }
 
@@ -50,23 +50,24 @@ impl Preparation {
         if let Some((program, path)) = &self.program {
             check_program(program, path.as_deref())?;
         }
-        let made = self.commands.iter().map(|(name, command)| prepare(&self.pool, name, command).is_ok());
-        let are_all = made.fold(true, |are_all, is_made| are_all && is_made);
+        let points: Vec<_> =
+            self.commands.iter().map(|(name, command)| prepare(&self.pool, name, command)).collect();
         match self.import {
-            Some(import) if !are_all => import.run(),
+            // Only a warm image has the application imported.
+            Some(import) if points.iter().any(|point| *point != Some(Point::Warm)) => import.run(),
             _ => Ok(()),
         }
     }
 }
 
-/// Makes the image that the first process of a command starts from.
-fn prepare(pool: &Pool, name: &str, command: &Command) -> Result<(), PrepareError> {
+/// Makes the image that the first process of a command starts from. Returns its point.
+fn prepare(pool: &Pool, name: &str, command: &Command) -> Option<Point> {
     let made = pool.prepare(command);
     match &made {
         Ok(point) => tracing::info!(name, %point, "prepared"),
         Err(error) => tracing::info!(name, %error, "not prepared"),
     }
-    made.map(drop)
+    made.ok()
 }
 
 /// A job for each thing that the gateway serves.

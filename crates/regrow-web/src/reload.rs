@@ -51,7 +51,7 @@ async fn reload(gateway: &Gateway) -> Result<(), WebError> {
     let making = launcher.pools().making();
     in_thread(move || preparation.make()).await?;
     drop(making);
-    launcher.pools().replace(pool, launcher.under_way().groups());
+    launcher.pools().replace(pool, &launcher.under_way().groups());
     Ok(())
 }
 

@@ -30,7 +30,7 @@ impl RequestHead {
     /// Sets the field `Host` to the authority of the request, if it has one. HTTP/2 has the authority in place of the field; in
     /// HTTP/1.1 it goes before the field (RFC 9113, 8.3.1; RFC 9112, 3.2.2).
     pub(crate) fn take_authority(&mut self) {
-        let authority = self.uri.authority().map(|authority| authority.as_str());
+        let authority = self.uri.authority().map(http::uri::Authority::as_str);
         // A name and a password before the host are no part of it.
         let host = authority.and_then(|authority| authority.rsplit('@').next());
         if let Some(Ok(host)) = host.map(HeaderValue::from_str) {

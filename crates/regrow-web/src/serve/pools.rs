@@ -43,11 +43,11 @@ impl Pools {
     }
 
     /// Has a pool take the place of the current one. `under_way` are the groups of the processes that may be of the current one.
-    pub(crate) fn replace(&self, pool: Pool, under_way: HashSet<i32>) {
+    pub(crate) fn replace(&self, pool: Pool, under_way: &HashSet<i32>) {
         let old = self.current.replace(pool);
         old.clear();
         self.replaced.borrow_mut().push((old, under_way.clone()));
-        self.drop_unused(&under_way);
+        self.drop_unused(under_way);
     }
 
     /// Drops the pools none of whose processes is under way.
@@ -80,16 +80,16 @@ mod tests {
     fn a_pool_that_is_replaced_stays_as_long_as_a_process_of_its_time() {
         let pools = pools();
         let another = || Pool::builder().recycle(false).build();
-        pools.replace(another(), HashSet::from([7]));
+        pools.replace(another(), &HashSet::from([7]));
         pools.drop_unused(&HashSet::from([7, 8]));
         assert_eq!(pools.replaced.borrow().len(), 1);
-        pools.replace(another(), HashSet::from([7, 8]));
+        pools.replace(another(), &HashSet::from([7, 8]));
         assert_eq!(pools.replaced.borrow().len(), 2);
         pools.drop_unused(&HashSet::from([8]));
         assert_eq!(pools.replaced.borrow().len(), 1);
         pools.drop_unused(&HashSet::new());
         assert!(pools.replaced.borrow().is_empty());
-        pools.replace(another(), HashSet::new());
+        pools.replace(another(), &HashSet::new());
         assert!(pools.replaced.borrow().is_empty());
     }
 
