@@ -222,11 +222,8 @@ class Calls:
 
     def _set_outcome(self, future: Future[Any], running: Running) -> None:
         """Sets the future of a call that has ended."""
-        if running.is_late:
-            answer = Answer(None, TimeoutError(f"the call took longer than {self._timeout} s and was killed"))
-        else:
-            answer = read_answer(running.process)
-        value, error, running.refusal = answer
+        late = Answer(None, TimeoutError(f"the call took longer than {self._timeout} s and was killed"))
+        value, error, running.refusal = late if running.is_late else read_answer(running.process)
         # It may be cancelled in this moment.
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             if error is None:
