@@ -151,6 +151,7 @@ WEB: Mapping[str, tuple[str, ...]] = {
     "web/serving": ("test_serving.py", "test_abuse.py"),
     "web/protocols": ("test_fastcgi.py", "test_http.py", "test_http2.py", "test_gitweb.py"),
     "web/application": ("application",),
+    "web/start": ("test_start.py", "test_guide.py", "test_limits.py"),
     "web/types": ("types",),
 }
 
