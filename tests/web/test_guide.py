@@ -1,7 +1,7 @@
 """The guide's recipes for web servers, followed to the letter: Debian's nginx and Apache as their packages set them up.
 
-The servers run as root with workers of www-data, in namespaces of their own: they find their own /srv, /run and /etc, and nobody
-else's port 80.
+The servers run as root with workers of www-data, in namespaces of their own: they find their own /srv, /run and /etc, and
+nobody else's port 80.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ class Machine:
         self.place = place
         self.state = place.folder("machine")
         self.started: list[subprocess.Popen[bytes]] = []
-        copies = "".join(
-            f"cp -a {path} {self.state}{path}; mount --bind {self.state}{path} {path}\n" for path in COPIED if Path(path).is_dir()
-        )
+        there = [path for path in COPIED if Path(path).is_dir()]
+        copies = "".join(f"cp -a {path} {self.state}{path}; mount --bind {self.state}{path} {path}\n" for path in there)
         empty = "".join(f"mkdir -p {path}; mount -t tmpfs -o mode=755 none {path}\n" for path in EMPTY)
         (self.state / "etc").mkdir()
         script = f"set -e\nip link set lo up\n{copies}{empty}touch {self.state}/ready\nexec cat\n"

@@ -47,7 +47,8 @@ def refused(place: servers.Place, *words: str) -> str:
     command = [str(place.command), "web", "--http", "127.0.0.1:0", *words]
     environment = {"PATH": "/usr/bin:/bin"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=processes.PATIENCE_S)
+        limit = processes.PATIENCE_S
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=limit)
     except subprocess.TimeoutExpired as error:
         raise AssertionError(f"{words}: it serves") from error
     assert done.returncode == 2, (words, done.returncode, done.stderr)
