@@ -97,7 +97,8 @@ def test_an_interpreter_is_found_from_where_the_gateway_starts(place: servers.Pl
     beside = folder.parent / "venv" / "bin"
     beside.mkdir(parents=True, exist_ok=True)
     (beside / "python").symlink_to("/usr/bin/python3")
-    start = place.folder("elsewhere")
+    start = place.folder("elsewhere") / "deeper"
+    start.mkdir(mode=0o777)
     relative = os.path.relpath(beside / "python", start)
     command = [str(place.command), "web", "--http", "127.0.0.1:0", "--python", relative, "--directory", str(folder)]
     server = servers.Server("relative", [*command, "--wsgi", "app:application"], start, cwd=start)

@@ -177,6 +177,14 @@ impl ReplyBody {
         self.missing == Some(0)
     }
 
+    /// Why somebody has ended the process, if nobody has read it from the body.
+    pub(crate) fn take_fault(&self) -> Option<RequestError> {
+        match &self.source {
+            BodySource::Output(pending) => pending.process.fault().take(),
+            _ => None,
+        }
+    }
+
     /// Reads the body to its end for nobody: the reply to HEAD has no body, but its process must not be killed.
     pub(crate) async fn discard(mut self) {
         while let Some(Ok(_)) = self.next().await {}

@@ -165,8 +165,15 @@ impl HttpReplyBody {
 impl Drop for HttpReplyBody {
     fn drop(&mut self) {
         let is_over = self.is_over();
-        if let Some(open) = self.open.as_mut().filter(|_| !is_over) {
-            open.record.status = CLIENT_GONE;
+        let Some(open) = self.open.as_mut().filter(|_| !is_over) else { return };
+        // A client that takes nothing may not have let the gateway see that the process was late.
+        let fault = match &self.payload {
+            ReplyPayload::Process(body) => body.take_fault(),
+            _ => None,
+        };
+        open.record.status = fault.as_ref().map_or(CLIENT_GONE, RequestError::status);
+        if let Some(fault) = fault {
+            fault.log(&open.record.request);
         }
     }
 }
