@@ -29,8 +29,6 @@ TARGET = TARGET if TARGET.is_absolute() else ROOT / TARGET
 LOGS = TARGET / "suite"
 # What the tests have to say at the end: the large ones add a line each.
 SUMMARY = LOGS / "summary"
-# A part that takes longer hangs: it is killed, and has failed.
-LIMIT_S = 2400
 # How much of the output of a failed part is shown.
 SHOWN_LINES = 60
 
@@ -134,14 +132,14 @@ class Suite:
                 self.judge(running, Ended(running.part, "", wall_s, usage.ru_utime + usage.ru_stime))
                 return
             for running in self.running.values():
-                if not running.is_killed and time.monotonic() - running.started > LIMIT_S:
+                if not running.is_killed and time.monotonic() - running.started > running.part.limit_s:
                     running.kill()
             time.sleep(0.05)
 
     def judge(self, running: Running, ended: Ended) -> None:
         """Notes how a part ended."""
         if running.is_killed:
-            ended.failure = f"was killed after {LIMIT_S} s"
+            ended.failure = f"was killed after {running.part.limit_s} s"
         elif running.process.returncode != 0:
             ended.failure = f"ended with {running.process.returncode}"
         self.end(ended)

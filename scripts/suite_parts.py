@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,6 +70,8 @@ class Part:
     # Of the parts with one lock, one runs at a time.
     lock: str = ""
     folder: str = "."
+    # When it takes longer it hangs: it is killed, and has failed.
+    limit_s: int = 2400
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -262,7 +264,7 @@ def soak() -> list[Part]:
     by_name = {binary.name: binary for binary in binaries()}
 
     def longer(name: str, says: str, **variables: str) -> Part:
-        return part_of("soak", by_name[name], says, **variables)
+        return replace(part_of("soak", by_name[name], says, **variables), limit_s=7200)
 
     return [
         *builds(),

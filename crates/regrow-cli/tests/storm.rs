@@ -42,7 +42,7 @@ use commands::{Job, Outcome};
 use killer::{Kill, Kind};
 use nursery::Nursery;
 use random::Random;
-use service::{LIMIT, Service, eventually, lives};
+use service::{LIMIT, Service, comes_about, eventually, lives};
 
 /// Commands at a time.
 const COMMANDS: usize = 32;
@@ -180,10 +180,17 @@ impl Has {
     fn after_clear(storm: &Storm) -> Has {
         let mut client = Client::connect(&storm.service.place()).unwrap();
         let pid = storm.service.daemon();
-        eventually("the end of all that the daemon keeps", || {
+        let mut children = Vec::new();
+        let cleared = || {
             client.clear().unwrap();
-            left::children(pid.cast_unsigned()).unwrap().is_empty()
-        });
+            children = left::children(pid.cast_unsigned()).unwrap();
+            children.is_empty()
+        };
+        if !comes_about(cleared) {
+            let status = client.ask(Question::Status).unwrap();
+            let seen: Vec<String> = children.iter().map(|child| portrait(child)).collect();
+            panic!("a daemon that serves nobody keeps {seen:#?} after it was cleared: {status}");
+        }
         // Connections that were closed here are there until the daemon has seen it.
         eventually("the end of all other connections", || {
             let status: serde_json::Value =
@@ -201,6 +208,18 @@ impl Has {
             threads: field("Threads:"),
         }
     }
+}
+
+/// What the kernel tells of a process, for whoever reads that a test has failed.
+fn portrait(pid: &str) -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let wanted = ["State:", "PPid:", "Threads:", "SigPnd:", "ShdPnd:", "SigBlk:"];
+    let status = read("status");
+    let status: Vec<&str> =
+        status.lines().filter(|line| wanted.iter().any(|name| line.starts_with(name))).collect();
+    let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let line = read("cmdline").replace('\0', " ");
+    format!("{pid} {} {line} {status:?} in {} {}", exe.display(), read("wchan"), read("syscall"))
 }
 
 /// The first part: one daemon.

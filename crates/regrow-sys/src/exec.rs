@@ -17,6 +17,9 @@
 //! request, and one place where a run is given its descriptors and no other: marking the caller's other
 //! descriptors takes one `close_range` per gap.
 //!
+//! Where the user changes, or a hook is to be called, the child has memory of its own: see `apart`. A caller that wants to
+//! become the program itself takes the child's steps in its own process.
+//!
 //! Errors are the plain `errno` of the step that failed, as `posix_spawn` reports it: a program that is not
 //! executable by its format is `ENOEXEC` and is not given to a shell.
 //!
@@ -24,6 +27,8 @@
 //! to its stack, to `errno` of the thread that stands still, and to the error of its `Plan`.
 
 #![allow(unsafe_code, reason = "clones a child that shares this memory, and makes its raw system calls")]
+
+mod apart;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io;
@@ -33,6 +38,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use regrow_abi::task::Task;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+
+pub use apart::{Hook, Identity};
 
 use crate::caller::OF_C_LIBRARY;
 use crate::raw::wait_pid;
@@ -70,6 +77,10 @@ pub struct Spawn<'a> {
     /// Its attributes. What is not set it has from the caller; `SIGPIPE` alone is set to its default then, as
     /// `std::process` does.
     pub task: &'a Task,
+    /// Its user and groups.
+    pub identity: &'a Identity,
+    /// What it calls last, in this order. While it does, it has the caller's descriptors too, to be closed by the exec.
+    pub hooks: &'a [Hook],
 }
 
 impl Spawn<'_> {
@@ -80,7 +91,10 @@ impl Spawn<'_> {
     /// `PermissionDenied`, `ENOEXEC`, `E2BIG`, `EBADF` for a target descriptor over the limit, `EMFILE`, `EAGAIN` or
     /// `ENOMEM` when there can be no further process, and the rest of `execve(2)`.
     pub fn start(&self) -> io::Result<(i32, OwnedFd)> {
-        let plan = Plan::new(self)?;
+        if !self.identity.is_callers() || !self.hooks.is_empty() {
+            return Plan::new(self, Place::Fork)?.fork_child();
+        }
+        let plan = Plan::new(self, Place::SharedMemory)?;
         let (pid, pidfd) = plan.clone_child()?;
         match plan.error.load(Ordering::Acquire) {
             0 => Ok((pid, pidfd)),
@@ -90,6 +104,31 @@ impl Spawn<'_> {
             }
         }
     }
+
+    /// Makes the calling process the program. Returns only with an error, as [`Spawn::start`] has them: some of what the process
+    /// was to become it is then.
+    #[must_use]
+    pub fn replace_caller(&self) -> io::Error {
+        let become_planned = || {
+            let plan = Plan::new(self, Place::Caller)?;
+            let mut mask = 0;
+            read_signal_mask(&mut mask).map_err(io::Error::from_raw_os_error)?;
+            let mask = self.task.blocked_signals().unwrap_or(mask);
+            become_program(&ChildStart { plan: &plan, mask }).map_err(io::Error::from_raw_os_error)
+        };
+        become_planned().err().unwrap_or_else(|| io::ErrorKind::Other.into())
+    }
+}
+
+/// Where the program is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In a child that shares the caller's memory.
+    SharedMemory,
+    /// In a child that has memory of its own.
+    Fork,
+    /// In the calling process.
+    Caller,
 }
 
 /// A descriptor of the child: copied from `source` to `target`, open over exec.
@@ -117,12 +156,15 @@ struct Plan<'a> {
     gaps: Vec<Range>,
     directory: Option<&'a CStr>,
     task: &'a Task,
+    identity: &'a Identity,
+    hooks: &'a [Hook],
+    place: Place,
     /// The `errno` of the step that failed in the child, 0 when none did.
     error: AtomicI32,
 }
 
 impl<'a> Plan<'a> {
-    fn new(spawn: &Spawn<'a>) -> io::Result<Self> {
+    fn new(spawn: &Spawn<'a>, place: Place) -> io::Result<Self> {
         let (moves, copies) = plan_moves(spawn.fds)?;
         Ok(Self {
             candidates: spawn.candidates,
@@ -133,6 +175,9 @@ impl<'a> Plan<'a> {
             _copies: copies,
             directory: spawn.directory,
             task: spawn.task,
+            identity: spawn.identity,
+            hooks: spawn.hooks,
+            place,
             error: AtomicI32::new(0),
         })
     }
@@ -270,6 +315,13 @@ impl Drop for SignalsBlocked {
     }
 }
 
+/// Tells the signal mask of this thread.
+fn read_signal_mask(mask: &mut u64) -> Result<(), i32> {
+    let (how, none, mask) = (libc::SIG_BLOCK, ptr::null::<u64>(), ptr::from_mut(mask));
+    // SAFETY: the set is of the kernel's size, which is given, and lives over the call.
+    check(unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, none, mask, SIGSET_BYTES) })
+}
+
 /// Sets the signal mask of this thread, and tells the one before.
 fn set_signal_mask(mask: u64, before: &mut u64) -> Result<(), i32> {
     // SAFETY: both sets are of the kernel's size, which is given, and live over the call.
@@ -303,25 +355,32 @@ extern "C" fn child_main(start: *mut c_void) -> c_int {
     unsafe { libc::_exit(EXIT_NO_EXEC) }
 }
 
-/// Makes the child what the plan says, and executes the program. Returns only with an `errno`.
+/// Makes this process what the plan says, and executes the program. Returns only with an `errno`.
 fn become_program(start: &ChildStart<'_>) -> Result<(), i32> {
     let plan = start.plan;
-    set_dispositions(plan.task.ignored_signals())?;
+    set_dispositions(plan)?;
     set_group(plan.task)?;
     place_descriptors(plan)?;
+    set_attributes(plan.task)?;
+    if plan.place != Place::SharedMemory {
+        plan.identity.take_on()?;
+    }
     if let Some(directory) = plan.directory {
         // SAFETY: a string ended by a NUL byte, which the plan borrows.
         check(unsafe { libc::chdir(directory.as_ptr()) }.into())?;
     }
-    set_attributes(plan.task)?;
     set_signal_mask(start.mask, &mut 0)?;
+    if plan.place != Place::SharedMemory {
+        plan.hooks.iter().try_for_each(Hook::call)?;
+    }
     execute(plan)
 }
 
-/// Has the child ignore these signals, and sets all others to their default. Without a set, those that the caller ignores
-/// stay ignored, but for `SIGPIPE`. A handler would run in the caller's memory if a signal came between the unblocking and
-/// the exec.
-fn set_dispositions(ignored: Option<u64>) -> Result<(), i32> {
+/// Has the process ignore the signals that its task says, and sets all others to their default. Without a set, those that the
+/// caller ignores stay ignored, but for `SIGPIPE`. A handler would run in the caller's memory if a signal came between the
+/// unblocking and the exec. The caller itself keeps its handlers: the exec removes them.
+fn set_dispositions(plan: &Plan<'_>) -> Result<(), i32> {
+    let ignored = plan.task.ignored_signals();
     for signal in 1..=SIGNAL_MAX {
         let bit = 1_u64 << (signal - 1);
         let handler = handler_of(signal)?;
@@ -332,7 +391,8 @@ fn set_dispositions(ignored: Option<u64>) -> Result<(), i32> {
             None => is_ignored && signal != c_long::from(libc::SIGPIPE),
         };
         let wanted = if ignores { libc::SIG_IGN } else { libc::SIG_DFL } as u64;
-        if handler == wanted {
+        let is_left_to_exec = plan.place == Place::Caller && !ignores && !is_ignored;
+        if handler == wanted || is_left_to_exec {
             continue;
         }
         // No flags and an empty mask.
@@ -376,11 +436,11 @@ fn set_group(task: &Task) -> Result<(), i32> {
     Ok(())
 }
 
-/// Puts every given descriptor at its number and closes all others.
+/// Puts every given descriptor at its number and closes all others, or has the exec close them.
 fn place_descriptors(plan: &Plan<'_>) -> Result<(), i32> {
     for step in &plan.moves {
         // SAFETY: the descriptor table is the child's own: it was cloned without `CLONE_FILES`. What is at the
-        // target is no source of a later move, see `plan_moves`.
+        // target is no source of a later move, see `plan_moves`. A caller that becomes the program has said what takes its numbers.
         check(unsafe {
             if step.source == step.target {
                 libc::fcntl(step.target, libc::F_SETFD, 0)
@@ -390,9 +450,11 @@ fn place_descriptors(plan: &Plan<'_>) -> Result<(), i32> {
             .into()
         })?;
     }
+    // Those who look on have a use for theirs until the exec: a hook, the caller, and the end of the caller's socket.
+    let how = if plan.place == Place::SharedMemory { 0 } else { libc::CLOSE_RANGE_CLOEXEC };
     for gap in &plan.gaps {
         // SAFETY: as above; the numbers are no targets.
-        check(unsafe { libc::syscall(libc::SYS_close_range, gap.first, gap.last, 0) })?;
+        check(unsafe { libc::syscall(libc::SYS_close_range, gap.first, gap.last, how) })?;
     }
     Ok(())
 }
@@ -478,6 +540,8 @@ mod tests {
             fds: &[],
             directory: Some(c"/"),
             task,
+            identity: &Identity::default(),
+            hooks: &[],
         };
         let (pid, _pidfd) = spawn.start().expect("it starts");
         wait_pid(pid, false).expect("it is a child").expect("it has ended") >> 8
@@ -544,6 +608,8 @@ mod tests {
             fds: &[],
             directory: None,
             task: &task,
+            identity: &Identity::default(),
+            hooks: &[],
         };
         let error = spawn.start().expect_err("there is no such group");
         assert!(
@@ -553,6 +619,35 @@ mod tests {
         let nothing = Spawn { candidates: &[], task: &Task::new(), ..spawn };
         let error = nothing.start().expect_err("there is no candidate");
         assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    }
+
+    #[test]
+    fn a_hook_that_fails_starts_nothing_and_one_that_does_not_is_called_in_the_child() {
+        let (task, identity) = (Task::new(), Identity::default());
+        let own = rustix::process::getpid();
+        let elsewhere = Hook::new(move || {
+            let is_child = rustix::process::getpid() != own;
+            if is_child { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EXDEV)) }
+        });
+        let refuses = Hook::new(|| Err(io::Error::from_raw_os_error(libc::ELOOP)));
+        let start = |hooks: &[Hook]| {
+            let spawn = Spawn {
+                candidates: &[c"/bin/true".to_owned()],
+                argv0: c"true",
+                args: &Strings::new(),
+                env: &Strings::new(),
+                fds: &[],
+                directory: None,
+                task: &task,
+                identity: &identity,
+                hooks,
+            };
+            spawn.start()
+        };
+        let (pid, _pidfd) = start(std::slice::from_ref(&elsewhere)).expect("it starts");
+        assert_eq!(wait_pid(pid, false).expect("a child"), Some(0));
+        let error = start(&[elsewhere, refuses]).expect_err("the second refuses");
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
     }
 
     #[test]

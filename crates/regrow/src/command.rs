@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use regrow_abi::task::{Resource, Task};
 use regrow_engine::run::creation::{Creation, Point, PrepareError};
+use regrow_engine::run::exec::replace_caller;
 use regrow_engine::run::request::{ExtraFd, Request, Warm};
+use regrow_sys::exec::{Hook, Identity};
 use regrow_sys::strings::NulFound;
 
 use crate::child::{Child, PipeEnds};
@@ -73,6 +75,9 @@ pub struct Command {
     compile: bool,
     busy_poll: bool,
     single_use: bool,
+    pub(crate) identity: Identity,
+    pub(crate) hooks: Vec<Hook>,
+    pub(crate) opens_pidfd: bool,
 }
 
 impl Command {
@@ -106,6 +111,9 @@ impl Command {
             compile: false,
             busy_poll: false,
             single_use: false,
+            identity: Identity::default(),
+            hooks: Vec::new(),
+            opens_pidfd: false,
         }
     }
 
@@ -412,7 +420,35 @@ impl Command {
             Start::ByExec => self.pool.exec(&request)?,
             Start::Awaited | Start::Unawaited => self.pool.spawn(&request)?,
         };
+        if self.opens_pidfd {
+            started.pidfd()?;
+        }
         Ok(Child::new(started, pipes))
+    }
+
+    /// Makes the calling process the program.
+    pub(crate) fn replace_caller(&self) -> io::Error {
+        let inherit = Stdio::inherit();
+        let open = |stdio: &Option<Stdio>, direction| {
+            let (fd, _ours) = stdio.as_ref().unwrap_or(&inherit).open(direction)?;
+            io::Result::Ok(fd)
+        };
+        let request = || {
+            let mut request = self.request_without_stdio()?;
+            request.stdio = [
+                open(&self.stdin, Direction::In)?,
+                open(&self.stdout, Direction::Out)?,
+                open(&self.stderr, Direction::Out)?,
+            ];
+            io::Result::Ok(request)
+        };
+        let request = match request() {
+            Ok(request) => request,
+            Err(error) => return error,
+        };
+        // What the pool keeps would have a parent that knows nothing of it.
+        self.pool.clear();
+        replace_caller(&request)
     }
 
     /// The request for one run, its standard descriptors the caller's.
@@ -426,6 +462,8 @@ impl Command {
         request.current_dir = self.current_dir.as_deref().map(Path::as_os_str).map(c_string).transpose()?;
         request.extra_fds.clone_from(&self.extra_fds);
         request.task = self.task;
+        request.identity.clone_from(&self.identity);
+        request.hooks.clone_from(&self.hooks);
         request.warm.clone_from(&self.warm);
         request.preload.clone_from(&self.preload);
         request.compile = self.compile;

@@ -22,6 +22,22 @@
 //! # }
 //! ```
 //!
+//! What `std::process` has is there under the same names, and what a body cannot give goes by exec, with its reason:
+//!
+//! | of `std` | here | the process is |
+//! |---|---|---|
+//! | `Command`: `arg`, `args`, `env…`, `current_dir`, `stdin`, `stdout`, `stderr`, `spawn`, `output`, `status`, `get_…` | [`Command`] | recycled |
+//! | `os::unix::process::CommandExt`: `arg0`, `process_group` | [`Command::arg0`], [`Command::process_group`], or the trait | recycled |
+//! | … `uid`, `gid`, `groups` | [`os::unix::process::CommandExt`] | started by exec, `unsupported_request` |
+//! | … `pre_exec` | [`os::unix::process::CommandExt`] | started by exec, `unsupported_request`; for directory, umask, limits, session, niceness and descriptors there are methods of [`Command`], whose processes are recycled |
+//! | … `exec` | [`os::unix::process::CommandExt`] | the caller; what the pool keeps is dropped first |
+//! | … `setsid`, `chroot` (unstable in `std`) | [`Command::setsid`]; `chroot` by `pre_exec` | recycled; started by exec |
+//! | `os::linux::process::CommandExt`: `create_pidfd` (unstable in `std`) | [`os::linux::process::CommandExt`] | recycled |
+//! | … `ChildExt`: `pidfd` (unstable in `std`) | [`Child::pidfd`] | |
+//! | `Child`: `id`, `kill`, `wait`, `try_wait`, `wait_with_output`, `stdin`, `stdout`, `stderr` | [`Child`] | |
+//! | `Stdio`: `null`, `piped`, `inherit`, from files and pipes | [`Stdio`] | recycled |
+//! | `ExitStatus`, `Output`, `ChildStdin`, `ChildStdout`, `ChildStderr`, `ExitStatusExt` | the same types | |
+//!
 //! Two things differ from `std::process`, both on purpose and for exec as for recycled runs:
 //!
 //! - A run has the descriptors that it was given and no others. A descriptor of the caller that is open over
@@ -33,7 +49,7 @@
 //!
 //! Linux 5.9 or later is needed, also for exec: a run that cannot be kept from the caller's descriptors is not started.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("Regrow recycles Linux processes");
@@ -41,6 +57,7 @@ compile_error!("Regrow recycles Linux processes");
 mod child;
 mod command;
 mod environment;
+pub mod os;
 mod per_process;
 mod pool;
 mod readable;

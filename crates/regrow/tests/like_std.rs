@@ -1,5 +1,7 @@
 //! The same scenario through `std::process` and through Regrow: what is seen must be equal.
 
+#![allow(unsafe_code, reason = "`pre_exec` is unsafe")]
+
 use std::fmt::Debug;
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, Write};
@@ -7,6 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Runs a scenario with the types of both, and compares what it gives.
 ///
@@ -20,7 +24,7 @@ macro_rules! same {
         };
         let regrow_saw = {
             #[allow(unused_imports, reason = "not every scenario uses all of them")]
-            use regrow::{Command, Stdio};
+            use regrow::{Command, Stdio, os::unix::process::CommandExt};
             $scenario
         };
         assert_eq!(regrow_saw, std_saw);
@@ -308,4 +312,171 @@ fn a_command_shows_what_it_was_told() {
     });
     same!({ format!("{:?}", Command::new("x")) });
     same!({ format!("{:?}", Command::new("x").arg0("y").env_clear().env("K", "v")) });
+}
+
+/// The lines of `/proc/self/status` that tell of users and groups.
+fn who(output: io::Result<Output>) -> (i32, Vec<String>) {
+    let (status, output, error) = output_facts(output);
+    assert_eq!(error, "");
+    let is_wanted = |line: &&str| ["Uid:", "Gid:", "Groups:"].iter().any(|name| line.starts_with(name));
+    (status, output.lines().filter(is_wanted).map(str::to_owned).collect())
+}
+
+#[test]
+fn another_user_and_other_groups() {
+    if !rustix::process::geteuid().is_root() {
+        // What a user without privilege may say of itself, and may not.
+        let own = rustix::process::getuid().as_raw();
+        same!({ who(Command::new("cat").arg("/proc/self/status").uid(own).output()) });
+        let refused = same!({ error_facts(Command::new("true").uid(0).status()) });
+        assert_eq!(refused.1, Some(libc::EPERM));
+        same!({ error_facts(Command::new("true").gid(0).status()) });
+        return;
+    }
+    let seen = same!({ who(Command::new("cat").arg("/proc/self/status").uid(65_534).gid(65_533).output()) });
+    assert_eq!(
+        seen.1,
+        ["Uid:\t65534\t65534\t65534\t65534", "Gid:\t65533\t65533\t65533\t65533", "Groups:\t "]
+    );
+    same!({ who(Command::new("cat").arg("/proc/self/status").gid(65_533).output()) });
+    // The directory is entered by the new user.
+    let closed = tempfile::tempdir().expect("temporary directory");
+    std::fs::set_permissions(closed.path(), Permissions::from_mode(0o700)).expect("permissions");
+    let refused =
+        same!({ error_facts(Command::new("true").uid(65_534).current_dir(closed.path()).status()) });
+    assert_eq!(refused.0, io::ErrorKind::PermissionDenied);
+    let mut command = regrow::Command::new("cat");
+    {
+        use regrow::os::unix::process::CommandExt;
+        command.arg("/proc/self/status").uid(65_534).groups(&[7, 9]);
+    }
+    assert!(who(command.output()).1.contains(&"Groups:\t7 9 ".to_owned()));
+    // The caller is as it was, also for those who look into it.
+    assert_eq!(
+        rustix::process::dumpable_behavior().expect("the kernel says"),
+        rustix::process::DumpableBehavior::Dumpable
+    );
+}
+
+#[test]
+fn what_is_called_before_the_exec() {
+    let own = std::process::id();
+    let seen = same!({
+        let mut command = Command::new("sh");
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let count = Arc::new(AtomicU8::new(0));
+        let counted = Arc::clone(&count);
+        // SAFETY: they make system calls only, and write to memory that nobody else has.
+        unsafe {
+            command
+                .pre_exec(move || {
+                    counted.fetch_add(1, Relaxed);
+                    assert_ne!(std::process::id(), own);
+                    std::env::set_current_dir("/proc")
+                })
+                .pre_exec(move || {
+                    // A descriptor of the caller's, given on.
+                    rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty())?;
+                    rustix::io::write(&writer, &[b'0' + count.load(Relaxed)])?;
+                    Ok(())
+                });
+        }
+        let first = output_facts(command.current_dir("/").args(["-c", "pwd; umask"]).output());
+        let second = output_facts(command.output());
+        drop(command);
+        let mut told = String::new();
+        { reader }.read_to_string(&mut told).expect("it is text");
+        (first, second, told)
+    });
+    // Each run has a copy of the caller's count.
+    assert_eq!((seen.0.1.lines().next(), seen.2.as_str()), (Some("/proc"), "11"));
+    for error in [io::Error::from_raw_os_error(libc::EXDEV), io::Error::other("of its own")] {
+        let (kind, errno) = (error.kind(), error.raw_os_error());
+        same!({
+            let mut command = Command::new("true");
+            let refuse = move || Err(errno.map_or_else(|| kind.into(), io::Error::from_raw_os_error));
+            // SAFETY: makes no call.
+            unsafe { command.pre_exec(refuse) };
+            error_facts(command.status())
+        });
+    }
+    let missing = same!({
+        let mut command = Command::new("/nowhere/program");
+        // SAFETY: makes no call.
+        unsafe { command.pre_exec(|| Ok(())) };
+        error_facts(command.spawn().map(|_| ()))
+    });
+    assert_eq!(missing.0, io::ErrorKind::NotFound);
+    let broken = same!({
+        let mut command = Command::new("true");
+        // SAFETY: the process ends by it.
+        unsafe { command.stderr(Stdio::null()).pre_exec(|| panic!("a hook that panics")) };
+        raw(command.status())
+    });
+    assert_eq!(broken & 0x7f, libc::SIGABRT);
+}
+
+/// This test is its own helper: with the variable it becomes a program.
+#[test]
+fn a_caller_becomes_the_program() {
+    const WHAT: &str = "REGROW_TEST_BECOMES";
+    let me = std::env::current_exe().expect("it has a path");
+    let helper = |what: &str| {
+        let mut command = std::process::Command::new(&me);
+        command.args(["--exact", "a_caller_becomes_the_program", "--nocapture", "-q"]).env(WHAT, what);
+        let (status, output, error) = output_facts(command.output());
+        // What the test's own frame prints comes before.
+        (
+            status,
+            output.lines().filter(|line| line.starts_with(": ")).map(str::to_owned).collect::<Vec<_>>(),
+            error,
+        )
+    };
+    let script = "echo \": $0 $PWD $TOLD $(ls /proc/self/fd | wc -l) $(cat)\"
+        read children </proc/$$/task/$$/children; echo \": children $children.\"; exit 7";
+    match std::env::var(WHAT).as_deref() {
+        Ok("std") => {
+            use std::os::unix::process::CommandExt;
+            let mut command = std::process::Command::new("sh");
+            command.arg0("zero").args(["-c", script]).arg("zero").current_dir("/").env("TOLD", "1");
+            panic!("{}", command.stdin(std::process::Stdio::null()).exec());
+        }
+        Ok("regrow") => {
+            use regrow::os::unix::process::CommandExt;
+            // What the pool keeps must be gone.
+            regrow::Pool::global().prepare(&regrow::Command::new("true")).expect("it is recycled");
+            let mut command = regrow::Command::new("sh");
+            command.arg0("zero").args(["-c", script]).arg("zero").current_dir("/").env("TOLD", "1");
+            panic!("{}", command.stdin(regrow::Stdio::null()).exec());
+        }
+        Ok("nothing") => {
+            use regrow::os::unix::process::CommandExt;
+            let file = File::open("/dev/null").expect("a device");
+            let error = regrow::Command::new("/nowhere/program").exec();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+            // It goes on with what it has.
+            assert!(file.metadata().is_ok());
+            assert!(regrow::Command::new("true").status().expect("it starts").success());
+            println!("\n: goes on");
+        }
+        _ => {
+            let seen = helper("std");
+            assert_eq!(helper("regrow"), seen);
+            assert_eq!((seen.0, seen.1.get(1).map(String::as_str)), (7 << 8, Some(": children .")));
+            assert_eq!(helper("nothing").1, [": goes on"]);
+        }
+    }
+}
+
+#[test]
+fn a_process_is_opened_as_a_descriptor_when_it_starts() {
+    use regrow::os::linux::process::CommandExt;
+    let child = regrow::Command::new("true").create_pidfd(true).spawn().expect("it starts");
+    let pid = child.id();
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", {
+        use std::os::fd::AsRawFd;
+        child.pidfd().expect("it is open").as_raw_fd()
+    }));
+    assert!(info.expect("the kernel tells").contains(&format!("Pid:\t{pid}\n")));
+    { child }.wait().expect("it ends");
 }

@@ -17,6 +17,8 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-daemon/src/caller.rs", "the caller's descriptors are known by number only"),
     ("crates/regrow-image/src/seed.rs", "the seed's state word stands in a shared page"),
     ("crates/regrow-image/src/store.rs", "plain types are written as the bytes that they are"),
+    ("crates/regrow/src/os/unix/process.rs", "the standard library has a method that is unsafe"),
+    ("crates/regrow/tests/like_std.rs", "a test calls a method that is unsafe in the standard library"),
     ("crates/regrow-testkit/src/corpus/descriptors.rs", "a test's descriptors are known by number only"),
     ("crates/regrow-testkit/src/victims/caller.rs", "a caller of the tests changes what it is"),
     ("crates/regrow-testkit/tests/faults/caller.rs", "a caller of the tests changes what it is"),

@@ -302,12 +302,20 @@ pub(crate) fn differing_lines(found: &[u8], expected: &[u8]) -> Vec<(String, Str
 }
 
 /// Waits until a condition holds.
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    assert!(comes_about(condition), "{what} did not come about");
+}
+
+/// Waits until a condition holds; false when it does not in the time that anything may take.
+pub(crate) fn comes_about(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + LIMIT;
     while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not come about");
+        if Instant::now() >= deadline {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
+    true
 }
 
 /// The state of a process, as a letter; `None` when it is gone.

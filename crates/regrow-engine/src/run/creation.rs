@@ -129,6 +129,10 @@ pub enum RequestPart {
     StackLimit,
     /// No session of its own, of a pool whose runs lead sessions.
     CallersSession,
+    /// Another user or other groups than the caller's.
+    Identity,
+    /// A function of the caller's that is called before the program is executed.
+    Hook,
     /// A name, with what it is looked up by, that is not kept for its length.
     LongName,
     /// A step that the kernel refused; `None` where it is not known which.
@@ -150,6 +154,8 @@ impl fmt::Display for RequestPart {
                 f.write_str("a stack limit above the hard limit of the process that makes the images")
             }
             Self::CallersSession => f.write_str("the caller's session, of a pool whose runs lead sessions"),
+            Self::Identity => f.write_str("another user or other groups"),
+            Self::Hook => f.write_str("a function that is called before the exec (pre_exec)"),
             Self::LongName => f.write_str("a program whose path and PATH are too long"),
             Self::Step(Some(step)) => write!(f, "{}, which the kernel refused", step.what()),
             Self::Step(None) => f.write_str("something that the kernel refused"),

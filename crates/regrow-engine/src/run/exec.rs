@@ -21,7 +21,19 @@ use crate::run::started::Started;
 /// # Errors
 /// As [`Spawn::start`].
 pub fn spawn_exec(request: &Request, why: Fallback) -> io::Result<Started> {
-    let spawn = Spawn {
+    let (pid, pidfd) = with_spawn(request, |spawn| spawn.start())??;
+    let started = Started::with_pidfd(pid, pidfd, Creation::Exec { why });
+    if request.traced { trace(started) } else { Ok(started) }
+}
+
+/// Makes the calling process the one that `request` describes. Returns only with an error, as [`Spawn::replace_caller`].
+#[must_use]
+pub fn replace_caller(request: &Request) -> io::Error {
+    with_spawn(request, |spawn| spawn.replace_caller()).unwrap_or_else(|error| error)
+}
+
+fn with_spawn<T>(request: &Request, then: impl FnOnce(&Spawn<'_>) -> T) -> io::Result<T> {
+    Ok(then(&Spawn {
         candidates: &request.candidates(),
         argv0: request.argv0(),
         args: &request.args,
@@ -29,10 +41,9 @@ pub fn spawn_exec(request: &Request, why: Fallback) -> io::Result<Started> {
         fds: &request.descriptors()?,
         directory: request.current_dir.as_deref(),
         task: &request.task,
-    };
-    let (pid, pidfd) = spawn.start()?;
-    let started = Started::with_pidfd(pid, pidfd, Creation::Exec { why });
-    if request.traced { trace(started) } else { Ok(started) }
+        identity: &request.identity,
+        hooks: &request.hooks,
+    }))
 }
 
 /// Traces a process that has just executed its program. One that is over already, on a busy machine, cannot be traced

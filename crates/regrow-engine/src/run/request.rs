@@ -16,9 +16,12 @@ use std::sync::Arc;
 
 use regrow_abi::task::Task;
 use regrow_body::Run;
+use regrow_sys::exec::{Hook, Identity};
 use regrow_sys::search;
 use regrow_sys::strings::Strings;
 use rustix::io::FdFlags;
+
+use crate::run::creation::RequestPart;
 
 /// What one of the three standard descriptors of a run is.
 #[derive(Debug, Clone)]
@@ -72,6 +75,10 @@ pub struct Request {
     pub extra_fds: Vec<ExtraFd>,
     /// The attributes that are not the caller's: session, group, umask, limits and the like.
     pub task: Task,
+    /// The user and the groups that are not the caller's.
+    pub identity: Identity,
+    /// What the run calls before it executes the program.
+    pub hooks: Vec<Hook>,
     /// The caller does nothing but wait for the end, so that the start need not be waited for: a run takes over its
     /// caller's directory, root and umask when it starts.
     pub waits_for_end: bool,
@@ -106,6 +113,8 @@ impl Request {
             stdio: [StdioFd::Inherit, StdioFd::Inherit, StdioFd::Inherit],
             extra_fds: Vec::new(),
             task: Task::new(),
+            identity: Identity::default(),
+            hooks: Vec::new(),
             waits_for_end: false,
             busy_poll: false,
             traced: false,
@@ -114,6 +123,17 @@ impl Request {
             preload: Vec::new(),
             compile: false,
             looked_up: false,
+        }
+    }
+
+    /// What no body can give, whatever the program.
+    pub(crate) fn only_exec_gives(&self) -> Option<RequestPart> {
+        if !self.identity.is_callers() {
+            Some(RequestPart::Identity)
+        } else if !self.hooks.is_empty() {
+            Some(RequestPart::Hook)
+        } else {
+            None
         }
     }
 

@@ -59,6 +59,9 @@ impl Starter<'_> {
     /// # Errors
     /// Why the run is to be started by exec.
     pub(crate) fn start(&mut self, request: &Request, task: &Task) -> Result<(BodyId, Started), Fallback> {
+        if let Some(what) = request.only_exec_gives() {
+            return Err(Fallback::UnsupportedRequest { what });
+        }
         let resolved = self.finder.holdings.resolve(request)?;
         let wanted = Wanted { resolved: &resolved, request, task };
         if let Some(front_end) = self.finder.front_end(&resolved, request) {

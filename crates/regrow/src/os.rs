@@ -1,0 +1,13 @@
+//! What the standard library has of its own for each operating system, under the same names.
+
+pub mod linux {
+    //! What there is on Linux alone.
+
+    pub mod process;
+}
+
+pub mod unix {
+    //! What there is on every Unix.
+
+    pub mod process;
+}
