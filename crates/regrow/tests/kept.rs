@@ -159,3 +159,59 @@ fn a_budget_that_is_lowered_is_kept_to() {
     assert!(pool.command("true").status().expect("it starts").success());
     pool.prepare(&pool.command("true")).expect("it can be kept again");
 }
+
+/// Holds a lease on the file, has another process open it for writing, and says what came of it, and whether the lease was heard of.
+const OPEN_UNDER_LEASE: &str = "
+import errno, fcntl, os, signal, sys
+heard = []
+signal.signal(signal.SIGIO, lambda *_: heard.append(1))
+lease = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.fcntl(lease, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+child = os.fork()
+if child == 0:
+    try:
+        os.close(os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK))
+    except OSError as error:
+        os._exit(error.errno)
+    os._exit(0)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(errno.errorcode.get(status, status), 'heard' if heard else 'silent')
+";
+
+fn open_under_lease(program: &std::path::Path) -> String {
+    let mut command = std::process::Command::new("/usr/bin/python3");
+    let output = command.args(["-c", OPEN_UNDER_LEASE]).arg(program).output().expect("Python starts");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+}
+
+#[test]
+fn a_kept_program_cannot_be_overwritten_and_nobody_hears_of_the_attempt() {
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let (program, new) = (folder.path().join("program"), folder.path().join("new"));
+    // Written by another process: a child of this one, started meanwhile by another test, would have the file open.
+    let copy = |from: &str, to: &std::path::Path| {
+        let copied = std::process::Command::new("cp").arg(from).arg(to).output().expect("cp starts");
+        (copied.status.success(), String::from_utf8_lossy(&copied.stderr).into_owned())
+    };
+    assert!(copy("/bin/true", &program).0 && copy("/bin/false", &new).0);
+    assert_eq!(open_under_lease(&program), "EAGAIN heard", "a lease is heard of where no image is kept");
+    let pool = Pool::new();
+    pool.prepare(&pool.command(&program)).expect("it can be kept");
+    let run = || {
+        let completed = pool.command(&program).complete().expect("it starts");
+        (completed.status.success(), completed.creation.how().to_owned())
+    };
+    assert_eq!(run(), (true, "recycled".to_owned()));
+    let (copied, error) = copy("/bin/false", &program);
+    assert!(!copied && error.contains("Text file busy"), "{error}");
+    assert_eq!(open_under_lease(&program), "ETXTBSY silent");
+    // A file that takes its name is another program.
+    std::fs::rename(&new, &program).expect("it takes the name");
+    assert!(!run().0);
+    pool.prepare(&pool.command(&program)).expect("it can be kept");
+    assert_eq!(run(), (false, "recycled".to_owned()));
+    pool.clear();
+    assert_eq!(copy("/bin/true", &program), (true, String::new()));
+    assert!(run().0);
+}

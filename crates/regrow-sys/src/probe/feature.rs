@@ -100,8 +100,8 @@ features! {
         without "The mappings that a run left are read from /proc/self/maps.";
     /// userfaultfd with asynchronous write protection.
     UffdWpAsync = "uffd_wp_async", since "6.7", Optional,
-        with "A reset looks at the pages that a run has written, and at none of the others.",
-        without "A reset compares every page that is present and not of a file: images of many pages take longer.";
+        with "A reset of an image of more than 2 MiB looks at the pages that a run has written, and at none of the others.",
+        without "A reset of a large image compares every page that is present and not of a file, as that of a small one always does.";
     /// userfaultfd with `UFFDIO_MOVE`.
     UffdMove = "uffd_move", since "6.8", Optional,
         with "Nothing yet: pages are copied.",
