@@ -215,3 +215,25 @@ fn a_kept_program_cannot_be_overwritten_and_nobody_hears_of_the_attempt() {
     assert_eq!(copy("/bin/true", &program), (true, String::new()));
     assert!(run().0);
 }
+
+#[test]
+fn a_program_that_is_run_as_soon_as_it_is_written_has_one_first_run() {
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let pool = Pool::new();
+    for number in 0..20 {
+        let program = folder.path().join(number.to_string());
+        let copied = std::process::Command::new("cp").arg("/bin/true").arg(&program).status();
+        assert!(copied.expect("cp starts").success());
+        let began = Instant::now();
+        let mut reasons = Vec::new();
+        loop {
+            let completed = pool.command(&program).complete().expect("it starts");
+            assert!(completed.status.success());
+            let Some(why) = completed.creation.fallback() else { break };
+            reasons.push(why.name());
+            assert!(began.elapsed() < LIMIT, "{reasons:?}");
+        }
+        reasons.retain(|&why| why != "image_in_progress");
+        assert_eq!(reasons, ["first_run"], "program {number}");
+    }
+}

@@ -2,6 +2,7 @@
 //! the first run of a program need not wait for it.
 
 use std::ffi::{CStr, CString};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -12,7 +13,7 @@ use regrow_image::elf::ElfFacts;
 use regrow_image::envkey::{self, KeyNames};
 use regrow_image::image::Image;
 use regrow_image::make::MakeError;
-use regrow_image::resolve::{FileRefusal, Stamp, open_executable};
+use regrow_image::resolve::{FileIdentity, FileRefusal, Stamp, open_executable};
 
 use crate::image::attempt::{Job, as_path, attempt, fallback};
 use crate::image::warm;
@@ -44,12 +45,21 @@ pub(crate) fn start(job: Job) -> Receiver<Result<Built, Fallback>> {
     let thread = std::thread::Builder::new().name("regrow-image".to_owned());
     let spawned = thread.spawn(move || {
         // Nobody waits any more when the shard is gone: what was made is dropped.
-        let _ = sender.send(build(&job));
+        let _ = sender.send(build_of_settled(&job));
     });
     if let Err(error) = spawned {
         tracing::warn!(%error, "no thread to make an image on");
     }
     receiver
+}
+
+/// As [`build`], a second time where a file was written at the moment in which the first began, or since: the kernel's stamps tell moments
+/// of some milliseconds apart, so that a program that is run as soon as it is written is always of that kind.
+fn build_of_settled(job: &Job) -> Result<Built, Fallback> {
+    let built = build(job)?;
+    let has_settled =
+        |file: &PathBuf| FileIdentity::of_path(file).is_ok_and(|found| found.changed_before(built.started));
+    if built.image.dependencies.files.iter().all(has_settled) { Ok(built) } else { build(job) }
 }
 
 /// Makes an image and its first body.
