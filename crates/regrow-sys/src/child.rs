@@ -10,6 +10,9 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::raw::{ends_within, pidfd_kill, pidfd_open, wait_pid};
 
+/// The kernel's mark of a task that ends.
+const PF_EXITING: u64 = 4;
+
 /// How often a child is looked at that cannot be waited for as a descriptor.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
 
@@ -23,6 +26,16 @@ pub fn is_child(pid: i32) -> bool {
 #[must_use]
 pub fn is_living_child(pid: i32) -> bool {
     look(pid) == Some(true)
+}
+
+/// Whether a process has ended or has begun to: the kernel may have taken its memory from it already, before its end can be waited for.
+#[must_use]
+pub fn is_ending(pid: i32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    // The name may hold anything, also a closing bracket.
+    let mut fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace()).into_iter().flatten();
+    let (state, flags) = (fields.next(), fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()));
+    matches!(state, None | Some("Z" | "X")) || flags.is_none_or(|flags| flags & PF_EXITING != 0)
 }
 
 /// Whether a child lives; `None` for what is no child.

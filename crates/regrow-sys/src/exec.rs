@@ -29,6 +29,8 @@
 #![allow(unsafe_code, reason = "clones a child that shares this memory, and makes its raw system calls")]
 
 mod apart;
+mod hook;
+mod identity;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io;
@@ -39,7 +41,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use regrow_abi::task::Task;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
-pub use apart::{Hook, Identity};
+pub use hook::Hook;
+pub use identity::Identity;
 
 use crate::caller::OF_C_LIBRARY;
 use crate::raw::wait_pid;

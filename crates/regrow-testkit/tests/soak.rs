@@ -10,7 +10,7 @@ mod trouble;
 
 use std::fs;
 use std::process::Output;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use regrow::{Pool, Reports, Stats, Stdio};
 use regrow_testkit::left::Left;
@@ -131,6 +131,34 @@ fn judge(all: usize, stats: &Stats, reports: &Reports, trouble: &Trouble) {
     let exec = usize::try_from(stats.exec).unwrap_or(usize::MAX);
     assert!(exec * 100 <= all * MOST_EXEC_PERCENT, "{stats:?}");
     assert!(trouble.is_enough(all), "{trouble:?}");
+}
+
+/// Whoever is killed, the seed too: what cannot be read any more is no difference.
+#[test]
+fn a_body_is_not_said_to_differ_when_a_keeper_or_the_seed_is_killed() {
+    for round in 0..12 {
+        let pool = Pool::builder().max_bodies_per_program(BODIES).build();
+        let command = || {
+            let mut command = pool.command("sh");
+            command.args(["-c", ":"]);
+            command
+        };
+        pool.prepare(&command()).expect("it can be kept");
+        let children: Vec<_> = (0..BODIES).map(|_| command().spawn().expect("it starts")).collect();
+        children.into_iter().for_each(|mut child| assert!(child.wait().expect("its end").success()));
+        let began = Instant::now();
+        while pool.reports().spot_checked < BODIES as u64 {
+            assert!(began.elapsed() < END_LIMIT, "{:?}", pool.reports());
+            pool.spot_check();
+        }
+        let keepers = pool.keepers();
+        trouble::kill(keepers[round % keepers.len()]);
+        (0..20).for_each(|_| pool.spot_check());
+        std::thread::sleep(Duration::from_millis(20));
+        pool.spot_check();
+        let reports = pool.reports();
+        assert_eq!(reports.differences, Vec::<String>::new(), "round {round} of {keepers:?}: {reports:?}");
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@
 //! | … `pre_exec` | [`os::unix::process::CommandExt`] | started by exec, `unsupported_request`; for directory, umask, limits, session, niceness and descriptors there are methods of [`Command`], whose processes are recycled |
 //! | … `exec` | [`os::unix::process::CommandExt`] | the caller; what the pool keeps is dropped first |
 //! | … `setsid`, `chroot` (unstable in `std`) | [`Command::setsid`]; `chroot` by `pre_exec` | recycled; started by exec |
-//! | `os::linux::process::CommandExt`: `create_pidfd` (unstable in `std`) | [`os::linux::process::CommandExt`] | recycled |
+//! | `os::linux::process::CommandExt`: `create_pidfd` (unstable in `std`) | [`os::unix::process::CommandExt`] | recycled |
 //! | … `ChildExt`: `pidfd` (unstable in `std`) | [`Child::pidfd`] | |
 //! | `Child`: `id`, `kill`, `wait`, `try_wait`, `wait_with_output`, `stdin`, `stdout`, `stderr` | [`Child`] | |
 //! | `Stdio`: `null`, `piped`, `inherit`, from files and pipes | [`Stdio`] | recycled |

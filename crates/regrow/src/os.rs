@@ -1,11 +1,5 @@
 //! What the standard library has of its own for each operating system, under the same names.
 
-pub mod linux {
-    //! What there is on Linux alone.
-
-    pub mod process;
-}
-
 pub mod unix {
     //! What there is on every Unix.
 

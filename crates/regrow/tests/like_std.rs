@@ -372,7 +372,7 @@ fn what_is_called_before_the_exec() {
                 .pre_exec(move || {
                     counted.fetch_add(1, Relaxed);
                     assert_ne!(std::process::id(), own);
-                    std::env::set_current_dir("/proc")
+                    Ok(rustix::process::chdir("/proc")?)
                 })
                 .pre_exec(move || {
                     // A descriptor of the caller's, given on.
@@ -470,7 +470,7 @@ fn a_caller_becomes_the_program() {
 
 #[test]
 fn a_process_is_opened_as_a_descriptor_when_it_starts() {
-    use regrow::os::linux::process::CommandExt;
+    use regrow::os::unix::process::CommandExt;
     let child = regrow::Command::new("true").create_pidfd(true).spawn().expect("it starts");
     let pid = child.id();
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", {

@@ -130,10 +130,17 @@ fn cpythons_own_tests_end_as_outside() {
     let failures = Mutex::new(Vec::new());
     let count = AtomicUsize::new(0);
     in_parallel(CPYTHON, |tests| {
-        let place = directory.path().join(tests.split(['.', ' ']).next().unwrap_or("tests"));
-        fs::create_dir(&place).expect("a directory");
-        let (expected, _) = outside(&place.join("outside"), tests);
-        let (found, errors) = recycled(&pool, &place.join("recycled"), tests);
+        let name = tests.split(['.', ' ']).next().unwrap_or("tests");
+        let in_turn = |attempt: usize| {
+            let place = directory.path().join(format!("{name}-{attempt}"));
+            fs::create_dir(&place).expect("a directory");
+            (outside(&place.join("outside"), tests).0, recycled(&pool, &place.join("recycled"), tests))
+        };
+        let (mut expected, (mut found, mut errors)) = in_turn(0);
+        if found != expected {
+            // Some of CPython's tests wait for fractions of a second, and fail on a busy machine, outside as well.
+            (expected, (found, errors)) = in_turn(1);
+        }
         assert!(!expected.is_empty(), "{tests}: is libpython3-testsuite installed?");
         count.fetch_add(expected.lines().count(), Ordering::Relaxed);
         if found != expected {

@@ -88,7 +88,7 @@ pub(crate) fn run_as(program: ProgramName<'_>, args: &[OsString], terminal: bool
             if let ClientError::NoDaemon { .. } = &error {
                 detach::start_daemon();
             }
-            execute(program, args, &error.to_string())
+            execute(program, args, &chain(&error))
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn start(job: Job) -> Receiver<Result<Built, Fallback>> {
     let thread = std::thread::Builder::new().name("regrow-image".to_owned());
     let spawned = thread.spawn(move || {
         // Nobody waits any more when the shard is gone: what was made is dropped.
-        let _ = sender.send(build_of_settled(&job));
+        let _ = sender.send(rebuild_if_written(&job));
     });
     if let Err(error) = spawned {
         tracing::warn!(%error, "no thread to make an image on");
@@ -55,7 +55,7 @@ pub(crate) fn start(job: Job) -> Receiver<Result<Built, Fallback>> {
 
 /// As [`build`], a second time where a file was written at the moment in which the first began, or since: the kernel's stamps tell moments
 /// of some milliseconds apart, so that a program that is run as soon as it is written is always of that kind.
-fn build_of_settled(job: &Job) -> Result<Built, Fallback> {
+fn rebuild_if_written(job: &Job) -> Result<Built, Fallback> {
     let built = build(job)?;
     let has_settled =
         |file: &PathBuf| FileIdentity::of_path(file).is_ok_and(|found| found.changed_before(built.started));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use regrow_abi::{Broken, State};
 use regrow_body::{Body, verify};
 use regrow_image::image::Image;
+use regrow_sys::child::is_ending;
 
 use crate::ids::BodyId;
 use crate::tables::Tables;
@@ -92,7 +93,9 @@ pub(crate) fn observe(image: &Image, body: &Body) -> Observed {
     }
     match verify::compare(image, body) {
         Ok(()) => Observed::Equal,
-        Err(_) if body.is_broken() => Observed::Died,
+        Err(_) if body.is_broken() || is_ending(body.keeper()) => Observed::Died,
+        // What the body is compared with is gone.
+        Err(_) if is_ending(image.seed().pid()) => Observed::NotComparable,
         Err(difference) if difference.is_huge_page_advice() => Observed::Advised,
         Err(difference) => Observed::Differs(difference.to_string()),
     }
@@ -193,7 +196,7 @@ pub(crate) fn may_go_on(image: &Image, body: &Body, reports: &mut Reports) -> bo
         Some(State::Armed) => true,
         // A keeper that died leaves its word as it was.
         Some(_) if body.is_broken() => {
-            reports.give_up("keeper_died");
+            reports.give_up(why_it_is_gone(body));
             false
         }
         Some(_) => true,
@@ -207,11 +210,17 @@ fn compare(image: &Image, body: &Body, reports: &mut Reports) -> bool {
             reports.compared += 1;
             return body.arm_after_verify();
         }
-        Err(_) if body.is_broken() => reports.give_up("keeper_died"),
+        Err(_) if body.is_broken() || is_ending(body.keeper()) => reports.give_up(why_it_is_gone(body)),
+        Err(_) if is_ending(image.seed().pid()) => reports.give_up("seed_died"),
         Err(difference) if difference.is_huge_page_advice() => reports.give_up("huge_page_advice"),
         Err(difference) => reports.differs(body.keeper(), difference.to_string()),
     }
     false
+}
+
+/// Why a body is gone, or will be at once: its keeper has given it up since it was looked at, or has died.
+fn why_it_is_gone(body: &Body) -> &'static str {
+    body.broken().map_or("keeper_died", |why| reason(why.0))
 }
 
 /// A stable name for why a keeper gave its body up.

@@ -3,7 +3,9 @@
 //! Errors are the plain `errno` of the step that failed, as `posix_spawn` reports it: a program that is not executable by
 //! its format is `ENOEXEC` and is not given to a shell.
 
+use std::ffi::CString;
 use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
 
 use regrow_sys::exec::Spawn;
 use regrow_sys::ptrace;
@@ -21,7 +23,7 @@ use crate::run::started::Started;
 /// # Errors
 /// As [`Spawn::start`].
 pub fn spawn_exec(request: &Request, why: Fallback) -> io::Result<Started> {
-    let (pid, pidfd) = with_spawn(request, |spawn| spawn.start())??;
+    let (pid, pidfd) = Prepared::of(request)?.spawn().start()?;
     let started = Started::with_pidfd(pid, pidfd, Creation::Exec { why });
     if request.traced { trace(started) } else { Ok(started) }
 }
@@ -29,21 +31,38 @@ pub fn spawn_exec(request: &Request, why: Fallback) -> io::Result<Started> {
 /// Makes the calling process the one that `request` describes. Returns only with an error, as [`Spawn::replace_caller`].
 #[must_use]
 pub fn replace_caller(request: &Request) -> io::Error {
-    with_spawn(request, |spawn| spawn.replace_caller()).unwrap_or_else(|error| error)
+    match Prepared::of(request) {
+        Ok(prepared) => prepared.spawn().replace_caller(),
+        Err(error) => error,
+    }
 }
 
-fn with_spawn<T>(request: &Request, then: impl FnOnce(&Spawn<'_>) -> T) -> io::Result<T> {
-    Ok(then(&Spawn {
-        candidates: &request.candidates(),
-        argv0: request.argv0(),
-        args: &request.args,
-        env: &request.env,
-        fds: &request.descriptors()?,
-        directory: request.current_dir.as_deref(),
-        task: &request.task,
-        identity: &request.identity,
-        hooks: &request.hooks,
-    }))
+/// A request with what is looked up for its exec.
+struct Prepared<'r> {
+    request: &'r Request,
+    candidates: Vec<CString>,
+    fds: Vec<(BorrowedFd<'r>, RawFd)>,
+}
+
+impl<'r> Prepared<'r> {
+    fn of(request: &'r Request) -> io::Result<Self> {
+        Ok(Self { request, candidates: request.candidates(), fds: request.descriptors()? })
+    }
+
+    fn spawn(&self) -> Spawn<'_> {
+        let request = self.request;
+        Spawn {
+            candidates: &self.candidates,
+            argv0: request.argv0(),
+            args: &request.args,
+            env: &request.env,
+            fds: &self.fds,
+            directory: request.current_dir.as_deref(),
+            task: &request.task,
+            identity: &request.identity,
+            hooks: &request.hooks,
+        }
+    }
 }
 
 /// Traces a process that has just executed its program. One that is over already, on a busy machine, cannot be traced

@@ -47,10 +47,7 @@ impl Trouble {
     fn kill_keeper(&mut self, pool: &Pool, run: usize) {
         let keepers = pool.idle_keepers();
         let chosen = keepers.get(run % keepers.len().max(1)).copied();
-        // It is a child of this process that nobody has waited for: the number is its own.
-        if let Some(pidfd) = chosen.and_then(|keeper| raw::pidfd_open(keeper).ok()) {
-            let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
-        }
+        chosen.into_iter().for_each(kill);
         self.keepers_killed += 1;
     }
 
@@ -77,5 +74,12 @@ impl Trouble {
             self.pressed += usize::from(done > 0);
         }
         self.may_press.get_or_insert(self.pressed > 0);
+    }
+}
+
+/// Kills a keeper or a seed: a child of this process that nobody has waited for, so that the number is its own.
+pub(crate) fn kill(keeper: i32) {
+    if let Ok(pidfd) = raw::pidfd_open(keeper) {
+        let _ = raw::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
     }
 }

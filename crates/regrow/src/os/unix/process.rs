@@ -60,6 +60,10 @@ pub trait CommandExt: sealed::Sealed {
     /// descriptor marked close-on-exec.
     fn exec(&mut self) -> io::Error;
 
+    /// Whether the process is opened as a descriptor when it starts. Without it the first [`Child::pidfd`](crate::Child::pidfd) opens it, which is
+    /// the same process as long as nobody else has waited for it. The standard library has it in `std::os::linux::process`.
+    fn create_pidfd(&mut self, opens: bool) -> &mut Command;
+
     /// As [`Command::arg0`].
     fn arg0<S: AsRef<OsStr>>(&mut self, arg: S) -> &mut Command;
 
@@ -93,6 +97,11 @@ impl CommandExt for Command {
 
     fn exec(&mut self) -> io::Error {
         self.replace_caller()
+    }
+
+    fn create_pidfd(&mut self, opens: bool) -> &mut Command {
+        self.opens_pidfd = opens;
+        self
     }
 
     fn arg0<S: AsRef<OsStr>>(&mut self, arg: S) -> &mut Command {
