@@ -67,7 +67,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     // The signal that ended a single run, for which the command stands.
     let mut ended_by = None;
     for number in 1..=args.repeat {
-        let line = run_once(&mut command, number);
+        let line = run_once(&mut command, number, &args.preload);
         if let Some(report) = &mut report {
             report.write(&line)?;
         }
@@ -120,13 +120,16 @@ fn prepare(pool: &Pool, command: &Command) {
 }
 
 /// One run, from its start to its end.
-fn run_once(command: &mut Command, number: u64) -> RunLine {
+fn run_once(command: &mut Command, number: u64, modules: &[String]) -> RunLine {
     let started = Instant::now();
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return could_not_start(command, number, &error),
     };
     caller::run_begins(child.id());
+    if let Some(why) = child.not_loaded().filter(|_| number == 1) {
+        shared::tell_not_loaded(&modules.join(","), why);
+    }
     let creation = child.creation().clone();
     let seen = wait_for_end(&child, started);
     caller::run_ends();
@@ -148,14 +151,23 @@ fn run_once(command: &mut Command, number: u64) -> RunLine {
     line
 }
 
-/// Waits until the run has ended, and leaves its status: so no other process gets its number.
+/// Waits until the run has ended, and leaves its status: so no other process gets its number. Stops with the run meanwhile.
 fn wait_for_end(child: &regrow::Child, started: Instant) -> io::Result<Duration> {
     let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::InvalidData)?;
     // A recycled run sends no SIGCHLD, and is found by a wait for all kinds of children alone.
     let all_kinds = WaitIdOptions::from_bits_retain(libc::__WALL.cast_unsigned());
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | all_kinds;
-    retry_on_intr(|| waitid(WaitId::Pid(pid), options))?;
-    Ok(started.elapsed())
+    let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | all_kinds;
+    let take_stop = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | all_kinds;
+    loop {
+        let status = retry_on_intr(|| waitid(WaitId::Pid(pid), look))?;
+        let Some(signal) = status.and_then(|status| status.stopping_signal()) else {
+            return Ok(started.elapsed());
+        };
+        // Where it goes on already, there is no stop to take.
+        if retry_on_intr(|| waitid(WaitId::Pid(pid), take_stop))?.is_some() {
+            caller::stop_as(signal)?;
+        }
+    }
 }
 
 fn could_not_start(command: &Command, number: u64, error: &io::Error) -> RunLine {

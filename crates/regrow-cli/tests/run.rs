@@ -5,14 +5,18 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{output, regrow, shell_status, stderr, stdout};
 use serde_json::Value;
 
 /// How many runs a test makes that looks for recycled ones.
 const RUNS: usize = 5;
+/// What never comes is waited for so long.
+const LIMIT: Duration = Duration::from_secs(20);
 
 fn report_lines(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap();
@@ -183,6 +187,55 @@ fn a_signal_for_the_command_reaches_the_run() {
             matches!((repeat, status.code()), ("1", Some(42)) | ("2", Some(42 | 143))),
             "{repeat}: {status}"
         );
+    }
+}
+
+/// The letter of a process's state, as `ps` shows it.
+fn state(pid: &str) -> char {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+}
+
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn the_command_stops_with_its_run_and_goes_on_with_it() {
+    let kill = |signal: &str, pid: &str| {
+        assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+    };
+    let say = "echo $$; read line; exit 9";
+    // Who gets which signal, the script, and whether that stops it.
+    for (to_run, signal, script, stops) in [
+        (true, "-STOP", say.to_owned(), true),
+        (true, "-TSTP", say.to_owned(), true),
+        (false, "-TSTP", say.to_owned(), true),
+        (false, "-TSTP", format!("trap '' TSTP; {say}"), false),
+    ] {
+        let case = format!("{signal} {to_run} {script}");
+        let mut child = regrow()
+            .args(["run", "--point", "main", "--", "sh", "-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut run = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut run).unwrap();
+        let (run, command) = (run.trim().to_owned(), child.id().to_string());
+        kill(signal, if to_run { &run } else { &command });
+        if stops {
+            until(&format!("both stop: {case}"), || state(&run) == 'T' && state(&command) == 'T');
+            kill("-CONT", &command);
+        }
+        until(&format!("both go on: {case}"), || state(&run) == 'S' && state(&command) == 'S');
+        child.stdin.take().unwrap().write_all(b"line\n").unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(9), "{case}");
     }
 }
 

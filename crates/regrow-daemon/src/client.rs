@@ -30,6 +30,8 @@ pub enum Answer {
         pidfd: Option<OwnedFd>,
         /// The name of how it was created.
         how: String,
+        /// Why the modules that were asked for were not loaded ahead; empty where they were, or will be.
+        not_loaded: String,
     },
     /// The caller is to execute the program itself.
     Declined {
@@ -99,7 +101,9 @@ impl Client {
     /// As [`Client::spawn`].
     pub fn answer(&mut self) -> Result<Answer, ClientError> {
         match self.first_answer()? {
-            (ToClient::Started { pid, how }, pidfd) => Ok(Answer::Started { pid, pidfd, how: text(&how) }),
+            (ToClient::Started { pid, how, not_loaded }, pidfd) => {
+                Ok(Answer::Started { pid, pidfd, how: text(&how), not_loaded: text(&not_loaded) })
+            }
             (ToClient::Declined { reason, detail }, _) => {
                 Ok(Answer::Declined { reason: text(&reason), detail: text(&detail) })
             }

@@ -71,6 +71,12 @@ impl Language {
         requested.iter().filter_map(|name| self.module(name)).map(str::to_owned).collect()
     }
 
+    /// Whether a requested module is one of this language, or of any.
+    #[must_use]
+    pub fn has_module(&self, requested: &str) -> bool {
+        self.module(requested).is_some()
+    }
+
     /// A requested module, if it is one of this language.
     fn module<'n>(&self, name: &'n str) -> Option<&'n str> {
         let word = name.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(name.len());

@@ -87,6 +87,13 @@ impl Child {
         &self.started.creation
     }
 
+    /// Why the modules of [`Command::preload`](crate::Command::preload) were not loaded ahead, where that is no matter of time: one of
+    /// them cannot be loaded, or there is no front end for the program and its arguments. `None` of a run that was started by exec too.
+    #[must_use]
+    pub fn not_loaded(&self) -> Option<&str> {
+        self.started.not_loaded.as_deref()
+    }
+
     /// The process as a descriptor, for use with other interfaces: it becomes readable when the process, with all
     /// its threads, has ended.
     ///

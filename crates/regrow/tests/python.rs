@@ -52,6 +52,8 @@ const CPYTHON: &[&str] = &[
     "test_uuid",
 ];
 
+/// Prints the arguments that the kernel shows.
+const ARGUMENTS: &str = "print(open('/proc/self/cmdline').read(), end='')";
 /// Where Debian has packages.
 const PACKAGES: &str = "/usr/lib/python3/dist-packages";
 /// Files of numpy's and pandas' own tests.
@@ -269,6 +271,32 @@ fn a_module_that_is_edited_is_imported_anew() {
     fs::write(first.join("working_copy.py"), "version = 'earlier'\n").expect("written");
     assert_eq!(printed(&mut command, false), "earlier");
     assert_eq!(printed_warm(&pool, &mut command), "earlier");
+}
+
+/// `ps` shows the interpreter's name, not the source of the front end that has prepared it.
+#[test]
+fn the_processes_of_an_image_do_not_show_their_source() {
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let script = folder.path().join("script.pl");
+    fs::write(&script, "open F, '/proc/self/cmdline'; print <F>;").expect("a script");
+    // As old as an image needs it.
+    std::thread::sleep(Duration::from_millis(30));
+    let script = script.to_str().expect("text");
+    for program in [&[PYTHON, "-c", ARGUMENTS][..], &["/usr/bin/perl", script]] {
+        let command = |pool: &Pool| {
+            let mut command = pool.command(program[0]);
+            command.args(&program[1..]).preload(["perl:strict"]);
+            command
+        };
+        let pool = warm_pool(command);
+        let keepers = pool.keepers();
+        assert!(keepers.len() > 1, "a seed and a keeper: {keepers:?}");
+        for keeper in keepers {
+            let shown = fs::read(format!("/proc/{keeper}/cmdline")).expect("it lives");
+            assert_eq!(String::from_utf8_lossy(&shown), format!("{}\0", program[0]));
+        }
+        assert_eq!(printed(&mut command(&pool), true), program.join("\0") + "\0", "a run shows its own");
+    }
 }
 
 #[test]

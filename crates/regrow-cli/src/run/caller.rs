@@ -3,7 +3,11 @@
 //! ```text
 //!   kill PID ──▶ forward() ──▶ the run, if there is one      sent by a process: the run has not seen it
 //!   Ctrl-C   ──▶ forward()                                   sent by the terminal: the run has got it too
+//!   the run is stopped ──▶ stop_as()                         Ctrl-Z, or whatever has stopped it: the command stops after it
 //! ```
+//!
+//! The command stops after the run, never before it: a shell that sees its job stopped reads the terminal, and so would a run that has
+//! not stopped yet.
 //!
 //! A signal that the caller ignores stays ignored, in the command and in the run. The run never inherits the handler: it
 //! starts with the default of every other signal.
@@ -19,9 +23,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::io::FdFlags;
 
-/// The signals that the command passes on: people and service managers send them to end a program or to poke it.
-const FORWARDED: [i32; 6] =
-    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+/// The signals that the command passes on: people and service managers send them to end a program, to poke it or to stop it.
+const FORWARDED: [i32; 7] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2, libc::SIGTSTP];
 
 /// The lowest number of a descriptor that is not a standard one.
 const FIRST_EXTRA: RawFd = 3;
@@ -59,8 +63,7 @@ pub(super) fn given_descriptors() -> io::Result<Vec<(OwnedFd, RawFd)>> {
 /// Passes signals on to the run from here on.
 pub(super) fn forward_signals() -> io::Result<()> {
     for signal in FORWARDED {
-        // SAFETY: zeros are a valid `sigaction`: the default action, an empty mask, no flags.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        let mut action = default_action();
         // SAFETY: reads the present action into a live structure.
         check(unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) })?;
         if action.sa_sigaction != libc::SIG_DFL {
@@ -74,6 +77,30 @@ pub(super) fn forward_signals() -> io::Result<()> {
         check(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) })?;
     }
     Ok(())
+}
+
+fn default_action() -> libc::sigaction {
+    // SAFETY: zeros are a valid `sigaction`: the default action, an empty mask, no flags.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Stops this process because this signal has stopped the run. Returns when somebody has continued it, and has the run go on.
+pub(super) fn stop_as(signal: i32) -> io::Result<()> {
+    // A shell tells by the signal whether its user has stopped the job.
+    let own = if signal == libc::SIGTSTP { libc::SIGTSTP } else { libc::SIGSTOP };
+    let (default, mut before) = (default_action(), default_action());
+    // SAFETY: live structures; the handler that was installed is put back. `kill` sends to this process, and to the run, a child whose
+    // status was not taken.
+    unsafe {
+        if own == libc::SIGTSTP {
+            check(libc::sigaction(own, &raw const default, &raw mut before))?;
+        }
+        check(libc::kill(libc::getpid(), own))?;
+        if own == libc::SIGTSTP {
+            check(libc::sigaction(own, &raw const before, ptr::null_mut()))?;
+        }
+        check(libc::kill(RUN.load(Ordering::SeqCst), libc::SIGCONT))
+    }
 }
 
 /// Names the run that gets the signals, and passes on one that came while it started.
@@ -98,13 +125,20 @@ pub(super) fn forwarded_signal() -> Option<i32> {
 }
 
 extern "C" fn forward(signal: i32, info: *const libc::siginfo_t, _context: *const libc::c_void) {
-    CAME.store(signal, Ordering::SeqCst);
+    let pid = RUN.load(Ordering::SeqCst);
+    if signal == libc::SIGTSTP && pid == 0 {
+        // The next run gets it, whoever has sent it, unless something else comes: a run that it has stopped drops another.
+        let _ = LEFT.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+        return;
+    }
+    if signal != libc::SIGTSTP {
+        CAME.store(signal, Ordering::SeqCst);
+    }
     // SAFETY: the kernel hands a handler with `SA_SIGINFO` a valid structure. Positive codes are the kernel's own:
     // the terminal has sent the signal to the whole group, to the run as well.
     if unsafe { (*info).si_code } > 0 {
         return;
     }
-    let pid = RUN.load(Ordering::SeqCst);
     if pid == 0 {
         LEFT.store(signal, Ordering::SeqCst);
         return;

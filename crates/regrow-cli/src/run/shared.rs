@@ -61,8 +61,11 @@ pub(crate) fn run_as(program: ProgramName<'_>, args: &[OsString], terminal: bool
         Err(error) => return execute(program, args, &error.to_string()),
     };
     match ask(&place, program, args) {
-        Ok((client, Answer::Started { pid, pidfd, how }, signals)) => {
+        Ok((client, Answer::Started { pid, pidfd, how, not_loaded }, signals)) => {
             tracing::info!(pid, how, "started");
+            if !not_loaded.is_empty() {
+                tell_not_loaded(&program.preload.to_string_lossy(), &not_loaded);
+            }
             let end = match pidfd {
                 Some(pidfd) => Relay::new(client, pid, pidfd, signals).until_the_end(),
                 None => {
@@ -91,6 +94,11 @@ pub(crate) fn run_as(program: ProgramName<'_>, args: &[OsString], terminal: bool
             execute(program, args, &chain(&error))
         }
     }
+}
+
+/// Tells the user that the run has not the modules loaded that it was to find.
+pub(super) fn tell_not_loaded(modules: &str, why: &str) {
+    complain(&format!("--preload {modules}: not loaded ahead: {why}"));
 }
 
 /// Asks the daemon for the run. Until it has been answered, and longer if it was started, signals wait: it is not known yet whom they

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use regrow_daemon::wire::VERSION;
 use serde_json::Value;
 
-use crate::service::{LIMIT, Said, Service, eventually, text};
+use crate::service::{ATTEMPTS, LIMIT, Said, Service, eventually, text};
 
 /// What the commands of a test have said of their runs.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -92,6 +92,52 @@ fn waiting(service: &Service) -> Child {
     let mut ready = [0; 6];
     run.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     run
+}
+
+/// Runs a command with modules until Regrow says this of them in a recycled run; what it says before is nothing.
+fn says_of_modules(service: &Service, args: &[&str], expected: &str) {
+    for attempt in 0..ATTEMPTS {
+        let output = service.regrow().args(["--log", "info", "run"]).args(args).output().unwrap();
+        assert_eq!(text(&output.stdout), "done\n", "{args:?}: {output:?}");
+        let all = text(&output.stderr);
+        let said: Vec<&str> = all.lines().filter(|line| line.starts_with("regrow: ")).collect();
+        // Where nothing is expected, some recycled runs show it: an image of a front end takes its time.
+        if Said::read(&output.stderr).is_kept() && said == [expected] || expected.is_empty() && attempt == 40
+        {
+            return;
+        }
+        assert!(said.is_empty(), "{args:?}: {said:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{args:?}: {expected:?} is not said: {}", service.daemon_said());
+}
+
+#[test]
+fn a_module_that_cannot_be_loaded_ahead_is_told() {
+    let service = Service::start();
+    let python = ["--", "/usr/bin/python3", "-c", "print('done')"];
+    let no_module = "not loaded ahead: the program's state cannot be kept: ModuleNotFoundError: No module named 'nosuchmod'";
+    let no_front_end = "not loaded ahead: there is no front end for this program with these arguments";
+    let in_python = |modules: &str, says: &str| {
+        says_of_modules(&service, &[&["--preload", modules], &python[..]].concat(), says)
+    };
+    in_python("json,nosuchmod", &format!("regrow: --preload json,nosuchmod: {no_module}"));
+    in_python("json", "");
+    in_python("perl:CGI", "");
+    let in_sh = |modules: &str, says: &str| {
+        says_of_modules(&service, &["--preload", modules, "--", "sh", "-c", "echo done"], says)
+    };
+    in_sh("json", &format!("regrow: --preload json: {no_front_end}"));
+    in_sh("python:json", "");
+    // The same from a pool of the command's own, once for all runs.
+    let mut own = service.regrow();
+    let own = own.args(["run", "--repeat", "2", "--preload", "nosuchmod"]).args(python).output().unwrap();
+    assert_eq!(text(&own.stdout), "done\ndone\n");
+    assert_eq!(
+        text(&own.stderr).matches(&format!("regrow: --preload nosuchmod: {no_module}\n")).count(),
+        1,
+        "{own:?}"
+    );
 }
 
 /// Every body has its reason; a budget of nothing is kept to at once, and runs go on.

@@ -112,7 +112,8 @@ impl Server {
                 let how = started.creation.how().as_bytes().to_vec();
                 // Without one the client cannot pass on signals; the run goes on all the same.
                 let pidfd = started.pidfd().and_then(|pidfd| pidfd.try_clone_to_owned()).ok();
-                connection.send_with(&ToClient::Started { pid, how }, pidfd);
+                let not_loaded = started.not_loaded.clone().unwrap_or_default().into_bytes();
+                connection.send_with(&ToClient::Started { pid, how, not_loaded }, pidfd);
             }
         }
         self.runs.add(started, client);

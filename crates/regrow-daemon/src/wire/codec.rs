@@ -9,7 +9,7 @@ use regrow_sys::strings::Strings;
 /// The first four bytes of each message.
 pub const MAGIC: [u8; 4] = *b"RGRW";
 /// Raised by every change of a message.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// The longest message.
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Most descriptors that a message carries.

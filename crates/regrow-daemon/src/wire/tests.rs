@@ -66,7 +66,7 @@ fn every_message_comes_back() {
         assert_eq!(ToDaemon::from_bytes(&message.to_bytes()), Ok(message));
     }
     let to_client = [
-        ToClient::Started { pid: 7, how: b"recycled".to_vec() },
+        ToClient::Started { pid: 7, how: b"recycled".to_vec(), not_loaded: b"why".to_vec() },
         ToClient::Declined { reason: b"first_run".to_vec(), detail: b"why".to_vec() },
         ToClient::Stopped { signal: 20 },
         ToClient::Continued,

@@ -12,6 +12,8 @@ pub enum ToClient {
         pid: i32,
         /// The name of how it was created.
         how: Vec<u8>,
+        /// Why the modules that were asked for were not loaded ahead; empty where they were, or will be.
+        not_loaded: Vec<u8>,
     },
     /// The client is to execute the program itself; nothing of it has run.
     Declined {
@@ -72,7 +74,10 @@ impl ToClient {
             Self::Failed { .. } => Writer::new(kind::FAILED),
         };
         match self {
-            Self::Started { how, .. } => writer.bytes(how),
+            Self::Started { how, not_loaded, .. } => {
+                writer.bytes(how);
+                writer.bytes(not_loaded);
+            }
             Self::Declined { reason, detail } => {
                 writer.bytes(reason);
                 writer.bytes(detail);
@@ -90,7 +95,11 @@ impl ToClient {
     pub fn from_bytes(message: &[u8]) -> Result<ToClient, WireError> {
         let mut from = Reader::new(message)?;
         let message = match from.kind {
-            kind::STARTED => Self::Started { pid: from.i32("pid")?, how: from.bytes("how")? },
+            kind::STARTED => Self::Started {
+                pid: from.i32("pid")?,
+                how: from.bytes("how")?,
+                not_loaded: from.bytes("not_loaded")?,
+            },
             kind::DECLINED => Self::Declined { reason: from.bytes("reason")?, detail: from.bytes("detail")? },
             kind::STOPPED => Self::Stopped { signal: from.i32("signal")? },
             kind::CONTINUED => Self::Continued,

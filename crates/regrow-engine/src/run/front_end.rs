@@ -64,6 +64,14 @@ impl FrontEnd {
         }
     }
 
+    /// Whether it loads modules that a request names.
+    pub(crate) fn loads_modules_of(&self, request: &Request) -> bool {
+        match self {
+            FrontEnd::Own(_) => false,
+            FrontEnd::OfLanguage(plan) => request.preload.iter().any(|name| plan.language().has_module(name)),
+        }
+    }
+
     /// How it is executed.
     pub(crate) fn execution(&self) -> Result<Arc<Warm>, Fallback> {
         let plan = match self {
@@ -78,6 +86,13 @@ impl FrontEnd {
         let variables = plan.language().variables.patterns();
         Ok(Arc::new(Warm { args, variables, directory: None }))
     }
+}
+
+/// Why the modules that a request names are not loaded ahead, where there is no front end that could.
+pub(crate) fn not_loaded(front_end: Option<&FrontEnd>, request: &Request) -> Option<String> {
+    let is_for_any = |name: &String| languages::LANGUAGES.iter().all(|language| language.has_module(name));
+    (front_end.is_none() && request.preload.iter().any(is_for_any))
+        .then(|| "there is no front end for this program with these arguments".to_owned())
 }
 
 /// The order of a run, as a descriptor; `None` where the request passes one.

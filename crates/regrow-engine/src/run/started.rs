@@ -39,6 +39,8 @@ pub struct Started {
     pub pid: i32,
     /// How it was made.
     pub creation: Creation,
+    /// Why the modules that were asked for were not loaded ahead, where they can never be.
+    pub not_loaded: Option<String>,
     /// Its row in the table of processes.
     pub(crate) process: Option<ProcessId>,
     pidfd: OnceLock<OwnedFd>,
@@ -56,6 +58,7 @@ impl Started {
         Self {
             pid,
             creation,
+            not_loaded: None,
             process: None,
             pidfd: OnceLock::new(),
             bell: None,

@@ -64,19 +64,25 @@ impl Starter<'_> {
         }
         let resolved = self.finder.holdings.resolve(request)?;
         let wanted = Wanted { resolved: &resolved, request, task };
-        if let Some(front_end) = self.finder.front_end(&resolved, request) {
+        let front_end = self.finder.front_end(&resolved, request);
+        let mut not_loaded = front_end::not_loaded(front_end.as_ref(), request);
+        if let Some(front_end) = front_end {
             let found = self.finder.find_warm(wanted, &front_end);
             match found.and_then(|image| self.start_in(image, &resolved, request, task)) {
                 Err(why) if self.finder.settings.point == PointChoice::Auto => {
                     tracing::debug!(%why, "not started in the image of a front end");
+                    not_loaded =
+                        (why.is_of_image() && front_end.loads_modules_of(request)).then(|| why.to_string());
                 }
                 other => return other,
             }
         }
         let image = self.finder.find(wanted, None)?;
-        let started = self.start_in(image, &resolved, request, task);
-        if let Err(Fallback::AllBusy) = &started {
-            self.finder.holdings.run_crowded_out(image);
+        let mut started = self.start_in(image, &resolved, request, task);
+        match &mut started {
+            Ok((_, started)) => started.not_loaded = not_loaded,
+            Err(Fallback::AllBusy) => self.finder.holdings.run_crowded_out(image),
+            Err(_) => {}
         }
         started
     }

@@ -139,6 +139,7 @@ pub(crate) fn to_warm(entry: AtPoint, directory: Option<&Path>) -> Result<AtPoin
         if let Some(stopped) = way.event(pid, stop)? {
             let remote = way.remote(stopped)?;
             clear_breakpoints(&remote)?;
+            let remote = show_name_alone(remote)?;
             let WarmUp { mut startup, written, .. } = way;
             startup.opened.retain(|path| !written.contains(path));
             startup.absent.retain(|path| !written.contains(path));
@@ -150,23 +151,43 @@ pub(crate) fn to_warm(entry: AtPoint, directory: Option<&Path>) -> Result<AtPoin
 /// Tells the kernel to which place the argument block of a program at its entry has moved: a front end finds it by
 /// `/proc/PID/stat`.
 fn tell_start_of_stack(remote: Remote, pointer: u64) -> Result<Remote, MakeError> {
+    let stat = stat_fields(remote.pid())?;
+    let field = |number: usize| stat.get(number - 3).copied().unwrap_or(0);
+    set_bounds(remote, pointer, [pointer, field(48), field(49), field(50), field(51)])
+}
+
+/// Has the kernel show the first argument alone of a front end that has stopped: its others hold its whole source, which would be what
+/// `ps` shows of the image's processes. A run has the bounds of its own arguments.
+fn show_name_alone(remote: Remote) -> Result<Remote, MakeError> {
+    let stat = stat_fields(remote.pid())?;
+    let field = |number: usize| stat.get(number - 3).copied().unwrap_or(0);
+    let (start, end) = (field(48), field(49));
+    let name = remote.read_string(start)?.len() as u64 + 1;
+    let registers = remote.stopped().registers().map_err(MakeError::tracing("reading registers"))?;
+    let bounds = [field(28), start, end.min(start + name), field(50), field(51)];
+    set_bounds(remote, registers.stack_pointer(), bounds)
+}
+
+/// Sets where the kernel takes stack, arguments and environment of a process to be: `start_stack`, `arg_start`, `arg_end`, `env_start`,
+/// `env_end`. The memory some way below the stack pointer is the process's, and in no use.
+fn set_bounds(remote: Remote, stack_pointer: u64, bounds: [u64; 5]) -> Result<Remote, MakeError> {
     const PR_SET_MM_MAP: u64 = 14;
     const MAP_BYTES: u64 = 104;
     let stat = stat_fields(remote.pid())?;
     let field = |number: usize| stat.get(number - 3).copied().unwrap_or(0);
     let (remote, brk) = remote.must("reading the break", libc::SYS_brk, [0; 6])?;
     let mut words: Vec<u64> = [26, 27, 45, 46, 47].into_iter().map(field).collect();
-    words.extend([brk, pointer]);
-    words.extend([48, 49, 50, 51].map(field));
+    words.push(brk);
+    words.extend(bounds);
     // The auxiliary vector and the executable stay.
     words.extend([0, u64::from(u32::MAX) << 32]);
-    // At the entry the program does not use the memory below the stack pointer.
-    let scratch = (pointer - 1024) & !15;
+    let scratch = (stack_pointer - 1024) & !15;
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let before = remote.read(scratch, bytes.len())?;
     remote.write(scratch, &bytes)?;
     let args = [u64::from(libc::PR_SET_MM.unsigned_abs()), PR_SET_MM_MAP, scratch, MAP_BYTES, 0, 0];
-    let (remote, _) = remote.must("telling the start of the stack", libc::SYS_prctl, args)?;
-    remote.write(scratch, &vec![0; bytes.len()])?;
+    let (remote, _) = remote.must("telling the bounds of stack and arguments", libc::SYS_prctl, args)?;
+    remote.write(scratch, &before)?;
     Ok(remote)
 }
 
