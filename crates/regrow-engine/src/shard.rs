@@ -56,7 +56,7 @@ impl Shard {
     #[must_use]
     pub fn new(settings: Settings) -> Shard {
         let workshop = Workshop::new(&settings);
-        let watches = workshop.can_watch() && settings.fault != fault::WATCH_FAILS;
+        let watches = settings.recycle && workshop.can_watch() && settings.fault != fault::WATCH_FAILS;
         let on_mount = if settings.local_files_only { OnMount::TakeAsChanged } else { OnMount::LookUp };
         let watch = if watches { Watch::new(on_mount).ok() } else { None };
         Shard {

@@ -7,6 +7,7 @@ use std::thread::Thread;
 use std::time::Instant;
 
 use regrow_sys::raw::detached_thread;
+use regrow_sys::room;
 
 use crate::run::exec::spawn_exec;
 use crate::run::request::Request;
@@ -14,6 +15,9 @@ use crate::run::started::Started;
 use crate::settings::Settings;
 use crate::shard::Shard;
 use crate::tending;
+
+/// The address space that there must be for the tender: its stack, and what it allocates.
+const TENDER_BYTES: u64 = 8 << 20;
 
 /// A handle of a shard. Its clones are the same shard.
 #[derive(Clone, Debug)]
@@ -68,6 +72,14 @@ impl SharedShard {
         self.tend(&shard);
     }
 
+    /// In a forked copy of the process that made the shard: closes the copy's descriptors of what is kept, which goes on in the other
+    /// process. Does nothing where a thread of that process was using the shard at the fork: it may be in the middle of a change.
+    pub fn let_go_in_a_copy(&self) {
+        if let Ok(mut shard) = self.0.shard.try_lock() {
+            *shard = Shard::new(Settings { recycle: false, ..Settings::default() });
+        }
+    }
+
     /// Sees to it that somebody carries out what there is to do.
     fn tend(&self, shard: &Shard) {
         let mut tender = self.0.tender();
@@ -78,7 +90,7 @@ impl SharedShard {
             }
             return;
         }
-        if !tending::is_wanted(shard.view().holdings) {
+        if !tending::is_wanted(shard.view().holdings) || !room::is_left(TENDER_BYTES) {
             return;
         }
         let weak = Arc::downgrade(&self.0);

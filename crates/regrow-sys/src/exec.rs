@@ -50,8 +50,8 @@ use crate::scheduling;
 use crate::search;
 use crate::strings::Strings;
 
-/// The size of the child's stack. It uses less than a tenth of it, in a build without optimization.
-const STACK_BYTES: usize = 64 * 1024;
+/// The size of the child's stack. It uses less than a fifth of it, in a build without optimization.
+const STACK_BYTES: usize = 32 * 1024;
 
 /// The size of the kernel's signal set.
 const SIGSET_BYTES: usize = 8;

@@ -16,6 +16,7 @@ pub mod pressure;
 pub mod probe;
 pub mod ptrace;
 pub mod raw;
+pub mod room;
 pub mod scheduling;
 pub mod search;
 pub mod strings;

@@ -351,7 +351,7 @@ impl Drop for SharedMapping {
 }
 
 /// The stack of a [`detached_thread`].
-const THREAD_STACK_BYTES: usize = 512 * 1024;
+const THREAD_STACK_BYTES: usize = 1024 * 1024;
 
 /// Runs something on a thread of its own that nobody waits for. In contrast to `std::thread`, a thread that gets no memory
 /// for its signal stack does not end the process: it has none.

@@ -4,7 +4,7 @@
 //!   first: made by process 10 ──> copy: made by process 11, a fork of 10 ──> copy: made by process 12, a fork of 11
 //! ```
 //!
-//! In a copy a thread that is not there may hold any lock of the original, in the middle of any change. So a copy never looks at
+//! In a copy a thread that is not there may hold any lock of the original, in the middle of any change. So a copy never waits for
 //! a value that another process made: it makes its own. The list grows by an atomic exchange, never under a lock.
 
 use once_cell::race::OnceBox;
@@ -27,11 +27,11 @@ impl<T> PerProcess<T> {
         std::process::id() != self.process
     }
 
-    /// The value of this process; `make` makes the one of a copy.
-    pub(crate) fn get(&self, make: impl Fn() -> T) -> &T {
+    /// The value of this process; `make` makes the one of a copy, from that of the process that it was forked from.
+    pub(crate) fn get(&self, make: impl Fn(&T) -> T) -> &T {
         let mut holder = self;
         while holder.is_in_a_copy() {
-            holder = holder.copy.get_or_init(|| Box::new(Self::new(make())));
+            holder = holder.copy.get_or_init(|| Box::new(Self::new(make(&holder.value))));
         }
         &holder.value
     }
@@ -45,7 +45,7 @@ mod tests {
     fn a_process_makes_its_value_once() {
         let value = PerProcess::new(7);
         assert!(!value.is_in_a_copy());
-        assert_eq!(value.get(|| unreachable!("the process has one")), &7);
+        assert_eq!(value.get(|_| unreachable!("the process has one")), &7);
     }
 
     #[test]
@@ -53,6 +53,6 @@ mod tests {
         // As it is in the memory of a copy: another process has made it.
         let value = PerProcess { process: 0, value: 7, copy: OnceBox::new() };
         assert!(value.is_in_a_copy());
-        assert_eq!((value.get(|| 8), value.get(|| 9)), (&8, &8));
+        assert_eq!((value.get(|original| original + 1), value.get(|_| 9)), (&8, &8));
     }
 }

@@ -108,7 +108,9 @@ impl Pool {
         self.current().set_budget(bytes);
     }
 
-    /// Drops everything that is kept. Runs that go on are not touched.
+    /// Drops everything that is kept. Runs that go on are not touched. In a forked copy of this process nothing is kept; there it closes
+    /// the copy's descriptors of what this process keeps, as every other use of the pool there does, unless another thread was using the
+    /// pool when the copy was made.
     pub fn clear(&self) {
         self.shard().clear();
     }
@@ -165,8 +167,10 @@ impl Pool {
     }
 
     fn current(&self) -> &SharedShard {
-        let keeps_nothing = || SharedShard::new(Settings { recycle: false, ..Settings::default() });
-        self.shared.shard.get(keeps_nothing)
+        self.shared.shard.get(|original| {
+            original.let_go_in_a_copy();
+            SharedShard::new(Settings { recycle: false, ..Settings::default() })
+        })
     }
 
     fn shard(&self) -> MutexGuard<'_, Shard> {

@@ -103,7 +103,7 @@ impl Poller {
     fn get() -> io::Result<Arc<Self>> {
         static POLLER: OnceBox<PerProcess<Mutex<Option<Arc<Poller>>>>> = OnceBox::new();
         let slots = POLLER.get_or_init(|| Box::new(PerProcess::new(Mutex::new(None))));
-        let mut slot = slots.get(|| Mutex::new(None)).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = slots.get(|_| Mutex::new(None)).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(poller) = &*slot {
             return Ok(Arc::clone(poller));
         }

@@ -21,6 +21,7 @@ use crate::run::creation::{Fallback, Point};
 use crate::run::lookup::are_local;
 use crate::run::program::{Key, refusal};
 use crate::settings::PointChoice;
+use regrow_sys::raw::detached_thread;
 
 /// An image with its first body.
 #[derive(Debug)]
@@ -42,8 +43,8 @@ pub(crate) struct Built {
 /// Makes an image on a thread of its own.
 pub(crate) fn start(job: Job) -> Receiver<Result<Built, Fallback>> {
     let (sender, receiver) = channel();
-    let thread = std::thread::Builder::new().name("regrow-image".to_owned());
-    let spawned = thread.spawn(move || {
+    let spawned = detached_thread(move || {
+        let _ = rustix::thread::set_name(c"regrow-image");
         // Nobody waits any more when the shard is gone: what was made is dropped.
         let _ = sender.send(rebuild_if_written(&job));
     });

@@ -20,6 +20,7 @@ use regrow_image::make::{self, AgentCode};
 use regrow_image::resolve::FileIdentity;
 use regrow_sys::caller;
 use regrow_sys::probe::{Feature, Kernel};
+use regrow_sys::room;
 use regrow_sys::strings::Strings;
 
 use crate::ids::{BodyId, ImageId, ProgramId};
@@ -42,6 +43,10 @@ const MAX_ATTEMPTS: usize = 100;
 /// The same for a front end. Each time it is begun, and then waited for.
 const MAX_WARM_ATTEMPTS: usize = 6;
 
+/// The address space that a caller must have left where an image is made: an allocation that fails would end the caller. The making
+/// takes 5 to 20 MiB, and the caller's other threads allocate meanwhile.
+const MAKING_BYTES: u64 = 32 << 20;
+
 /// What images and bodies are made with.
 #[derive(Debug)]
 pub(crate) struct Workshop {
@@ -55,6 +60,7 @@ impl Workshop {
     pub(crate) fn new(settings: &Settings) -> Workshop {
         let agent = match settings.fault {
             fault::AGENT_MEMFD_FAILS => None,
+            _ if !settings.recycle => None,
             _ => AgentCode::new().ok().map(Arc::new),
         };
         Workshop { kernel: Kernel::probe(&settings.disabled), agent, keepers: Keepers::default() }
@@ -294,6 +300,9 @@ impl Finder<'_> {
         let agent = self.workshop.agent.clone().ok_or(Fallback::NoMemory)?;
         if !self.holdings.tables.images.may_make() {
             return Err(Fallback::ImageInProgress);
+        }
+        if !room::is_left(MAKING_BYTES) {
+            return Err(Fallback::NoMemory);
         }
         // The image's process starts with what the caller has at this moment.
         self.caller.refresh();

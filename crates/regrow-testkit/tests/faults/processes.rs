@@ -219,7 +219,11 @@ fn forked_copy_drops(pool: &Pool) {
     let keepers = pool.keepers();
     let mut copy = Some(pool.clone());
     in_fork(|| {
+        let held = || Left::now().expect("/proc is there").descriptors;
+        assert!(held().iter().any(|name| name.contains("regrow")), "{:?}", held());
         pool.clear();
+        let closed = held().iter().all(|name| !name.contains("regrow") && !name.contains("pidfd"));
+        assert!(closed, "a copy that has cleared its pool has no descriptor of it: {:?}", held());
         drop(copy.take());
     });
     assert_eq!(pool.keepers(), keepers);

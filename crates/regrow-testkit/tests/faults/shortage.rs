@@ -2,6 +2,8 @@
 //! enough again everything is as before.
 
 use std::io;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use regrow::{Fallback, Pool, Stdio};
@@ -24,6 +26,7 @@ pub(crate) fn scenes() -> Vec<Scene> {
         scene("out-of-address-space-from-the-first-run", || {
             with_pool(Pool::new(), |pool| address_space(pool, false));
         }),
+        scene("out-of-address-space-in-threads", address_space_of_threads),
         scene("little-memory-for-the-run", || with_pool(Pool::new(), little_memory)),
         scene("no-budget", no_budget),
         scene("no-bodies", no_bodies),
@@ -115,6 +118,52 @@ fn address_space(pool: &Pool, prepared: bool) {
     pool.refresh();
     for round in 0..5 {
         run_right(pool, &format!("after-{round}"));
+    }
+}
+
+/// Threads whose first runs find some address space left, and not enough to make an image: an allocation that fails would abort them all.
+fn address_space_of_threads() {
+    for spare_kib in [1500, 2048, 3000, 4096, 6000, 8192, 16384] {
+        with_pool(Pool::new(), |pool| {
+            let (begin, end, failed) = (Barrier::new(4), Barrier::new(4), AtomicUsize::new(0));
+            let run_some = || {
+                begin.wait();
+                for _ in 0..5 {
+                    let mut command = pool.command("/bin/true");
+                    match command.stdout(Stdio::inherit()).stderr(Stdio::null()).status() {
+                        // The limit is the run's as well.
+                        Ok(_) => {}
+                        Err(error) => {
+                            assert_short(&error, &[libc::ENOMEM, libc::EAGAIN]);
+                            failed.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+                end.wait();
+            };
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    let thread = std::thread::Builder::new().stack_size(256 << 10);
+                    thread.spawn_scoped(scope, run_some).expect("there is no limit yet");
+                }
+                let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc is there");
+                let pages: u64 =
+                    statm.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number");
+                let before = getrlimit(Resource::As);
+                let limit =
+                    Rlimit { current: Some(pages * 4096 + spare_kib * 1024), maximum: before.maximum };
+                setrlimit(Resource::As, limit).expect("it is below the hard limit");
+                begin.wait();
+                end.wait();
+                setrlimit(Resource::As, before).expect("it was so before");
+            });
+            assert_eq!(
+                pool.stats().fallbacks.get("no_memory"),
+                Some(&(15 - failed.into_inner() as u64)),
+                "{spare_kib} KiB"
+            );
+            run_right(pool, &format!("after-{spare_kib}"));
+        });
     }
 }
 
