@@ -322,7 +322,14 @@ impl Body {
 
     /// Whether the kernel says that the last run uses the memory no more.
     fn has_run_left(&self) -> bool {
-        !child::is_living_child(self.last_run) || raw::share_memory(self.last_run, self.keeper) == Some(false)
+        // A keeper without memory is dying, and found to be.
+        !child::is_living_child(self.last_run) || raw::are_alike(self.last_run, self.keeper) == Some(false)
+    }
+
+    /// Whether its last run has ended, and its keeper has not been told.
+    #[must_use]
+    pub fn has_unawaited_end(&self) -> bool {
+        self.state() == Some(State::Running) && !child::is_living_child(self.last_run)
     }
 
     /// Whether no run is in it, and none is about to be.

@@ -170,13 +170,19 @@ pub fn page_out(pidfd: BorrowedFd<'_>, start: u64, bytes: u64) -> io::Result<()>
 /// not look at them). Processes that have ended share none.
 #[must_use]
 pub fn share_memory(one: i32, other: i32) -> Option<bool> {
+    Some(are_alike(one, other)? && has_memory(one))
+}
+
+/// The same in a fifth of the time, for processes of which one has memory: two that have none are alike as well.
+#[must_use]
+pub fn are_alike(one: i32, other: i32) -> Option<bool> {
     const KCMP_VM: usize = 1;
     // SAFETY: numbers only.
     let order = unsafe { syscall(libc::SYS_kcmp, [word(one), word(other), KCMP_VM, 0, 0, 0]) };
-    (order >= 0).then(|| order == 0 && has_memory(one))
+    (order >= 0).then_some(order == 0)
 }
 
-/// Whether a process has memory. To `kcmp`, two that have none are alike.
+/// Whether a process has memory.
 fn has_memory(pid: i32) -> bool {
     std::fs::read(format!("/proc/{pid}/statm")).is_ok_and(|sizes| !sizes.starts_with(b"0"))
 }

@@ -217,8 +217,8 @@ impl Starter<'_> {
     /// Waits a while for a body that is being put back.
     fn await_reset(&mut self, id: ImageId, image: &Image, point: Point, began: Instant) -> Option<BodyId> {
         let bodies = || self.finder.holdings.tables.bodies.of(id).map(|(_, body)| body);
-        // A run that nobody has waited for may have ended.
-        bodies().filter(|body| body.state() == Some(State::Running)).for_each(|body| body.bell().ring());
+        // A run that nobody has waited for may have ended. A keeper that is woken for nothing costs a processor.
+        bodies().filter(|body| body.has_unawaited_end()).for_each(|body| body.bell().ring());
         let patience = self.patience(id, point);
         while began.elapsed() < patience {
             let (_, body) =
