@@ -119,13 +119,13 @@ fn a_module_that_cannot_be_loaded_ahead_is_told() {
     let no_module = "not loaded ahead: the program's state cannot be kept: ModuleNotFoundError: No module named 'nosuchmod'";
     let no_front_end = "not loaded ahead: there is no front end for this program with these arguments";
     let in_python = |modules: &str, says: &str| {
-        says_of_modules(&service, &[&["--preload", modules], &python[..]].concat(), says)
+        says_of_modules(&service, &[&["--preload", modules], &python[..]].concat(), says);
     };
     in_python("json,nosuchmod", &format!("regrow: --preload json,nosuchmod: {no_module}"));
     in_python("json", "");
     in_python("perl:CGI", "");
     let in_sh = |modules: &str, says: &str| {
-        says_of_modules(&service, &["--preload", modules, "--", "sh", "-c", "echo done"], says)
+        says_of_modules(&service, &["--preload", modules, "--", "sh", "-c", "echo done"], says);
     };
     in_sh("json", &format!("regrow: --preload json: {no_front_end}"));
     in_sh("python:json", "");
