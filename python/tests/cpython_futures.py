@@ -1,7 +1,7 @@
 """CPython's tests of `ProcessPoolExecutor`, with `regrow.Executor` in its place.
 
-The classes are those that `test.test_concurrent_futures` makes for a pool of processes. `test_cpython.py` runs them, and has the list of
-those that end otherwise here, each with the reason."""
+The classes are those that `test.test_concurrent_futures` makes for a pool of processes. `test_cpython.py` runs them, and
+has the list of those that end otherwise here, each with the reason."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+from test import test_concurrent_futures as theirs  # type: ignore[import-not-found]
+
 import regrow
-from test import test_concurrent_futures as theirs
 
 
 class Adapted(regrow.Executor):
@@ -22,7 +23,7 @@ class Adapted(regrow.Executor):
         super().__init__(max_workers, **more)
 
 
-class RegrowMixin(theirs.ExecutorMixin):
+class RegrowMixin(theirs.ExecutorMixin):  # type: ignore[misc]
     """Gives the tests an executor of ours."""
 
     executor_type = Adapted
