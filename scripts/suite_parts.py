@@ -273,6 +273,7 @@ def soak() -> list[Part]:
         *web("the web gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60"),
         longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),
         longer("regrow-testkit/soak", "1,000,000 runs in one process", REGROW_SOAK_RUNS="1000000"),
+        longer("regrow-testkit/stress", "110,000 runs of threads at once, each checked", REGROW_STRESS_RUNS="110000"),
         longer("regrow-testkit/corpus_recycled", "each entry of the corpus 100 times", REGROW_RUNS="100"),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
         *as_nobody(again=False),
