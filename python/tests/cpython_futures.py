@@ -5,15 +5,14 @@ has the list of those that end otherwise here, each with the reason."""
 
 from __future__ import annotations
 
-import json
 import sys
-import unittest
 from pathlib import Path
 from typing import Any
 
 from test import test_concurrent_futures as theirs  # type: ignore[import-not-found]
 
 import regrow
+from cpython_outcomes import print_outcomes
 
 
 class Adapted(regrow.Executor):
@@ -61,29 +60,10 @@ CLASSES = {mixin.__name__: adapted(mixin) for mixin in MIXINS}
 globals().update(CLASSES)
 
 
-class Outcomes(unittest.TextTestResult):
-    """Notes how each test has ended: with `ok`, `skipped`, or the last line of what was raised."""
-
-    def __init__(self, *of: Any) -> None:
-        super().__init__(*of)
-        self.outcomes: dict[str, str] = {}
-
-    def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
-        super().stopTest(test)
-        name = test.id().removeprefix(f"{__name__}.")
-        raised = [text for of, text in self.errors + self.failures if of is test]
-        was_skipped = any(of is test for of, _ in self.skipped)
-        self.outcomes[name] = raised[-1].strip().splitlines()[-1] if raised else "skipped" if was_skipped else "ok"
-
-
 def main() -> None:
-    """Runs all tests, and prints their outcomes as JSON."""
+    """Runs all tests, and prints their outcomes."""
     theirs.assert_python_ok = assert_python_ok
-    suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(of) for of in CLASSES.values())
-    result = unittest.TextTestRunner(verbosity=2, resultclass=Outcomes).run(suite)
-    assert isinstance(result, Outcomes)
-    # Their tests print how long they took.
-    print(f"\n{json.dumps(result.outcomes)}")
+    print_outcomes(CLASSES.values())
 
 
 if __name__ == "__main__":

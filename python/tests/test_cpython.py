@@ -13,8 +13,8 @@ NO_WORKERS = "AttributeError: 'Adapted' object has no attribute '_"
 NO_TASKS = "TypeError: Executor.__init__() got an unexpected keyword argument 'max_tasks_per_child'"
 OF_ITS_CALL = "_pickle.UnpicklingError"
 
-#: CPython's tests that end otherwise with ours, by what the last line then says.
-EXPECTED = {
+#: CPython's tests of futures that end otherwise with ours, by what the last line then says.
+OF_FUTURES = {
     # Its initializer is given a queue, which no pickle can hold.
     "FailingInitializerMixin.test_initializer": "RuntimeError: Queue objects",
     # CPython itself leaves it out for pools of processes.
@@ -39,13 +39,33 @@ EXPECTED = {
 }
 
 
+#: The same for its tests of multiprocessing.
+OF_MULTIPROCESSING = {
+    # Both names stand for our context here.
+    "TestStartMethod.test_context": "+ fork",
+    "TestStartMethod.test_set_get": "+ fork",
+    # Alone it ends as theirs; after the others the process has another tracker of resources. Open: why.
+    "TestResourceTracker.test_resource_tracker_reused": "AssertionError: False is not true",
+}
+
+
+def end_as_expected(module: str, least: int, expected: dict[str, str]) -> None:
+    """Runs a module of adapted tests: at least so many end well, and the others are those that are expected to end so."""
+    words = [sys.executable, str(Path(__file__).with_name(module))]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    outcomes = json.loads(ended.stdout.splitlines()[-1])
+    others = {name: outcome for name, outcome in outcomes.items() if outcome not in ("ok", "skipped")}
+    assert set(others) == set(expected), ended.stderr
+    wrong = {name: outcome for name, outcome in others.items() if not outcome.startswith(expected[name])}
+    assert not wrong, ended.stderr
+    assert sum(outcome == "ok" for outcome in outcomes.values()) >= least, outcomes
+
+
 def test_futures_end_as_with_cpythons_pool() -> None:
     pytest.importorskip("test.test_concurrent_futures")
-    words = [sys.executable, str(Path(__file__).with_name("cpython_futures.py"))]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-    outcomes = json.loads(ended.stdout.splitlines()[-1])
-    assert sum(outcome == "ok" for outcome in outcomes.values()) >= 52, outcomes
-    others = {name: outcome for name, outcome in outcomes.items() if outcome not in ("ok", "skipped")}
-    assert set(others) == set(EXPECTED), ended.stderr
-    wrong = {name: outcome for name, outcome in others.items() if not outcome.startswith(EXPECTED[name])}
-    assert not wrong, ended.stderr
+    end_as_expected("cpython_futures.py", 52, OF_FUTURES)
+
+
+def test_multiprocessing_ends_as_with_cpythons_processes() -> None:
+    pytest.importorskip("test._test_multiprocessing")
+    end_as_expected("cpython_multiprocessing.py", 200, OF_MULTIPROCESSING)
