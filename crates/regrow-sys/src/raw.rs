@@ -170,12 +170,12 @@ pub fn page_out(pidfd: BorrowedFd<'_>, start: u64, bytes: u64) -> io::Result<()>
 /// not look at them). Processes that have ended share none.
 #[must_use]
 pub fn share_memory(one: i32, other: i32) -> Option<bool> {
-    Some(are_alike(one, other)? && has_memory(one))
+    Some(memory_is_alike(one, other)? && has_memory(one))
 }
 
-/// The same in a fifth of the time, for processes of which one has memory: two that have none are alike as well.
+/// Whether two processes have the same memory, or have none both: as [`share_memory`], without its look at `/proc`.
 #[must_use]
-pub fn are_alike(one: i32, other: i32) -> Option<bool> {
+pub fn memory_is_alike(one: i32, other: i32) -> Option<bool> {
     const KCMP_VM: usize = 1;
     // SAFETY: numbers only.
     let order = unsafe { syscall(libc::SYS_kcmp, [word(one), word(other), KCMP_VM, 0, 0, 0]) };
