@@ -323,7 +323,8 @@ impl Body {
     /// Whether the kernel says that the last run uses the memory no more.
     fn has_run_left(&self) -> bool {
         // A keeper without memory is dying, and found to be.
-        !child::is_living_child(self.last_run) || raw::memory_is_alike(self.last_run, self.keeper) == Some(false)
+        !child::is_living_child(self.last_run)
+            || raw::memory_is_alike(self.last_run, self.keeper) == Some(false)
     }
 
     /// Whether its last run has ended, and its keeper has not been told.
