@@ -175,9 +175,8 @@ impl Body {
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         drop(theirs);
         let keeper = keeper.map_err(|source| {
-            if source.kind() == io::ErrorKind::UnexpectedEof {
-                drop(ours.take());
-                reaping::reap_unannounced(&control);
+            if let Some(ours) = ours.take() {
+                reaping::reap_unannounced(&control, ours.as_fd());
             }
             BodyError::Fork { pid: seed.pid(), source }
         })?;

@@ -11,6 +11,8 @@ use regrow::{Command, Pool, Stdio};
 
 /// How long something may take that is going to happen.
 const LIMIT: Duration = Duration::from_secs(60);
+/// How long a keeper may take to see what a run has left, on a machine that has more to do.
+const MOMENT: Duration = Duration::from_millis(200);
 /// The status of a process that has refused its order.
 const REFUSED: i32 = 125;
 
@@ -68,11 +70,18 @@ impl Attack {
         }
     }
 
-    /// Runs until so many bodies were given up for a reason. One that nobody has looked at before it was dropped is not counted.
+    /// Runs until so many bodies were given up for a reason. One that nobody has looked at before it was dropped is not counted, so that
+    /// after each run its keeper is given a moment.
     fn until_given_up(&self, reason: &str, what: &[&str], times: u64) {
         let until = Instant::now() + LIMIT;
         while self.pool.reports().given_up.get(reason).copied().unwrap_or(0) < times {
             assert!(Instant::now() < until, "{:?} {:?}", self.pool.reports(), self.pool.stats());
+            self.run(true, 0, what);
+            let moment = Instant::now() + MOMENT;
+            let before = self.pool.reports().given_up;
+            while self.pool.reports().given_up == before && Instant::now() < moment {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             self.runs(what);
         }
     }
