@@ -240,11 +240,13 @@ impl Agent {
     }
 
     /// Waits for a message of the engine; without a result above zero the engine is gone. A forked copy of the engine may have the other end
-    /// of the socket open for ever, so it is looked from time to time whose child this task is.
+    /// of the socket open for ever, so it is looked from time to time whose child this task is. Somebody may stop this task and have it go on,
+    /// or trace it: then the kernel breaks off the wait (`EINTR`), whatever signals are blocked.
     pub fn receive(&self, room: &mut FdRoom) -> ReceivedMessage {
         loop {
             let message = sys::receive(KEEPER_SOCKET_FD, room, 0);
-            if message.result != sys::EAGAIN || sys::getppid() as u64 != self.image().parent {
+            let is_broken_off = matches!(message.result, sys::EAGAIN | sys::EINTR);
+            if !is_broken_off || sys::getppid() as u64 != self.image().parent {
                 return message;
             }
         }

@@ -306,6 +306,8 @@ pub fn report(fd: i32, report: Report) {
 
 /// No message has come for as long as the socket waits.
 pub const EAGAIN: Res = -11;
+/// A signal, a stop or a tracer broke off the wait.
+pub const EINTR: Res = -4;
 
 /// What came with a message.
 pub struct ReceivedMessage {

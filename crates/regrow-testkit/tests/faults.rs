@@ -20,6 +20,8 @@ mod processes;
 mod scene;
 #[path = "faults/shortage.rs"]
 mod shortage;
+#[path = "faults/trace.rs"]
+mod trace;
 
 use std::process::ExitCode;
 

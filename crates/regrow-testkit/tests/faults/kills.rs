@@ -8,6 +8,7 @@ use regrow::{Pool, Stdio};
 use regrow_testkit::left::{self, Left};
 
 use crate::scene::{As, END_LIMIT, Scene, eventually, kill, lives, prepare_sh, run_right, scene, with_pool};
+use crate::trace;
 
 pub(crate) fn scenes() -> Vec<Scene> {
     vec![
@@ -18,7 +19,9 @@ pub(crate) fn scenes() -> Vec<Scene> {
             with_pool(Pool::builder().verify(true).build(), while_armed);
         }),
         scene("keepers-stopped", || with_pool(Pool::new(), stopped)),
+        scene("stopped-and-continued", || with_pool(Pool::new(), stopped_and_continued)),
         scene("seed-killed", || with_pool(Pool::new(), seed_killed)),
+        scene("seed-that-does-not-tell-of-a-body", || with_pool(Pool::new(), seed_does_not_tell)),
         scene("everything-killed-again-and-again", || with_pool(Pool::new(), again_and_again)),
         scene("caller-killed", caller_killed),
         scene("caller-killed-as-nobody", caller_killed).by(As::Nobody),
@@ -89,6 +92,35 @@ fn stopped(pool: &Pool) {
     }
 }
 
+/// As a shell does with a job: everything that waits is stopped, whatever signals it blocks, and goes on.
+fn stopped_and_continued(pool: &Pool) {
+    use rustix::process::{Pid, Signal, kill_process};
+    prepare_sh(pool);
+    let before = pool.keepers();
+    for round in 0..10 {
+        let waiting = || -> Vec<Pid> {
+            let children = left::children(std::process::id()).expect("/proc is there");
+            children.iter().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+        };
+        eventually("a seed, a keeper and a process wait", || waiting().len() >= 3);
+        let waiting = waiting();
+        for signal in [Signal::STOP, Signal::CONT] {
+            // What had ended when it was listed is gone meanwhile.
+            waiting.iter().for_each(|&pid| drop(kill_process(pid, signal)));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let creation = run_right(pool, &format!("round-{round}"));
+        assert!(creation.is_recycled(), "{creation}");
+        let now = pool.keepers();
+        assert!(
+            before.iter().all(|keeper| now.contains(keeper)),
+            "they are there still: {before:?}, {now:?}"
+        );
+        let is_put_back = || pool.idle_keepers().len() == pool.keepers().len();
+        eventually("the body is put back", is_put_back);
+    }
+}
+
 fn seed_killed(pool: &Pool) {
     prepare_sh(pool);
     let (_, seed) = keepers(pool);
@@ -111,6 +143,37 @@ fn seed_killed(pool: &Pool) {
     pool.keepers().into_iter().for_each(kill);
     eventually("another image", || run_right(pool, "anew").is_recycled());
     assert_ne!(keepers(pool).1, seed);
+}
+
+/// A seed that makes a body and is stopped before it can tell of it: the engine kills it after a while, and the body ends as well.
+fn seed_does_not_tell(pool: &Pool) {
+    prepare_sh(pool);
+    let (_, seed) = keepers(pool);
+    let (to_main, from_tracer) = std::sync::mpsc::channel();
+    let (end, until_end) = std::sync::mpsc::channel::<()>();
+    let tracer = std::thread::spawn(move || {
+        let seized = trace::seize(seed);
+        to_main.send(seized).expect("it waits");
+        let is_made = trace::stop_after(seed, libc::SYS_clone3);
+        to_main.send(is_made).expect("it waits");
+        // The seed goes on when its tracer is gone.
+        let _ = until_end.recv();
+    });
+    assert!(from_tracer.recv().expect("the tracer is there"), "the seed can be traced");
+    let mut runs = Vec::new();
+    while from_tracer.try_recv().map_err(|_| ()) != Ok(true) {
+        assert!(runs.len() < 20, "the seed is asked for a body: {:?}", pool.stats());
+        let mut command = pool.command("sh");
+        command.args(["-c", "read word; exit 3"]).stdin(Stdio::piped());
+        runs.push(command.spawn().expect("it starts"));
+    }
+    for run in &mut runs {
+        drop(run.stdin.take());
+        assert_eq!(run.wait().expect("its end").code(), Some(3), "{}", run.creation());
+    }
+    assert!(pool.stats().fallbacks.contains_key("no_memory"), "{:?}", pool.stats());
+    drop(end);
+    tracer.join().expect("it has not panicked");
 }
 
 /// Seeds, keepers and armed processes in turn. The process that makes an image shares the memory of its caller: who
