@@ -16,7 +16,7 @@ use regrow::{Pool, Stdio};
 use regrow_testkit::attacks::{
     Attacks, EndedRun, Ground, Made, Start, built_attacks_dir, play, project_attacks_dir,
 };
-use regrow_testkit::summary;
+use regrow_testkit::{left, summary};
 use service::{Said, Service, text};
 
 /// How long a client may take.
@@ -60,13 +60,13 @@ impl Ground for Clients {
         let mut child = command.stdout(stdout).stderr(stderr.try_clone()?).spawn()?;
         drop(command);
         let deadline = std::time::Instant::now() + RUN_LIMIT;
-        let mut hung = false;
+        let mut hung = None;
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
             if std::time::Instant::now() > deadline {
-                hung = true;
+                hung.get_or_insert_with(|| left::described(&child.id().to_string()));
                 child.kill()?;
             }
             std::thread::sleep(Duration::from_millis(1));

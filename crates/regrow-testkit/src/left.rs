@@ -37,6 +37,7 @@ impl Left {
                 return Ok(None);
             }
             if Instant::now() > deadline {
+                let children: Vec<String> = children.iter().map(|pid| described(pid)).collect();
                 return Ok(Some(format!("children {children:?}, descriptors {descriptors:?}")));
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -55,6 +56,27 @@ fn more(now: &[String], before: &[String]) -> Vec<String> {
         }
     }
     more
+}
+
+/// What the kernel tells of a process: who reads of one that is left, or that does not go on, finds out by this where it is.
+#[must_use]
+pub fn described(pid: &str) -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let status = read("status");
+    let line = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        value.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let areas = read("maps").lines().filter(|line| line.contains("memfd:regrow")).count();
+    format!(
+        "{pid} {} state {}, parent {}, in {} {}, {areas} mappings of Regrow's, command line {:?}",
+        line("Name:"),
+        line("State:"),
+        line("PPid:"),
+        read("wchan"),
+        read("syscall").trim_end(),
+        read("cmdline").replace('\0', " ")
+    )
 }
 
 /// The children of a process, by the lists of its threads.

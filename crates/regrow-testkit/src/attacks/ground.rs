@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use regrow::{Creation, Pool, Reports, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::left;
+
 /// How long a run may take before it is killed.
 const RUN_LIMIT: Duration = Duration::from_secs(20);
 /// How long it is waited for a body that can be compared.
@@ -50,8 +52,8 @@ pub struct EndedRun {
     pub made: Made,
     /// How it ended.
     pub status: ExitStatus,
-    /// It did not end by itself.
-    pub hung: bool,
+    /// It did not end by itself: what the kernel told of it before it was killed.
+    pub hung: Option<String>,
 }
 
 /// Starts processes, and says what has become of the bodies.
@@ -101,8 +103,9 @@ impl Ground for Pool {
         let deadline = Instant::now() + RUN_LIMIT;
         let limit = Timespec::try_from(RUN_LIMIT).map_err(io::Error::other)?;
         let mut fds = [PollFd::from_borrowed_fd(child.pidfd()?, PollFlags::IN)];
-        let hung = poll(&mut fds, Some(&limit))? == 0 && Instant::now() >= deadline;
-        if hung {
+        let is_late = poll(&mut fds, Some(&limit))? == 0 && Instant::now() >= deadline;
+        let hung = is_late.then(|| left::described(&child.id().to_string()));
+        if is_late {
             child.kill()?;
         }
         let status = child.wait()?;

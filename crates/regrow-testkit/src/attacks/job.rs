@@ -198,7 +198,7 @@ impl Play<'_> {
             }
         }
         let printed = Printed::new(&content(stdout)?);
-        if printed.is_none() || !ran.status.success() || ran.hung {
+        if printed.is_none() || !ran.status.success() || ran.hung.is_some() {
             let errors = text(&content(stderr)?);
             self.fail(format!("a probe ended with {}{} {errors}", ran.status, hung(&ran)));
         }
@@ -357,7 +357,7 @@ impl Play<'_> {
         if begun != 1 {
             self.fail(format!("it began {begun} times"));
         }
-        if ran.hung {
+        if ran.hung.is_some() {
             self.fail("it did not end");
         }
         if self.first.is_none() && !self.attack.must.starts_with("exec:") {
@@ -403,8 +403,9 @@ fn ends(pipe: &OwnedFd) -> io::Result<bool> {
     Ok(poll(&mut fds, Some(&limit))? > 0)
 }
 
-fn hung(ran: &EndedRun) -> &'static str {
-    if ran.hung { ", killed because it did not end" } else { "" }
+fn hung(ran: &EndedRun) -> String {
+    let told = ran.hung.iter().map(|told| format!(", killed because it did not end: {told};"));
+    told.collect()
 }
 
 fn text(bytes: &[u8]) -> String {
