@@ -24,7 +24,7 @@ impl Drop for Body {
         if !settled {
             let _ = raw::pidfd_kill(self.keeper_pidfd.as_fd(), libc::SIGKILL);
         }
-        raw::reap_within(self.keeper, self.keeper_pidfd.as_fd(), END_TIMEOUT);
+        child::reap_by(self.keeper_pidfd.as_fd(), END_TIMEOUT);
         if let Some(armed) = self.last_armed() {
             child::reap(armed, END_TIMEOUT);
         }

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use regrow_abi::{Control, SEED_FORK, State};
+use regrow_sys::child;
 use regrow_sys::raw::{self, SharedMapping};
 
 use crate::error::MakeError;
@@ -120,7 +121,7 @@ impl Drop for Seed {
         self.socket = None;
         if std::process::id() == self.parent {
             let _ = raw::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
-            raw::reap_within(self.pid, self.pidfd.as_fd(), END_TIMEOUT);
+            child::reap_by(self.pidfd.as_fd(), END_TIMEOUT);
         }
     }
 }

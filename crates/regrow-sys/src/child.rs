@@ -3,18 +3,21 @@
 //! A number is looked at, with a `wait` that takes nothing, before it is acted on: what it names is a child of this
 //! process or the step has no effect. The number of a child stays its own until somebody waits for it.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use crate::raw::{ends_within, pidfd_kill, pidfd_open, wait_pid};
+use crate::raw::{detached_thread, ends_within, pidfd_kill, pidfd_open, wait_pid};
 
 /// The kernel's mark of a task that ends.
 const PF_EXITING: u64 = 4;
 
 /// How often a child is looked at that cannot be waited for as a descriptor.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
+
+/// How long a thread sleeps that waits for a child and for nothing else.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// Whether a process is a child of this one, ended or not.
 #[must_use]
@@ -60,22 +63,41 @@ pub fn kill(pid: i32) {
     }
 }
 
-/// Waits for a child that is about to end and takes its status. One that does not end in time stays, and what is no child
-/// has no effect.
+/// Waits for a child that is about to end and takes its status. For one that does not end in time, on a machine that is too busy, a
+/// thread of its own waits on. What is no child has no effect.
 pub fn reap(pid: i32, limit: Duration) {
     if !is_child(pid) {
         return;
     }
     if let Ok(pidfd) = pidfd_open(pid) {
-        let no_hang = !ends_within(pidfd.as_fd(), limit);
-        // Somebody else may have waited for it.
-        let _ = wait_pid(pid, no_hang);
+        reap_by(pidfd.as_fd(), limit);
         return;
     }
     let started = Instant::now();
     while matches!(wait_pid(pid, true), Ok(None)) && started.elapsed() < limit {
         std::thread::sleep(LOOK_AFTER);
     }
+}
+
+/// The same with the child's descriptor.
+pub fn reap_by(pidfd: BorrowedFd<'_>, limit: Duration) {
+    if ends_within(pidfd, limit) {
+        take_status(pidfd);
+        return;
+    }
+    // Without a descriptor or a thread it stays until this process ends.
+    let Ok(own) = pidfd.try_clone_to_owned() else { return };
+    let _ = detached_thread(move || {
+        while !ends_within(own.as_fd(), LONG) {}
+        take_status(own.as_fd());
+    });
+}
+
+/// Takes the status of a child that has ended, unless somebody else has.
+fn take_status(pidfd: BorrowedFd<'_>) {
+    let every_kind = WaitIdOptions::from_bits_retain(libc::__WALL.cast_unsigned());
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | every_kind;
+    let _ = waitid(WaitId::PidFd(pidfd), options);
 }
 
 /// Kills a child and waits for its end.
@@ -130,10 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_stays_is_not_waited_for_longer_than_told() {
+    fn a_child_that_stays_is_not_waited_for_longer_than_told_and_taken_when_it_ends() {
         let pid = sleeper();
         reap(pid, Duration::from_millis(5));
         assert!(is_living_child(pid));
-        end(pid, Duration::from_secs(10));
+        kill(pid);
+        let killed = Instant::now();
+        while is_child(pid) {
+            assert!(killed.elapsed() < Duration::from_secs(60), "nobody has waited for it");
+            std::thread::sleep(LOOK_AFTER);
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use crate::arch::syscall;
 
@@ -236,7 +236,7 @@ pub fn wait_pid(pid: i32, no_hang: bool) -> io::Result<Option<i32>> {
 /// As `wait4(2)`: `ECHILD` when there is none.
 pub fn wait_any(awake: Duration) -> io::Result<(i32, i32)> {
     let mut status = 0;
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     loop {
         let sleeps = started.elapsed() >= awake;
         let flags = libc::__WALL | if sleeps { 0 } else { libc::WNOHANG };
@@ -258,20 +258,22 @@ pub fn ends_within(pidfd: BorrowedFd<'_>, timeout: Duration) -> bool {
     readable_within(pidfd, timeout)
 }
 
-/// Whether there is something to be read from a descriptor in time, or its other end is closed.
+/// Whether there is something to be read from a descriptor in time, or its other end is closed. A signal that this thread handles
+/// meanwhile does not end the wait.
 #[must_use]
 pub fn readable_within(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let timeout = Timespec::try_from(timeout).ok();
-    matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
-}
-
-/// Waits for a child that is about to end and reaps it. One that does not end in time stays.
-pub fn reap_within(pid: i32, pidfd: BorrowedFd<'_>, timeout: Duration) {
-    let no_hang = !ends_within(pidfd, timeout);
-    // Somebody else may have reaped it.
-    let _ = wait_pid(pid, no_hang);
+    // One that no clock reaches is none.
+    let until = Instant::now().checked_add(timeout);
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut fds, left.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => return matches!(ready, Ok(1..)),
+        }
+    }
 }
 
 /// Gives memory that the allocator holds and does not use back to the kernel, where the allocator can.

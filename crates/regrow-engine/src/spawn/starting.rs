@@ -3,6 +3,7 @@
 //! Whatever goes wrong before the program's first instruction ends in a [`Fallback`], and the run is exec'd; a body in doubt is
 //! dropped, never used again.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -202,7 +203,7 @@ impl Starter<'_> {
         let forked = self.forker.fork(image).map_err(|error| {
             tracing::debug!(%error, "no further body");
             match error {
-                BodyError::Fork { .. } => Fallback::NoMemory,
+                BodyError::Fork { source, .. } if is_shortage(&source) => Fallback::NoMemory,
                 BodyError::Setup { .. } => Fallback::NoDescriptors,
                 _ => Fallback::BodyBroken,
             }
@@ -266,6 +267,11 @@ impl Starter<'_> {
             self.armed(id, unused)
         })
     }
+}
+
+/// Whether a seed could not make a body because there was no room for it, and not because it is gone.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock)
 }
 
 /// Sends the order.

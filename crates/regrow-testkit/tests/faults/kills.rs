@@ -173,7 +173,7 @@ fn seed_does_not_tell(pool: &Pool) {
         drop(run.stdin.take());
         assert_eq!(run.wait().expect("its end").code(), Some(3), "{}", run.creation());
     }
-    assert!(pool.stats().fallbacks.contains_key("no_memory"), "{:?}", pool.stats());
+    assert!(pool.stats().fallbacks.contains_key("body_broken"), "{:?}", pool.stats());
     drop(end);
     tracer.join().expect("it has not panicked");
 }

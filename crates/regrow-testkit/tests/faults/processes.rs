@@ -38,6 +38,7 @@ pub(crate) fn scenes() -> Vec<Scene> {
         scene("child-killed-by-its-caller", || with_pool(Pool::new(), killed_child)),
         scene("sigchld-ignored", || with_pool(Pool::new(), sigchld_ignored)),
         scene("caller-waits-for-any-child", || with_pool(Pool::new(), waits_for_any)),
+        scene("caller-is-interrupted-all-the-time", interrupted),
         scene("signals-to-the-group", || with_pool(Pool::new(), signals_to_group)),
     ]
 }
@@ -243,6 +244,41 @@ fn forked_copy_drops(pool: &Pool) {
     }
     let now = pool.keepers();
     assert!(keepers.iter().all(|keeper| now.contains(keeper)), "those are there still: {keepers:?}, {now:?}");
+}
+
+/// A timer of the caller's own, whose handler breaks off every system call that waits: no image, no body and no child is lost by it.
+fn interrupted() {
+    extern "C" fn handle(_: i32) {}
+    let every = |us: i64| libc::itimerval {
+        it_interval: libc::timeval { tv_sec: 0, tv_usec: us },
+        it_value: libc::timeval { tv_sec: 0, tv_usec: us },
+    };
+    // SAFETY: a handler that does nothing, of a signal that nobody else here uses; all other fields may be zero.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
+        libc::setitimer(libc::ITIMER_REAL, &every(300), std::ptr::null_mut());
+    }
+    let before = Left::now().expect("/proc is there");
+    for round in 0..20 {
+        let pool = Pool::new();
+        prepare_sh(&pool);
+        for run in 0..5 {
+            let creation = run_right(&pool, &format!("round-{round}-{run}"));
+            assert!(!matches!(creation, Creation::Exec { .. }), "{creation}");
+        }
+        pool.clear();
+        let creation = run_right(&pool, "after");
+        assert!(
+            pool.stats().fallbacks.keys().all(|&why| why == "first_run"),
+            "{creation}: {:?}",
+            pool.stats()
+        );
+    }
+    // SAFETY: ends the timer.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &every(0), std::ptr::null_mut()) };
+    assert_eq!(before.beside(END_LIMIT).expect("/proc is there"), None);
 }
 
 fn pool_goes(end: impl FnOnce(Pool)) {
