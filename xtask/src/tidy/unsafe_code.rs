@@ -24,6 +24,7 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-testkit/tests/faults/caller.rs", "a caller of the tests changes what it is"),
     ("crates/regrow-testkit/tests/faults/mounts.rs", "a test mounts"),
     ("crates/regrow-testkit/tests/faults/processes.rs", "a test forks"),
+    ("crates/regrow-testkit/tests/faults/trace.rs", "a test traces"),
     ("python/src/pool.rs", "Python knows descriptors by number"),
 ];
 
