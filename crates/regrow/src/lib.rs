@@ -41,6 +41,7 @@
 //! | `Child`: `into_pidfd`; `PidFd` (unstable in `std`) | a copy of [`Child::pidfd`], which the caller's [`Child`] still waits for | |
 //! | `Stdio`: `null`, `piped`, `inherit`, from files, pipes, `OwnedFd` and `from_raw_fd` | [`Stdio`] | recycled |
 //! | … `makes_pipe` (unstable in `std`) | not there | |
+//! | `tokio::process`: waiting, pipes, `kill_on_drop` | [`Child::wait_async`], or [`Child::pidfd`] and the pipes in the runtime's poller; a guard that kills | recycled |
 //! | `ExitStatus`, `Output`, `ChildStdin`, `ChildStdout`, `ChildStderr`, `ExitStatusExt` | the same types | |
 //!
 //! Two things differ from `std::process`, both on purpose and for exec as for recycled runs:

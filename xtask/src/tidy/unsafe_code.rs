@@ -29,6 +29,7 @@ const FILES: &[(&str, &str)] = &[
     ),
     ("crates/regrow/tests/std_suite/streams.rs", "a test has a descriptor by its number"),
     ("crates/regrow/tests/std_suite/told.rs", "a test changes the environment"),
+    ("crates/regrow/tests/with_tokio.rs", "a descriptor is registered with tokio's poller"),
     ("crates/regrow-testkit/src/corpus/descriptors.rs", "a test's descriptors are known by number only"),
     ("crates/regrow-testkit/src/victims/caller.rs", "a caller of the tests changes what it is"),
     ("crates/regrow-testkit/tests/faults/caller.rs", "a caller of the tests changes what it is"),
