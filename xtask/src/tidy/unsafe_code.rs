@@ -32,6 +32,7 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow/tests/with_tokio.rs", "a descriptor is registered with tokio's poller"),
     ("crates/regrow-testkit/src/corpus/descriptors.rs", "a test's descriptors are known by number only"),
     ("crates/regrow-testkit/src/victims/caller.rs", "a caller of the tests changes what it is"),
+    ("crates/regrow-testkit/tests/any_child.rs", "a test has a signal handler, and waits for any child"),
     ("crates/regrow-testkit/tests/faults/caller.rs", "a caller of the tests changes what it is"),
     ("crates/regrow-testkit/tests/faults/mounts.rs", "a test mounts"),
     ("crates/regrow-testkit/tests/faults/processes.rs", "a test forks"),
