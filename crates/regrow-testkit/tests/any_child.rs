@@ -87,8 +87,8 @@ impl Started {
         for number in 0..OWN {
             let wanted = i32::try_from(number % 200).expect("it fits");
             let mut command = std::process::Command::new("sh");
+            #[allow(clippy::zombie_processes, reason = "it is the other thread that waits for it")]
             let child = command.args(["-c", &format!("exit {wanted}")]).spawn().expect("it starts");
-            // It is the other thread that waits for it.
             self.own.lock().expect("no thread has panicked").push((child.id(), wanted << 8));
         }
     }
@@ -176,7 +176,7 @@ fn run_all(started: &Started, pool: &Pool, folder: &Path) -> Ends {
             let runs = move || (0..RUNS).for_each(|number| started.run(pool, folder, thread, number));
             threads.push(scope.spawn(runs));
         }
-        let threads: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let threads: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         let all_taken = await_own(started);
         ends.store(true, Ordering::SeqCst);
         let taken = waiter.join().expect("the thread does not panic");

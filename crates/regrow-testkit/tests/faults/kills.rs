@@ -106,7 +106,9 @@ fn stopped_and_continued(pool: &Pool) {
         let waiting = waiting();
         for signal in [Signal::STOP, Signal::CONT] {
             // What had ended when it was listed is gone meanwhile.
-            waiting.iter().for_each(|&pid| drop(kill_process(pid, signal)));
+            for &pid in &waiting {
+                let _ = kill_process(pid, signal);
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         let creation = run_right(pool, &format!("round-{round}"));
