@@ -33,6 +33,7 @@ AS_NOBODY: Mapping[str, str] = {
     "regrow/beyond_std": "limits can only be lowered, and groups and sessions are checked",
     "regrow/env_scripts": "files that the caller may not read or execute",
     "regrow/like_std": "what is refused is refused as the standard library's processes are",
+    "regrow/std_suite": "what the standard library's own tests check, of a caller without privilege",
     "regrow/warm": "images of programs that stop themselves are made by ptrace",
     "regrow-body/lib": "bodies are made, read and written without privilege",
     "regrow-cli/activation": "the daemon's socket is its user's",

@@ -154,7 +154,7 @@ fn run_once(command: &mut Command, number: u64, modules: &[String]) -> RunLine {
 /// Waits until the run has ended, and leaves its status: so no other process gets its number. Stops with the run meanwhile.
 fn wait_for_end(child: &regrow::Child, started: Instant) -> io::Result<Duration> {
     let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::InvalidData)?;
-    // A recycled run sends no SIGCHLD, and is found by a wait for all kinds of children alone.
+    // Whatever signal it sends at its end.
     let all_kinds = WaitIdOptions::from_bits_retain(libc::__WALL.cast_unsigned());
     let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | all_kinds;
     let take_stop = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | all_kinds;

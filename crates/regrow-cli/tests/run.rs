@@ -239,6 +239,32 @@ fn the_command_stops_with_its_run_and_goes_on_with_it() {
     }
 }
 
+/// A shell waits for the command, so that must stop with its run; and what is stopped sees nobody continue its run.
+#[test]
+fn a_run_that_is_continued_by_its_own_number_leaves_the_command_stopped() {
+    let kill = |signal: &str, pid: &str| {
+        assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+    };
+    let mut child = regrow()
+        .args(["run", "--point", "main", "--", "sh", "-c", "echo $$; read line; echo $line; exit 9"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (run, command) = (lines.next().unwrap().unwrap(), child.id().to_string());
+    kill("-STOP", &run);
+    until("both stop", || state(&run) == 'T' && state(&command) == 'T');
+    kill("-CONT", &run);
+    child.stdin.take().unwrap().write_all(b"it goes on\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "it goes on");
+    until("the run ends", || state(&run) == 'Z');
+    assert_eq!(state(&command), 'T');
+    kill("-CONT", &command);
+    assert_eq!(child.wait().unwrap().code(), Some(9), "the status is there");
+}
+
 #[test]
 fn a_run_has_default_signals_and_the_callers_ignored_ones() {
     let show = "grep -E '^Sig(Ign|Cgt):' /proc/self/status";

@@ -97,6 +97,35 @@ impl Child {
     /// The process as a descriptor, for use with other interfaces: it becomes readable when the process, with all
     /// its threads, has ended.
     ///
+    /// So the poller of any runtime waits for it, and [`Child::wait`] then returns at once. Each pipe of the child is an
+    /// [`OwnedFd`] for the runtime's own pipes. With tokio:
+    ///
+    /// ```
+    /// use regrow::{Command, Stdio};
+    /// use tokio::io::{AsyncReadExt, Interest, unix::AsyncFd};
+    /// use tokio::net::unix::pipe;
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let mut child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+    /// let mut text = String::new();
+    /// if let Some(stdout) = child.stdout.take() {
+    ///     pipe::Receiver::from_owned_fd(stdout.into())?.read_to_string(&mut text).await?;
+    /// }
+    /// // SAFETY: the child keeps the descriptor open for longer than the registration lasts.
+    /// let polled = unsafe { AsyncFd::register_with_interest(child.pidfd()?, Interest::READABLE) }?;
+    /// polled.readable().await?.retain_ready();
+    /// drop(polled);
+    /// assert!(child.wait()?.success());
+    /// assert_eq!(text, "hello\n");
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
+    /// Who drops a future that waits leaves the process alone, and who drops the child does too: tokio's `kill_on_drop` is a guard
+    /// whose `Drop` calls [`Child::kill`] and [`Child::wait`].
+    ///
     /// # Errors
     /// When it has been waited for already, or there is no free descriptor.
     pub fn pidfd(&self) -> io::Result<BorrowedFd<'_>> {

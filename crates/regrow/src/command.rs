@@ -489,7 +489,31 @@ impl Command {
         if let Some(directory) = &self.current_dir {
             command.current_dir(directory);
         }
+        self.tell_identity(&mut command);
+        let shown = |stdio: &Option<Stdio>| stdio.as_ref().and_then(Stdio::to_std);
+        if let Some(stdin) = shown(&self.stdin) {
+            command.stdin(stdin);
+        }
+        if let Some(stdout) = shown(&self.stdout) {
+            command.stdout(stdout);
+        }
+        if let Some(stderr) = shown(&self.stderr) {
+            command.stderr(stderr);
+        }
         command
+    }
+
+    /// Tells a command of `std::process` which user and group the process is to have.
+    fn tell_identity(&self, command: &mut std::process::Command) {
+        if let Some(uid) = self.identity.uid {
+            command.uid(uid);
+        }
+        if let Some(gid) = self.identity.gid {
+            command.gid(gid);
+        }
+        if let Some(group) = self.task.process_group() {
+            command.process_group(group);
+        }
     }
 }
 

@@ -35,7 +35,13 @@
 //! | `os::linux::process::CommandExt`: `create_pidfd` (unstable in `std`) | [`os::unix::process::CommandExt`] | recycled |
 //! | … `ChildExt`: `pidfd` (unstable in `std`) | [`Child::pidfd`] | |
 //! | `Child`: `id`, `kill`, `wait`, `try_wait`, `wait_with_output`, `stdin`, `stdout`, `stderr` | [`Child`] | |
-//! | `Stdio`: `null`, `piped`, `inherit`, from files and pipes | [`Stdio`] | recycled |
+//! | … `fd` (unstable in `std`) | [`Command::fd`], whose run has no descriptors but those | recycled |
+//! | … `dup2_file_action` (unstable in `std`) | [`Command::fd`] with a copy of the descriptor | recycled |
+//! | `Command`: `get_env_clear`, `get_resolved_envs` (unstable in `std`) | not there | |
+//! | `Child`: `into_pidfd`; `PidFd` (unstable in `std`) | a copy of [`Child::pidfd`], which the caller's [`Child`] still waits for | |
+//! | `Stdio`: `null`, `piped`, `inherit`, from files, pipes, `OwnedFd` and `from_raw_fd` | [`Stdio`] | recycled |
+//! | … `makes_pipe` (unstable in `std`) | not there | |
+//! | `tokio::process`: waiting, pipes, `kill_on_drop` | [`Child::wait_async`], or [`Child::pidfd`] and the pipes in the runtime's poller; a guard that kills | recycled |
 //! | `ExitStatus`, `Output`, `ChildStdin`, `ChildStdout`, `ChildStderr`, `ExitStatusExt` | the same types | |
 //!
 //! Two things differ from `std::process`, both on purpose and for exec as for recycled runs:

@@ -72,6 +72,18 @@ impl Stdio {
         Self(Kind::Closed)
     }
 
+    /// The same of `std::process`, where that has it without another descriptor.
+    pub(crate) fn to_std(&self) -> Option<std::process::Stdio> {
+        match self.0 {
+            Kind::Inherit => Some(std::process::Stdio::inherit()),
+            Kind::Null => Some(std::process::Stdio::null()),
+            Kind::Piped => Some(std::process::Stdio::piped()),
+            Kind::CallersStdout => Some(io::stdout().into()),
+            Kind::CallersStderr => Some(io::stderr().into()),
+            Kind::Closed | Kind::Fd(_) => None,
+        }
+    }
+
     /// The run's descriptor and, of a pipe, the caller's end.
     pub(crate) fn open(&self, direction: Direction) -> io::Result<(StdioFd, Option<OwnedFd>)> {
         let fd = match &self.0 {

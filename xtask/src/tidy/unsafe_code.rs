@@ -19,12 +19,24 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-image/src/store.rs", "plain types are written as the bytes that they are"),
     ("crates/regrow/src/os/unix/process.rs", "the standard library has a method that is unsafe"),
     ("crates/regrow/tests/like_std.rs", "a test calls a method that is unsafe in the standard library"),
+    (
+        "crates/regrow/tests/std_suite/attributes.rs",
+        "a test blocks signals, and calls a method that is unsafe in the standard library",
+    ),
+    (
+        "crates/regrow/tests/std_suite/own.rs",
+        "a test closes its standard descriptors, and executes with an environment of odd entries",
+    ),
+    ("crates/regrow/tests/std_suite/streams.rs", "a test has a descriptor by its number"),
+    ("crates/regrow/tests/std_suite/told.rs", "a test changes the environment"),
+    ("crates/regrow/tests/with_tokio.rs", "a descriptor is registered with tokio's poller"),
     ("crates/regrow-testkit/src/corpus/descriptors.rs", "a test's descriptors are known by number only"),
     ("crates/regrow-testkit/src/victims/caller.rs", "a caller of the tests changes what it is"),
+    ("crates/regrow-testkit/tests/any_child.rs", "a test has a signal handler, and waits for any child"),
     ("crates/regrow-testkit/tests/faults/caller.rs", "a caller of the tests changes what it is"),
     ("crates/regrow-testkit/tests/faults/mounts.rs", "a test mounts"),
     ("crates/regrow-testkit/tests/faults/processes.rs", "a test forks"),
-    ("crates/regrow-testkit/tests/faults/trace.rs", "a test traces"),
+    ("crates/regrow-testkit/tests/faults/trace.rs", "a test traces a child"),
     ("python/src/pool.rs", "Python knows descriptors by number"),
 ];
 

@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use regrow_abi::task::{Resource, Task};
@@ -19,6 +19,7 @@ use regrow_image::image::Image;
 use regrow_image::make::{self, AgentCode};
 use regrow_image::resolve::FileIdentity;
 use regrow_sys::caller;
+use regrow_sys::disable::FeatureSet;
 use regrow_sys::probe::{Feature, Kernel};
 use regrow_sys::room;
 use regrow_sys::strings::Strings;
@@ -50,25 +51,36 @@ const MAKING_BYTES: u64 = 32 << 20;
 /// What images and bodies are made with.
 #[derive(Debug)]
 pub(crate) struct Workshop {
-    kernel: Kernel,
+    disabled: FeatureSet,
+    /// What the kernel has, once somebody has asked it: that takes milliseconds, which a shard that keeps nothing has no use for.
+    kernel: OnceLock<Kernel>,
     agent: Option<Arc<AgentCode>>,
     keepers: Keepers,
 }
 
 impl Workshop {
-    /// Asks the kernel what it has, and prepares the agent's code.
+    /// Asks the kernel what it has, and prepares the agent's code, where something is to be recycled.
     pub(crate) fn new(settings: &Settings) -> Workshop {
         let agent = match settings.fault {
             fault::AGENT_MEMFD_FAILS => None,
             _ if !settings.recycle => None,
             _ => AgentCode::new().ok().map(Arc::new),
         };
-        Workshop { kernel: Kernel::probe(&settings.disabled), agent, keepers: Keepers::default() }
+        let disabled = settings.disabled;
+        let workshop = Workshop { disabled, kernel: OnceLock::new(), agent, keepers: Keepers::default() };
+        if settings.recycle {
+            workshop.kernel();
+        }
+        workshop
+    }
+
+    fn kernel(&self) -> &Kernel {
+        self.kernel.get_or_init(|| Kernel::probe(&self.disabled))
     }
 
     /// Whether files can be watched.
     pub(crate) fn can_watch(&self) -> bool {
-        self.kernel.works(Feature::Inotify)
+        self.kernel().works(Feature::Inotify)
     }
 
     /// The keepers of all bodies that are made here.
@@ -86,7 +98,7 @@ impl Workshop {
     /// # Errors
     /// Why not.
     pub(crate) fn check(&self) -> Result<(), Fallback> {
-        if !self.kernel.can_recycle() {
+        if !self.kernel().can_recycle() {
             return Err(Fallback::UnsupportedKernel);
         }
         self.agent.as_ref().map(|_| ()).ok_or(Fallback::NoMemory)
@@ -313,7 +325,7 @@ impl Finder<'_> {
             self.holdings.drop_image(surplus);
         }
         let mounts = self.holdings.mounts_seen();
-        let kernel = &self.workshop.kernel;
+        let kernel = self.workshop.kernel();
         Ok(Job {
             key,
             mounts,

@@ -28,6 +28,7 @@ pub(crate) fn scenes() -> Vec<Scene> {
     vec![
         scene("forked-copy-uses-the-pool", || with_pool(Pool::new(), forked_copy_uses)),
         // The thread that waits for futures stays, so that a descriptor is left.
+        scene("forked-copy-asks-the-kernel-nothing", || with_pool(Pool::new(), forked_copy_asks_nothing)),
         scene("forked-copy-awaits", || forked_copy_awaits(&Pool::new())),
         scene("forked-copies-while-threads-spawn", || with_pool(Pool::new(), forked_among_threads)),
         scene("forked-copy-drops-the-pool", || with_pool(Pool::new(), forked_copy_drops)),
@@ -81,6 +82,32 @@ fn forked_copy_uses(pool: &Pool) {
         let creation = run_right(pool, &format!("after-{round}"));
         assert!(creation.is_recycled(), "{creation}");
     }
+}
+
+/// The pages that children of this process, which have ended, were given. What the kernel has is asked by a child.
+fn pages_of_children() -> i64 {
+    // SAFETY: a live structure, of which zeros are a value.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage), 0);
+        usage.ru_minflt
+    }
+}
+
+/// A copy keeps nothing, so there is nothing to know of the kernel: its use of the pool makes no process but the runs.
+fn forked_copy_asks_nothing(pool: &Pool) {
+    prepare_sh(pool);
+    run_right(pool, "before");
+    assert!(pages_of_children() > 0, "the pool of the original has asked, by a process of its own");
+    in_fork(|| {
+        assert_eq!(pool.stats().total(), 0);
+        pool.clear();
+        assert_eq!((pages_of_children(), pool.keepers().len()), (0, 0));
+        let creation = run_right(pool, "in-the-copy");
+        assert!(!creation.is_recycled() && pool.stats().total() == 1, "{creation}");
+        assert!(pages_of_children() > 0, "those of the run are counted");
+    });
+    assert!(run_right(pool, "after").is_recycled());
 }
 
 /// A caller that daemonizes: a copy of it goes on, and has the caller's ends of all sockets. What the caller kept ends with it.

@@ -21,10 +21,11 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use regrow_sys::exec::Hook;
 
-use crate::Command;
+use crate::{Command, Stdio};
 
 /// What [`Command`] has on Unix, by the names of the standard library.
 ///
@@ -110,6 +111,14 @@ impl CommandExt for Command {
 
     fn process_group(&mut self, group: i32) -> &mut Command {
         Command::process_group(self, group)
+    }
+}
+
+/// A descriptor by its number, as the standard library's `Stdio` takes it.
+impl FromRawFd for Stdio {
+    unsafe fn from_raw_fd(fd: RawFd) -> Self {
+        // SAFETY: the caller says that the number is that of an open descriptor, which nothing else owns from here on.
+        unsafe { OwnedFd::from_raw_fd(fd) }.into()
     }
 }
 
