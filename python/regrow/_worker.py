@@ -113,9 +113,11 @@ def _carry_out(order: bytes) -> tuple[bytes, bytes]:
 
 def process(order: bytes) -> None:
     """Becomes a process of `multiprocessing`, which is told the descriptors of the resource tracker and of its own pipe."""
-    from multiprocessing import spawn
+    from multiprocessing import resource_tracker, spawn
 
     _continue_main()
+    # Modules that make a semaphore when they are imported have started a tracker by now: this process's is its parent's.
+    vars(resource_tracker)["_resource_tracker"]._pid = None
     # Where a module could not be imported it says so here: a process has no answer that could.
     _import_preloaded()
     tracker, pipe = (int(number) for number in order.split())

@@ -44,8 +44,6 @@ OF_MULTIPROCESSING = {
     # Both names stand for our context here.
     "TestStartMethod.test_context": "+ fork",
     "TestStartMethod.test_set_get": "+ fork",
-    # Alone it ends as theirs; after the others the process has another tracker of resources. Open: why.
-    "TestResourceTracker.test_resource_tracker_reused": "AssertionError: False is not true",
 }
 
 
