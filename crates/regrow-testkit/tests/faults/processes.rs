@@ -245,7 +245,8 @@ fn use_in_a_copy(pool: &Pool, then: impl FnOnce()) {
 /// inherited, unless another thread used the pool at the fork: the pool's own does so from time to time.
 fn forked_copy_drops(pool: &Pool) {
     prepare_sh(pool);
-    let keepers = pool.keepers();
+    // The last is the seed; its bodies the policy may exchange for others.
+    let seed = pool.keepers().pop();
     let has_let_go = || {
         let (mut told, tell) = std::io::pipe().expect("a pipe");
         let mut copy = Some(pool.clone());
@@ -264,13 +265,13 @@ fn forked_copy_drops(pool: &Pool) {
         text == "closed"
     };
     eventually("a copy that has cleared its pool has no descriptor of it", has_let_go);
-    assert_eq!(pool.keepers(), keepers);
+    assert_eq!(pool.keepers().pop(), seed);
     for round in 0..4 {
         let creation = run_right(pool, &format!("after-{round}"));
         assert!(creation.is_recycled(), "{creation}");
     }
-    let now = pool.keepers();
-    assert!(keepers.iter().all(|keeper| now.contains(keeper)), "those are there still: {keepers:?}, {now:?}");
+    assert_eq!(pool.keepers().pop(), seed, "it is there still");
+    assert!(pool.reports().given_up.is_empty(), "{:?}", pool.reports());
 }
 
 /// A timer of the caller's own, whose handler breaks off every system call that waits: no image, no body and no child is lost by it.
