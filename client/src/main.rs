@@ -51,6 +51,8 @@ struct Task {
     first: usize,
     /// How the full command is told to do the same.
     instead: HandOver<'static>,
+    /// A terminal does not keep the daemon from running the program.
+    no_terminal: bool,
 }
 
 /// Where the kernel begins.
@@ -70,10 +72,11 @@ fn run(start: &Start) {
     let mut path = Path::new();
     let (own, started_as) = search::started_as(start);
     let task = match started_as {
-        StartedAs::Launcher(name) => Task { first: 0, instead: HandOver::Launcher(name) },
-        // A plain `run PROGRAM` or `run -- PROGRAM`.
-        StartedAs::Command => Task { first: plain_run(start), instead: HandOver::Same },
-        StartedAs::Unknown => Task { first: 0, instead: HandOver::Same },
+        StartedAs::Launcher(name) => {
+            Task { first: 0, instead: HandOver::Launcher(name), no_terminal: false }
+        }
+        StartedAs::Command => plain_run(start),
+        StartedAs::Unknown => Task { first: 0, instead: HandOver::Same, no_terminal: false },
     };
     let name = match task.instead {
         HandOver::Launcher(name) => Some(name),
@@ -95,15 +98,15 @@ fn run(start: &Start) {
     }
 }
 
-/// Where the program stands in `regrow run PROGRAM` or `regrow run -- PROGRAM`; 0 for any other command line.
-fn plain_run(start: &Start) -> usize {
-    let first = match start.arg(2) {
-        Some(b"--") => 3,
-        _ => 2,
-    };
-    let is_flag = |word: &[u8]| first == 2 && word.starts_with(b"-");
+/// What `regrow run [--no-tty] [--] PROGRAM` asks for. In any other command line there is no program: it is the full command's.
+fn plain_run(start: &Start) -> Task {
+    let no_terminal = start.arg(2) == Some(b"--no-tty");
+    let next = if no_terminal { 3 } else { 2 };
+    let is_ended = start.arg(next) == Some(b"--");
+    let first = if is_ended { next + 1 } else { next };
+    let is_flag = |word: &[u8]| !is_ended && word.starts_with(b"-");
     let is_plain = start.arg(1) == Some(b"run") && start.arg(first).is_some_and(|word| !is_flag(word));
-    if is_plain { first } else { 0 }
+    Task { first: if is_plain { first } else { 0 }, instead: HandOver::Same, no_terminal }
 }
 
 /// Becomes the program. Returns when that fails.
@@ -116,7 +119,7 @@ fn execute(start: &Start, task: &Task, path: &Path) {
 fn ask(start: &Start, task: &Task, path: &Path) {
     // Until here nothing of the client's own is open.
     let given = Given::look();
-    if has_terminal() {
+    if !task.no_terminal && has_terminal() {
         return;
     }
     let signals = Signals::hold();
