@@ -72,15 +72,13 @@ fn run(start: &Start) {
     let mut path = Path::new();
     let (own, started_as) = search::started_as(start);
     let task = match started_as {
-        StartedAs::Launcher(name) => {
-            Task { first: 0, instead: HandOver::Launcher(name), no_terminal: false }
-        }
+        StartedAs::Launcher(name) => Task { first: 0, instead: HandOver::Launcher(name), no_terminal: false },
         StartedAs::Command => plain_run(start),
         StartedAs::Unknown => Task { first: 0, instead: HandOver::Same, no_terminal: false },
     };
     let name = match task.instead {
         HandOver::Launcher(name) => Some(name),
-        _ => start.arg(task.first).filter(|name| task.first > 0 && !name.contains(&b'/')),
+        _ => start.arg(task.first).filter(|_| task.first > 0),
     };
     let is_plain = !start.variables.for_command && !start.is_secure;
     let found = match (own, name) {

@@ -54,8 +54,17 @@ pub fn started_as(start: &Start) -> (Option<Stat>, StartedAs) {
     (own, started_as)
 }
 
-/// Finds the program of a name, by the rules of `execvp`. Where anything is unusual, there is none: the full command looks.
+/// Finds the program of a name or path, by the rules of `execvp`. Where anything is unusual, there is none: the full command looks.
 pub fn program(name: &[u8], start: &Start, own: Stat, to: &mut Path) -> Option<()> {
+    let is_other = |path: &Path| {
+        let found = sys::stat(path.pointer()).filter(|found| found.identity != own.identity);
+        found.is_some_and(|found| is_program(&found, path))
+    };
+    if name.contains(&b'/') {
+        to.put(name);
+        to.put(&[0]);
+        return (to.is_whole() && is_other(to)).then_some(());
+    }
     let path = start.variables.path?;
     for folder in path.split(|&byte| byte == b':') {
         to.clear();
@@ -67,16 +76,15 @@ pub fn program(name: &[u8], start: &Start, own: Stat, to: &mut Path) -> Option<(
         if !to.is_whole() {
             return None;
         }
-        match sys::stat(to.pointer()) {
-            Some(found) if found.identity != own.identity && is_program(&found, to) => return Some(()),
-            _ => {}
+        if is_other(to) {
+            return Some(());
         }
     }
     None
 }
 
 /// Whether a path is that of a program that is no regrow.
-pub fn is_program(found: &Stat, path: &Path) -> bool {
+fn is_program(found: &Stat, path: &Path) -> bool {
     const ALL_EXECUTE: u32 = 0o111;
     if !found.is_file() || found.mode & ALL_EXECUTE == 0 {
         return false;

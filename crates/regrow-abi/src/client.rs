@@ -61,8 +61,13 @@ pub const MARK_SEARCHED: usize = 4096;
 
 impl LauncherMark {
     /// The mark.
-    pub const MARK: LauncherMark =
-        LauncherMark { name_bytes: 7, content_bytes: 8, kind: 1, name: *b"Regrow\0\0", content: *b"launcher" };
+    pub const MARK: LauncherMark = LauncherMark {
+        name_bytes: 7,
+        content_bytes: 8,
+        kind: 1,
+        name: *b"Regrow\0\0",
+        content: *b"launcher",
+    };
 
     /// The mark as bytes, in the order of this machine.
     #[must_use]

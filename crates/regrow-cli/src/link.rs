@@ -15,9 +15,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::cli::setup::{LinkArgs, UnlinkArgs};
+use crate::client_file;
 use crate::error::CliError;
 use crate::message::complain;
-use crate::client_file;
 use crate::own_file::{OWN_NAME, OwnFile};
 use crate::program_search;
 

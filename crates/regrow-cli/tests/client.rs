@@ -141,7 +141,8 @@ fn what_is_no_daemon_of_this_version_does_not_stop_a_client() {
 fn a_client_in_another_namespace_executes_its_program() {
     let service = Service::start();
     service.same_as_env(&[], &["sh", "-c", "exit 4"]);
-    let can_unshare = Command::new("unshare").args(["-u", "true"]).status().is_ok_and(|status| status.success());
+    let can_unshare =
+        Command::new("unshare").args(["-u", "true"]).status().is_ok_and(|status| status.success());
     if !can_unshare {
         println!("no right to make namespaces");
         return;
@@ -149,7 +150,13 @@ fn a_client_in_another_namespace_executes_its_program() {
     for flag in ["-u", "-i", "-m", "-n", "-C"] {
         let before = service.counted();
         let mut command = service.plain("unshare");
-        command.args([flag, "--"]).arg(service.runner()).args(["run", "--", "sh", "-c", "echo $PPID; exit 4"]);
+        command.args([flag, "--"]).arg(service.runner()).args([
+            "run",
+            "--",
+            "sh",
+            "-c",
+            "echo $PPID; exit 4",
+        ]);
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(4), "{flag}: {output:?}");
         assert_ne!(text(&output.stdout).trim(), service.daemon().to_string(), "{flag}");

@@ -244,8 +244,11 @@ impl Service {
                 // The daemon counts what it has recycled for a client of one page.
                 let after = self.counted();
                 let is_counted = after[0] > before[0] && after[1] > before[1];
-                (said.how, said.why) =
-                    if is_counted { (Some("recycled".into()), None) } else { (None, Some("first_run".into())) };
+                (said.how, said.why) = if is_counted {
+                    (Some("recycled".into()), None)
+                } else {
+                    (None, Some("first_run".into()))
+                };
             }
             let what = format!("{wrapper:?} {program:?}, run {attempt}, {said:?}");
             let differing = differing_lines(&output.stdout, &plain.stdout);

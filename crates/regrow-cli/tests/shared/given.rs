@@ -88,10 +88,7 @@ fn a_caller_of_another_domain_executes_the_program_itself() {
         let (first, rest) = caller.split_first().unwrap();
         let plain = service.plain(first).args(rest).args(["sh", "-c", STATE]).output().unwrap();
         let mut command = service.plain(first);
-        command
-            .args(rest)
-            .arg(&service.runner())
-            .args(["--log", "info", "run", "sh", "-c", STATE]);
+        command.args(rest).arg(&service.runner()).args(["--log", "info", "run", "sh", "-c", STATE]);
         let output = command.output().unwrap();
         let said = Said::read(&output.stderr);
         assert!(said.why.as_deref().unwrap_or_default().contains("caller_changed"), "{caller:?}: {said:?}");
@@ -159,18 +156,7 @@ fn what_does_not_fit_in_an_order_is_executed() {
     let count = "set -- /proc/$$/fd/*; echo $#";
     // A shell that closes nothing but knows numbers of several digits.
     let mut command = service.plain("bash");
-    command.args([
-        "-c",
-        many,
-        "bash",
-        &service.runner(),
-        "--log",
-        "info",
-        "run",
-        "sh",
-        "-c",
-        count,
-    ]);
+    command.args(["-c", many, "bash", &service.runner(), "--log", "info", "run", "sh", "-c", count]);
     let output = command.output().unwrap();
     let said = Said::read(&output.stderr);
     assert!(said.why.as_deref().unwrap_or_default().contains("descriptors"), "{said:?}");
