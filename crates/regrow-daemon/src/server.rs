@@ -80,6 +80,8 @@ pub struct Server {
     /// What a client must say that it has.
     domain: Vec<u8>,
     stopping: bool,
+    /// How many runs clients of one page have got.
+    once: u64,
     /// When the listener is looked at again, while there are no descriptors.
     rests_until: Option<Instant>,
     last_busy: Instant,
@@ -117,6 +119,7 @@ impl Server {
             security,
             domain,
             stopping: false,
+            once: 0,
             rests_until: None,
             last_busy: Instant::now(),
             buffer: vec![0; MAX_MESSAGE],
@@ -144,6 +147,7 @@ impl Server {
                     client => self.take_message(client),
                 }
             }
+            self.tell_late_starts();
             if self.stopping {
                 self.decline_waiting();
             }
@@ -175,7 +179,8 @@ impl Server {
         let idle = idle.map(|idle| idle.saturating_sub(self.last_busy.elapsed()));
         let rest = self.rests_until.map(|until| until.saturating_duration_since(Instant::now()));
         let work = self.controller.next_work().map(|next| next.saturating_duration_since(Instant::now()));
-        let time = [idle, rest, work].into_iter().flatten().min()?;
+        let told = self.runs.told_at().map(|at| at.saturating_duration_since(Instant::now()));
+        let time = [idle, rest, work, told].into_iter().flatten().min()?;
         // Not before the time has come: the kernel rounds up.
         rustix::event::Timespec::try_from(time).ok()
     }
@@ -211,6 +216,9 @@ impl Server {
         if let ToDaemon::Proof(secret) = &message {
             return connection.standing.prove(self.listener.proof().is(secret));
         }
+        if let ToDaemon::Once(once) = message {
+            return self.run_once(client, *once, received);
+        }
         if !connection.standing.is_of(&self.security) {
             return self.refuse(client, &message);
         }
@@ -227,7 +235,7 @@ impl Server {
                 self.stopping = true;
                 self.send(client, &ToClient::Done);
             }
-            ToDaemon::Proof(_) => {}
+            ToDaemon::Proof(_) | ToDaemon::Once(_) => {}
         }
     }
 
@@ -269,7 +277,7 @@ impl Server {
     fn answer(&mut self, client: u64, question: &Question) {
         // The one that asks is not counted.
         let clients = self.clients.len().saturating_sub(1);
-        let state = DaemonState { clients, runs: self.runs.len(), stopping: self.stopping };
+        let state = DaemonState { clients, runs: self.runs.len(), stopping: self.stopping, once: self.once };
         let text = match answer::answer(&mut self.controller, question, state) {
             Ok(text) => text.into_bytes(),
             Err(error) => {
@@ -309,6 +317,9 @@ impl Server {
         if let Some(connection) = client.and_then(|client| self.clients.get_mut(client)).filter(|_| over) {
             connection.run = None;
         }
+        if !over && self.runs.take_untold(pid) {
+            self.tell_start(pid);
+        }
         // The client first: it waits.
         if let Some(client) = client {
             self.send(client, &message);
@@ -316,6 +327,9 @@ impl Server {
         if let Some(run) = run {
             run.started.give_back();
             self.controller.ended(&run.started);
+            if let Some(client) = client {
+                self.close_once(client);
+            }
         }
     }
 
