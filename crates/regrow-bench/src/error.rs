@@ -6,6 +6,7 @@ use std::io;
 use regrow_daemon::client::ClientError;
 use regrow_daemon::place::PlaceError;
 
+use crate::programs::compiler::CompileError;
 use crate::programs::mismatch::MismatchedRun;
 
 /// Why a benchmark has no result.
@@ -20,6 +21,9 @@ pub enum BenchError {
         /// The program as the user named it.
         program: OsString,
     },
+    /// The prototype cannot be compiled.
+    #[error("the prototype cannot be compiled")]
+    Prototype(#[from] CompileError),
     /// A program does not start.
     #[error("{program}: cannot be started by {by}")]
     Start {

@@ -24,6 +24,11 @@ impl Samples {
         self.0.push(time_ns);
     }
 
+    /// How many times there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The percentiles, if there is a time at all.
     pub fn percentiles(&self) -> Option<Percentiles> {
         let mut sorted = self.0.clone();
@@ -55,6 +60,11 @@ pub fn micros(time_ns: u64) -> f64 {
 /// A value with two digits after the point: further ones mean nothing.
 pub fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
+}
+
+/// A part of one, with three digits after the point.
+pub fn rounded_finely(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }
 
 /// The monotonic clock, in nanoseconds.

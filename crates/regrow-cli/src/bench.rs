@@ -51,6 +51,7 @@ fn bench_programs(args: &BenchArgs, json: Option<JsonFile>) -> Result<u8, CliErr
         pause: Duration::from_micros(args.pause_us.into()),
         parallel: args.parallel,
         single_use: args.single_use,
+        prototype: args.prototype,
     })?;
     print(&format!("{}\n", session.head()?))?;
     let mut results = Vec::new();

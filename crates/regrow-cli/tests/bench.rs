@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{output, stderr, stdout};
+use common::{output, regrow, stderr, stdout};
 use serde_json::Value;
 
 /// Few runs, so that the tests are quick.
@@ -59,6 +59,14 @@ fn the_results_have_every_key_and_the_table_every_row() {
     assert!(result["body_kib"].as_f64().unwrap() > 0.0, "{result}");
     assert!(result["ratio_p50"].as_f64().unwrap() > 0.0, "{result}");
     assert_eq!(result["point"], "main", "{result}");
+    let of = |one: &Value, other: &Value| one.as_f64().unwrap() / other.as_f64().unwrap();
+    for (key, ratio) in [
+        ("to_main_of_wake_p50", of(&result["to_main_us"]["p50"], &result["wake_us"]["p50"])),
+        ("cpu_of_posix_spawn", of(&result["cpu_us"]["regrow"], &result["cpu_us"]["posix_spawn"])),
+    ] {
+        assert!((result[key].as_f64().unwrap() - ratio).abs() < 0.006, "{key} is not {ratio}: {result}");
+    }
+    assert_eq!(result.get("prototype"), None, "nobody asked for the prototype: {result}");
     let execs: u64 =
         result["fallbacks"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(result["recycled"].as_u64().unwrap() + execs, 5, "{result}");
@@ -107,4 +115,70 @@ fn what_cannot_be_carried_out_is_told_with_its_path() {
 
     let usage = output(["bench", "--runs", "0"]);
     assert_eq!(usage.status.code(), Some(2));
+}
+
+#[test]
+fn the_prototype_makes_runs_that_are_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bench.json");
+    let log = folder.path().join("log");
+    let script = format!("x=$((x+1)); echo $x; echo $$ >> {}; exit 3", log.display());
+    let output = output(bench(&["--prototype", "--json", path.to_str().unwrap(), "--", "sh", "-c", &script]));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("/ prototype"), "{text}");
+
+    let results = results(&path);
+    let prototype = &results[0]["prototype"];
+    assert_eq!(prototype["runs"], 5, "{prototype}");
+    for key in ["us", "to_main_us"] {
+        assert!(prototype[key]["p50"].as_f64().unwrap() > 0.0, "{key}: {prototype}");
+    }
+    let p50 = |times: &Value| times["p50"].as_f64().unwrap();
+    let ratio = p50(&results[0]["regrow_us"]) / p50(&prototype["us"]);
+    assert!((prototype["regrow_of_prototype_p50"].as_f64().unwrap() - ratio).abs() < 0.006, "{prototype}");
+    assert!(results[0]["cpu_us"]["prototype"].as_f64().unwrap() > 0.0, "{}", results[0]);
+}
+
+#[test]
+fn a_run_by_the_prototype_that_differs_fails_the_benchmark() {
+    // The variables of the prototype's own start do not count: the environment is the caller's.
+    let alike = output(bench(&["--prototype", "--", "sh", "-c", "export -p"]));
+    assert_eq!(alike.status.code(), Some(0), "{}", stderr(&alike));
+
+    // Only in a run by the prototype its agent is mapped.
+    let differs = "grep -q agent.so /proc/$$/maps && exit 4; exit 0";
+    let output = output(bench(&["--prototype", "--", "sh", "-c", differs]));
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    let text = stderr(&output);
+    assert!(text.contains("by the prototype (kept at main) ended with exit status: 4"), "{text}");
+}
+
+#[test]
+fn what_the_prototype_cannot_run_is_told_and_measured_without_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("static.c"), folder.path().join("static"));
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let compiled =
+        std::process::Command::new("cc").args(["-static", "-o"]).args([&program, &source]).status().unwrap();
+    assert!(compiled.success());
+    let path = folder.path().join("bench.json");
+    let program = program.to_str().unwrap();
+    let output = output(bench(&["--prototype", "--json", path.to_str().unwrap(), "--", program]));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let why = "its process ended with exit status: 0 before it stopped at main";
+    assert!(stdout(&output).contains(&format!("{program}: not run by the prototype: {why}")));
+    let result = &results(&path)[0];
+    assert_eq!((result.get("prototype"), &result["without_prototype"]), (None, &why.into()));
+}
+
+#[test]
+fn without_a_compiler_there_is_no_prototype() {
+    let output = regrow()
+        .args(bench(&["--prototype", "--", "/bin/true"]))
+        .env("PATH", "/nonexistent")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stderr(&output), "regrow: the prototype cannot be compiled: cc is not installed\n");
 }

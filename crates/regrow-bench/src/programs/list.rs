@@ -1,13 +1,12 @@
 //! The programs to measure: the one that the user names, or the common ones that are installed.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use regrow_image::resolve::find_program;
 use tempfile::TempDir;
 
+use super::compiler::{CompileError, compile};
 use crate::error::BenchError;
 
 /// The built-in list, without the static program.
@@ -132,14 +131,11 @@ impl ProgramList {
 fn compile_static(folder: &Path) -> Result<PathBuf, String> {
     let (source, program) = (folder.join("static.c"), folder.join("static"));
     std::fs::write(&source, STATIC_SOURCE).map_err(|error| format!("{}: {error}", source.display()))?;
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-static", "-o"]).arg(&program).arg(&source);
-    let status = compiler.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    match status {
-        Ok(status) if status.success() => Ok(program),
-        Ok(_) => Err("cc cannot link statically".to_owned()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err("cc is not installed".to_owned()),
-        Err(error) => Err(format!("cc: {error}")),
+    match compile(&["-O2", "-static"], &[&source], &program) {
+        Ok(()) => Ok(program),
+        Err(CompileError::Source { .. }) => Err("cc cannot link statically".to_owned()),
+        Err(error @ CompileError::NoCompiler) => Err(error.to_string()),
+        Err(CompileError::Start { source }) => Err(format!("cc: {source}")),
     }
 }
 

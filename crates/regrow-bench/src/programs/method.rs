@@ -11,15 +11,26 @@ pub(super) enum SpawnMethod {
     Regrow,
     /// A pool of Regrow's in which a body serves one run.
     SingleUse,
+    /// The least that recycles a process (see [`super::prototype`]).
+    Prototype,
 }
+
+/// How many methods there are.
+pub(super) const METHODS: usize = 4;
 
 impl SpawnMethod {
     /// All, in the order in which they take turns.
-    pub(super) const ALL: [Self; 3] = [Self::PosixSpawn, Self::Regrow, Self::SingleUse];
+    pub(super) const ALL: [Self; METHODS] =
+        [Self::PosixSpawn, Self::Regrow, Self::SingleUse, Self::Prototype];
 
-    /// Those that are compared, with single use or without.
-    pub(super) fn compared(single_use: bool) -> &'static [Self] {
-        if single_use { &Self::ALL } else { &[Self::PosixSpawn, Self::Regrow] }
+    /// Those that are compared, with single use and the prototype or without.
+    pub(super) fn compared(single_use: bool, prototype: bool) -> Vec<Self> {
+        let is_compared = |method: &Self| match method {
+            Self::PosixSpawn | Self::Regrow => true,
+            Self::SingleUse => single_use,
+            Self::Prototype => prototype,
+        };
+        Self::ALL.into_iter().filter(is_compared).collect()
     }
 
     /// Its name for the user.
@@ -28,6 +39,7 @@ impl SpawnMethod {
             Self::PosixSpawn => "posix_spawn",
             Self::Regrow => "Regrow",
             Self::SingleUse => "Regrow, single use",
+            Self::Prototype => "the prototype",
         }
     }
 }

@@ -40,11 +40,20 @@ pub fn tables(results: &[ProgramResult]) -> String {
         let (name, reasons) = (&result.program, reasons(&result.fallbacks));
         text.push_str(&format!("{name}: started by exec because of {reasons}\n"));
     }
+    for result in results {
+        if let Some(why) = &result.without_prototype {
+            text.push_str(&format!("{}: not run by the prototype: {why}\n", result.program));
+        }
+    }
     text.push('\n');
     text.push_str(&throughput_table(results));
     if results.iter().any(|result| result.single_use.is_some()) {
         text.push('\n');
         text.push_str(&single_use_table(results));
+    }
+    if results.iter().any(|result| result.prototype.is_some()) {
+        text.push('\n');
+        text.push_str(&prototype_table(results));
     }
     text
 }
@@ -60,9 +69,11 @@ fn times_table(results: &[ProgramResult]) -> String {
         ("to main\np50", Alignment::Right),
         ("p99", Alignment::Right),
         ("wake\np50", Alignment::Right),
+        ("to main\n/ wake", Alignment::Right),
         ("reset\np50", Alignment::Right),
         ("CPU per run\nposix_spawn", Alignment::Right),
         ("\nRegrow", Alignment::Right),
+        ("\npart", Alignment::Right),
         ("body\nKiB", Alignment::Right),
         ("\npoint", Alignment::Left),
         ("\nrecycled", Alignment::Right),
@@ -78,9 +89,11 @@ fn times_table(results: &[ProgramResult]) -> String {
             p50(result.to_main_us),
             p99(result.to_main_us),
             p50(result.wake_us),
+            hundredths(result.to_main_of_wake_p50),
             p50(result.reset_us),
             number(Some(result.cpu_us.posix_spawn)),
             number(Some(result.cpu_us.regrow)),
+            thousandths(result.cpu_of_posix_spawn),
             result.body_kib.map_or_else(|| NOTHING.to_owned(), |kib| format!("{kib:.0}")),
             result.point.unwrap_or(NOTHING).to_owned(),
             format!("{}/{}", result.recycled, result.runs),
@@ -138,12 +151,42 @@ fn single_use_table(results: &[ProgramResult]) -> String {
             result.program.clone(),
             p50(single_use.us),
             p99(single_use.us),
-            ratio.map_or_else(|| NOTHING.to_owned(), |ratio| format!("{ratio:.2}")),
+            hundredths(ratio),
             format!("{}/{}", single_use.recycled, result.runs),
             per_s.map_or_else(|| NOTHING.to_owned(), |per_s| format!("{per_s:.0}")),
             number(against),
             number(result.cpu_us.single_use),
             reasons(&single_use.fallbacks),
+        ]);
+    }
+    table.render(0)
+}
+
+/// The prototype, beside Regrow in the same minutes.
+fn prototype_table(results: &[ProgramResult]) -> String {
+    let mut table = TextTable::new(&[
+        ("call to end seen, µs\nprogram", Alignment::Left),
+        ("prototype\np50", Alignment::Right),
+        ("p99", Alignment::Right),
+        ("to main\np50", Alignment::Right),
+        ("Regrow\np50", Alignment::Right),
+        ("Regrow\n/ prototype", Alignment::Right),
+        ("CPU per run\nprototype", Alignment::Right),
+        ("\nRegrow", Alignment::Right),
+        ("\nruns", Alignment::Right),
+    ]);
+    for result in results {
+        let Some(prototype) = &result.prototype else { continue };
+        table.row([
+            result.program.clone(),
+            p50(prototype.us),
+            p99(prototype.us),
+            p50(prototype.to_main_us),
+            p50(result.regrow_us),
+            hundredths(prototype.regrow_of_prototype_p50),
+            number(result.cpu_us.prototype),
+            number(Some(result.cpu_us.regrow)),
+            prototype.runs.to_string(),
         ]);
     }
     table.render(0)
@@ -166,6 +209,14 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| format!("{value:.1}"))
 }
 
+fn hundredths(value: Option<f64>) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), |value| format!("{value:.2}"))
+}
+
+fn thousandths(value: Option<f64>) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), |value| format!("{value:.3}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,14 +227,24 @@ mod tests {
         let text = tables(&[example()]);
         let row = text.lines().find(|line| line.starts_with("sh -c :")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().skip(3).collect();
-        let expected = ["600.0", "1200.0", "30.0", "60.0", "20.0", "-", "-", "4.0", "25.0", "500.0", "60.0"];
-        assert_eq!(cells.get(..11), Some(&expected[..]));
-        assert_eq!(cells.get(11..), Some(&["211", "main", "9/10"][..]));
+        let expected = ["600.0", "1200.0", "30.0", "60.0", "20.0", "-", "-", "4.0", "-", "25.0"];
+        assert_eq!(cells.get(..10), Some(&expected[..]));
+        assert_eq!(cells.get(10..), Some(&["500.0", "60.0", "0.120", "211", "main", "9/10"][..]));
         assert!(text.contains("sh -c :: started by exec because of all_busy (1)\n"), "{text}");
-        let single_use = text.lines().last().unwrap();
-        let cells: Vec<&str> = single_use.split_whitespace().skip(3).collect();
+        let last: Vec<&str> = text.lines().rev().filter(|line| line.starts_with("sh -c :")).collect();
+        let cells: Vec<&str> = last[0].split_whitespace().skip(3).collect();
+        assert_eq!(cells, ["25.0", "50.0", "5.0", "30.0", "1.20", "45.0", "60.0", "10"], "{text}");
+        let cells: Vec<&str> = last[1].split_whitespace().skip(3).collect();
         assert_eq!(cells, ["40.0", "80.0", "1.33", "8/10", "4500", "3.0", "300.0"], "{text}");
         assert!(text.lines().any(|line| line.contains("15000") && line.contains("40/40")), "{text}");
+    }
+
+    #[test]
+    fn a_program_that_the_prototype_cannot_run_is_told() {
+        let why = Some("its process ended".to_owned());
+        let text = tables(&[ProgramResult { prototype: None, without_prototype: why, ..example() }]);
+        assert!(text.contains("sh -c :: not run by the prototype: its process ended\n"), "{text}");
+        assert!(!text.contains("/ prototype"), "{text}");
     }
 
     #[test]

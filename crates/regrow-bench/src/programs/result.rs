@@ -38,11 +38,34 @@ pub struct ProgramResult {
     pub fallbacks: BTreeMap<&'static str, u64>,
     /// How many times faster Regrow is, by the medians.
     pub ratio_p50: Option<f64>,
+    /// The time from the call to the program's first instruction, as a multiple of a wake in the same minutes; by the medians.
+    pub to_main_of_wake_p50: Option<f64>,
+    /// The CPU time of a run by Regrow, its reset included, as a part of that by `posix_spawn`.
+    pub cpu_of_posix_spawn: Option<f64>,
     /// Runs a second without a pause.
     pub throughput: Vec<Throughput>,
     /// Regrow where a body serves one run, if that was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub single_use: Option<SingleUseResult>,
+    /// The prototype, if it ran the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prototype: Option<PrototypeResult>,
+    /// Why the prototype did not, if it was asked to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_prototype: Option<String>,
+}
+
+/// What was measured of the prototype, in turn with the others.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PrototypeResult {
+    /// The timed runs that entered `main` in a task of the prototype.
+    pub runs: usize,
+    /// From call to end seen.
+    pub us: Option<Percentiles>,
+    /// From call to the jump to `main`.
+    pub to_main_us: Option<Percentiles>,
+    /// Regrow's time as a multiple of the prototype's, by the medians.
+    pub regrow_of_prototype_p50: Option<f64>,
 }
 
 /// What was measured of runs whose body serves no other.
@@ -66,6 +89,9 @@ pub struct CpuUs {
     /// By Regrow where a body serves one run, its making and its end included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub single_use: Option<f64>,
+    /// By the prototype, its reset included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prototype: Option<f64>,
 }
 
 /// A result for tests.
@@ -81,12 +107,14 @@ pub(super) fn example() -> ProgramResult {
         regrow_us: times(30.0),
         to_main_us: None,
         reset_us: times(25.0),
-        cpu_us: CpuUs { posix_spawn: 500.0, regrow: 60.0, single_use: Some(300.0) },
+        cpu_us: CpuUs { posix_spawn: 500.0, regrow: 60.0, single_use: Some(300.0), prototype: Some(45.0) },
         body_kib: Some(211.4),
         point: Some("main"),
         recycled: 9,
         fallbacks: BTreeMap::from([("all_busy", 1)]),
         ratio_p50: Some(20.0),
+        to_main_of_wake_p50: None,
+        cpu_of_posix_spawn: Some(0.12),
         throughput: vec![Throughput {
             clients: 1,
             posix_spawn_per_s: 1500.0,
@@ -98,6 +126,13 @@ pub(super) fn example() -> ProgramResult {
             fallbacks: BTreeMap::new(),
         }],
         single_use: Some(SingleUseResult { us: times(40.0), recycled: 8, fallbacks: BTreeMap::new() }),
+        prototype: Some(PrototypeResult {
+            runs: 10,
+            us: times(25.0),
+            to_main_us: times(5.0),
+            regrow_of_prototype_p50: Some(1.2),
+        }),
+        without_prototype: None,
     }
 }
 
@@ -126,5 +161,12 @@ mod tests {
             (&40.0.into(), &8.into())
         );
         assert_eq!(json["throughput"][0]["single_use_per_s"], 4500.0);
+        assert!(json["to_main_of_wake_p50"].is_null());
+        assert_eq!(json["cpu_of_posix_spawn"], 0.12);
+        assert_eq!(json["cpu_us"]["prototype"], 45.0);
+        let prototype = &json["prototype"];
+        assert_eq!((&prototype["runs"], &prototype["us"]["p50"]), (&10.into(), &25.0.into()));
+        assert_eq!(prototype["regrow_of_prototype_p50"], 1.2);
+        assert_eq!(json.get("without_prototype"), None);
     }
 }

@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 use regrow::{Command, Creation, Pool, Reuse};
 
 use super::list::BenchProgram;
-use super::method::SpawnMethod;
+use super::method::{METHODS, SpawnMethod};
 use super::mismatch::{Mismatch, MismatchedRun};
 use super::output::{OutputSink, ReferenceRun};
+use super::prototype::{NotKept, Prototype, PrototypeAgent, PrototypeRun};
 use super::timing;
 use crate::error::BenchError;
 use crate::samples::now_ns;
@@ -32,8 +33,10 @@ pub(super) struct TimedRun {
     pub(super) called_ns: u64,
     pub(super) ended_ns: u64,
     status: ExitStatus,
-    /// How Regrow created the process; `None` by `posix_spawn`.
+    /// How Regrow created the process; `None` by the others.
     pub(super) creation: Option<Creation>,
+    /// When the prototype entered the program; `None` by the others.
+    pub(super) main_ns: Option<u64>,
 }
 
 /// How Regrow created the processes of runs, counted.
@@ -87,11 +90,12 @@ pub(super) struct ProgramRunner {
     posix_spawn: PosixSpawn,
     regrow: Pooled,
     single_use: Option<Pooled>,
+    prototype: Option<Prototype>,
     stdout: OutputSink,
     stderr: OutputSink,
     expected: Option<ReferenceRun>,
     /// Runs so far by each method, in the order of [`SpawnMethod::ALL`].
-    runs: [u64; 3],
+    runs: [u64; METHODS],
 }
 
 impl ProgramRunner {
@@ -123,10 +127,31 @@ impl ProgramRunner {
             }
         }
         let name = program.name.clone();
-        let runs = [0; 3];
-        let mut runner = Self { name, posix_spawn, regrow, single_use, stdout, stderr, expected: None, runs };
+        let (prototype, expected, runs) = (None, None, [0; METHODS]);
+        let mut runner =
+            Self { name, posix_spawn, regrow, single_use, prototype, stdout, stderr, expected, runs };
         runner.learn()?;
         Ok(runner)
+    }
+
+    /// Lets the prototype keep the program as well, with the same descriptors.
+    pub(super) fn add_prototype(
+        &mut self,
+        agent: &PrototypeAgent,
+        program: &BenchProgram,
+    ) -> Result<(), NotKept> {
+        let stdio = [File::open("/dev/null")?.into(), self.stdout.writer()?, self.stderr.writer()?];
+        let started = Prototype::start(agent, program, stdio);
+        // A program that did not stop at main has run, and may have written.
+        self.stdout.take()?;
+        self.stderr.take()?;
+        self.prototype = Some(started?);
+        Ok(())
+    }
+
+    /// The process in which the prototype keeps the program.
+    pub(super) fn prototype_keeper(&self) -> Option<i32> {
+        self.prototype.as_ref().map(Prototype::keeper)
     }
 
     /// Makes the first run, which all others are compared with.
@@ -143,6 +168,10 @@ impl ProgramRunner {
             SpawnMethod::PosixSpawn => self.run_by_posix_spawn(),
             SpawnMethod::Regrow => self.regrow.run(),
             SpawnMethod::SingleUse => self.single_use.as_mut().unwrap_or(&mut self.regrow).run(),
+            SpawnMethod::Prototype => match &mut self.prototype {
+                Some(prototype) => prototype.run().map(TimedRun::from),
+                None => Err(std::io::ErrorKind::NotFound.into()),
+            },
         };
         let ran = ran.map_err(|source| BenchError::Start {
             program: self.name.clone(),
@@ -162,7 +191,7 @@ impl ProgramRunner {
         let called_ns = now_ns();
         let status = self.posix_spawn.spawn()?.wait()?;
         let ended_ns = now_ns();
-        Ok(TimedRun { called_ns, ended_ns, status, creation: None })
+        Ok(TimedRun { called_ns, ended_ns, status, creation: None, main_ns: None })
     }
 
     /// Compares what the last `runs` runs wrote, all by one method.
@@ -207,6 +236,16 @@ impl ProgramRunner {
         }
     }
 
+    /// Waits until the prototype has put its memory back.
+    pub(super) fn await_prototype(&mut self) -> Result<(), BenchError> {
+        let Some(prototype) = &mut self.prototype else { return Ok(()) };
+        prototype.await_armed().map_err(|error| BenchError::Start {
+            program: self.name.clone(),
+            by: SpawnMethod::Prototype.name(),
+            source: std::io::Error::other(error),
+        })
+    }
+
     /// How many bytes each run writes.
     pub(super) fn output_bytes(&self) -> usize {
         self.expected.as_ref().map_or(0, |expected| expected.stdout.len() + expected.stderr.len())
@@ -220,6 +259,7 @@ impl ProgramRunner {
     fn differs(&self, method: SpawnMethod, creation: Option<&Creation>, mismatch: Mismatch) -> BenchError {
         let how = match (method, creation) {
             (SpawnMethod::PosixSpawn, _) => "exec".to_owned(),
+            (SpawnMethod::Prototype, _) => "kept at main".to_owned(),
             (_, Some(creation)) => creation.to_string(),
             (_, None) => "one of several".to_owned(),
         };
@@ -229,12 +269,20 @@ impl ProgramRunner {
     }
 }
 
+impl From<PrototypeRun> for TimedRun {
+    fn from(run: PrototypeRun) -> Self {
+        let PrototypeRun { called_ns, main_ns, ended_ns, status } = run;
+        Self { called_ns, ended_ns, status, creation: None, main_ns: Some(main_ns) }
+    }
+}
+
 impl Pooled {
     fn run(&mut self) -> std::io::Result<TimedRun> {
         let called_ns = now_ns();
         let completed = self.command.complete()?;
         let ended_ns = now_ns();
-        Ok(TimedRun { called_ns, ended_ns, status: completed.status, creation: Some(completed.creation) })
+        let creation = Some(completed.creation);
+        Ok(TimedRun { called_ns, ended_ns, status: completed.status, creation, main_ns: None })
     }
 }
 
@@ -242,12 +290,15 @@ impl Pooled {
 mod tests {
     use super::*;
     use regrow::{Fallback, Point};
+    use rustix::process::Pid;
 
     fn runner(script: &str) -> ProgramRunner {
         let args = vec!["-c".into(), script.into()];
         let program =
             BenchProgram { name: "sh".to_owned(), path: "/bin/sh".into(), args, preload: Vec::new() };
-        ProgramRunner::new(&program, false, true).unwrap()
+        let mut runner = ProgramRunner::new(&program, false, true).unwrap();
+        runner.add_prototype(&PrototypeAgent::compile().unwrap(), &program).unwrap();
+        runner
     }
 
     #[test]
@@ -257,7 +308,9 @@ mod tests {
             runner.await_unused();
             let ran = runner.run(method).unwrap();
             assert!(ran.ended_ns >= ran.called_ns);
-            assert_eq!(ran.creation.is_some(), method != SpawnMethod::PosixSpawn);
+            let is_by_regrow = matches!(method, SpawnMethod::Regrow | SpawnMethod::SingleUse);
+            assert_eq!(ran.creation.is_some(), is_by_regrow);
+            assert_eq!(ran.main_ns.is_some(), method == SpawnMethod::Prototype);
             runner.check_output(method, 1, None).unwrap();
             runner.run_block(method, 3).unwrap();
         }
@@ -286,6 +339,40 @@ mod tests {
         let mut runner = runner(&format!("test -e {0} && exit 4; : > {0}", mark.display()));
         let error = runner.run(SpawnMethod::Regrow).unwrap_err().to_string();
         assert!(error.ends_with("ended with exit status: 4, not with exit status: 0"), "{error}");
+    }
+
+    #[test]
+    fn each_run_by_the_prototype_is_a_process_of_its_own_with_memory_as_at_main() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let script = format!("x=$((x+1)); echo $x $$ $PPID >> {}", log.display());
+        let mut runner = runner(&script);
+        for _ in 0..5 {
+            runner.run(SpawnMethod::Prototype).unwrap();
+        }
+        let text = std::fs::read_to_string(&log).unwrap();
+        // The first run of all is by `posix_spawn`.
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+        assert_eq!(lines.len(), 6, "{text}");
+        let own = std::process::id().to_string();
+        assert!(lines.iter().all(|line| line[0] == "1" && line[2] == own), "{text}");
+        let pids: std::collections::BTreeSet<&str> = lines.iter().map(|line| line[1]).collect();
+        assert_eq!(pids.len(), 6, "{text}");
+    }
+
+    #[test]
+    fn the_prototype_leaves_no_process_and_says_what_it_cannot_keep() {
+        let mut runner = runner("exit 0");
+        let keeper = Pid::from_raw(runner.prototype_keeper().unwrap()).unwrap();
+        assert!(rustix::process::test_kill_process(keeper).is_ok());
+        runner.prototype = None;
+        assert!(rustix::process::test_kill_process(keeper).is_err());
+        // A program that ends before the agent finds its main.
+        let (name, path) = ("agent".to_owned(), "/bin/false".into());
+        let program = BenchProgram { name, path, args: Vec::new(), preload: Vec::new() };
+        let agent = PrototypeAgent::without_code();
+        let error = runner.add_prototype(&agent, &program).unwrap_err();
+        assert_eq!(error.to_string(), "its process ended with exit status: 1 before it stopped at main");
     }
 
     #[test]

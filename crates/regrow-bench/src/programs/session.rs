@@ -2,6 +2,7 @@
 
 use super::list::BenchProgram;
 use super::measure::{self, BenchOptions};
+use super::prototype::PrototypeAgent;
 use super::report;
 use super::result::ProgramResult;
 use crate::error::BenchError;
@@ -15,16 +16,19 @@ const SURVEY_TIMES: u32 = 200;
 pub struct BenchSession {
     options: BenchOptions,
     floors: Floors,
+    agent: Option<PrototypeAgent>,
 }
 
 impl BenchSession {
     /// Gets ready to measure.
     ///
     /// # Errors
-    /// [`BenchError::System`] where there is no second process to be woken.
+    /// [`BenchError::System`] where there is no second process to be woken, [`BenchError::Prototype`] where `cc` does not compile
+    /// the prototype.
     pub fn new(options: BenchOptions) -> Result<Self, BenchError> {
         let cannot = BenchError::system("the process that is woken cannot be made");
-        Ok(Self { options, floors: Floors::new().map_err(cannot)? })
+        let agent = options.prototype.then(PrototypeAgent::compile).transpose()?;
+        Ok(Self { options, floors: Floors::new().map_err(cannot)?, agent })
     }
 
     /// The head of the report: the machine, and its floors, which this call measures.
@@ -43,6 +47,6 @@ impl BenchSession {
     /// # Errors
     /// [`BenchError::Differs`] when a run differs from the first one, another when the program cannot be measured.
     pub fn measure(&mut self, program: &BenchProgram) -> Result<ProgramResult, BenchError> {
-        measure::measure(program, &self.options, &mut self.floors)
+        measure::measure(program, &self.options, self.agent.as_ref(), &mut self.floors)
     }
 }

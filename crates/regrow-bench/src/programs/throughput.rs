@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::list::BenchProgram;
-use super::method::SpawnMethod;
+use super::method::{METHODS, SpawnMethod};
 use super::runner::{CreationCounts, ProgramRunner};
 use crate::error::BenchError;
 use crate::samples::rounded;
@@ -49,7 +49,7 @@ pub struct Throughput {
 }
 
 /// How many runs a client makes in one block, in the order of [`SpawnMethod::ALL`].
-pub(super) type BlockRuns = [usize; 3];
+pub(super) type BlockRuns = [usize; METHODS];
 
 /// Measures a program with so many clients.
 pub(super) fn measure(
@@ -58,7 +58,7 @@ pub(super) fn measure(
     block_runs: BlockRuns,
     single_use: bool,
 ) -> Result<Throughput, BenchError> {
-    let methods = SpawnMethod::compared(single_use);
+    let methods = &*SpawnMethod::compared(single_use, false);
     let barrier = Barrier::new(usize::from(clients) + 1);
     let (took, all_counts) = thread::scope(|scope| {
         let workers: Vec<_> =
@@ -93,8 +93,8 @@ pub(super) fn measure(
 }
 
 /// Lets the clients begin each block together, and adds up how long the blocks of each method take.
-fn time_blocks(methods: &[SpawnMethod], barrier: &Barrier) -> [Duration; 3] {
-    let mut took = [Duration::ZERO; 3];
+fn time_blocks(methods: &[SpawnMethod], barrier: &Barrier) -> [Duration; METHODS] {
+    let mut took = [Duration::ZERO; METHODS];
     barrier.wait();
     for _ in 0..ROUNDS {
         for &method in methods {
@@ -157,7 +157,7 @@ mod tests {
             args: Vec::new(),
             preload: Vec::new(),
         };
-        let throughput = measure(&program, 2, [3, 5, 4], true).unwrap();
+        let throughput = measure(&program, 2, [3, 5, 4, 1], true).unwrap();
         assert_eq!(throughput.clients, 2);
         assert_eq!(throughput.runs, 2 * u64::from(ROUNDS) * 5);
         let execs: u64 = throughput.fallbacks.values().sum();
@@ -171,7 +171,7 @@ mod tests {
         let args = vec!["-c".into(), "echo $$".into()];
         let program =
             BenchProgram { name: "sh".to_owned(), path: "/bin/sh".into(), args, preload: Vec::new() };
-        let error = measure(&program, 2, [3, 3, 3], true).unwrap_err();
+        let error = measure(&program, 2, [3, 3, 3, 3], true).unwrap_err();
         assert!(matches!(error, BenchError::Differs(_)), "{error}");
     }
 }

@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, WaitOptions, getpid, getppid};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::native::{CloneStack, SharedWakes, WakeCounters, fork};
+use super::native::{CloneStack, SharedSheet, WakeCounters, fork};
 use crate::samples::{Percentiles, Samples, now_ns};
 
 /// How often the partner checks, when nobody wakes it, that its maker is still there.
@@ -39,7 +39,7 @@ enum WakeMethod {
 /// Another process, which sleeps until it is woken.
 struct WakePartner {
     pid: Pid,
-    shared: SharedWakes,
+    shared: SharedSheet<WakeCounters>,
     /// Our end, where the bell is a socket.
     socket: Option<OwnedFd>,
     asked: u32,
@@ -47,7 +47,7 @@ struct WakePartner {
 
 impl WakePartner {
     fn start(bell: WakeMethod) -> io::Result<Self> {
-        let shared = SharedWakes::new()?;
+        let shared = SharedSheet::<WakeCounters>::new()?;
         let maker = getpid();
         let (pid, socket) = match bell {
             WakeMethod::Futex => {

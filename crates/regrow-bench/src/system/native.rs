@@ -6,6 +6,7 @@
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use regrow_sys::raw::SharedMapping;
@@ -149,6 +150,11 @@ pub(crate) struct Spawned {
 }
 
 impl Spawned {
+    /// A child of this process that something else has made, and that nothing else waits for.
+    pub(crate) fn child(pid: Pid) -> Self {
+        Self { pid }
+    }
+
     /// Waits for its end.
     pub(crate) fn wait(self) -> io::Result<ExitStatus> {
         let waited =
@@ -192,22 +198,59 @@ pub(crate) struct WakeCounters {
     pub(crate) woke_ns: AtomicU64,
 }
 
-/// Memory that holds a [`WakeCounters`], shared with a forked process.
-pub(crate) struct SharedWakes(SharedMapping);
+/// What the caller and the prototype's process share. `struct orders` in `prototype/agent.h` has the same fields.
+#[repr(C)]
+pub(crate) struct OrderSheet {
+    /// The caller sets it to 1: run. The task sets it to 0.
+    pub(crate) go: AtomicU32,
+    /// The task sets it to 1: it waits for `go`. The caller sets it to 0.
+    pub(crate) armed: AtomicU32,
+    /// The caller sets it to 1: the run has ended. The keeper sets it to 0.
+    pub(crate) reset: AtomicU32,
+    /// The armed task, from its clone on. The caller sets it to 0 when it has waited for it.
+    pub(crate) pid: AtomicI32,
+    /// When the run was entered, in nanoseconds of the monotonic clock.
+    pub(crate) main_ns: AtomicU64,
+}
 
-impl SharedWakes {
+/// What may stand in memory that another process changes.
+///
+/// # Safety
+/// Zeros are a value of the type, it is no larger than a page, and all its fields are atomic.
+pub(crate) unsafe trait Sheet {}
+
+// SAFETY: three atomic integers, whose zeros are values.
+unsafe impl Sheet for WakeCounters {}
+
+// SAFETY: five atomic integers, whose zeros are values.
+unsafe impl Sheet for OrderSheet {}
+
+/// Memory that holds a sheet, shared with another process.
+pub(crate) struct SharedSheet<T> {
+    mapping: SharedMapping,
+    memfd: OwnedFd,
+    sheet: PhantomData<T>,
+}
+
+impl<T: Sheet> SharedSheet<T> {
     /// Maps the memory.
     pub(crate) fn new() -> io::Result<Self> {
-        let bytes = size_of::<WakeCounters>();
-        let memfd = regrow_sys::raw::memfd("regrow-wake", bytes as u64)?;
-        Ok(Self(SharedMapping::new(memfd.as_fd(), bytes)?))
+        let bytes = size_of::<T>();
+        let memfd = regrow_sys::raw::memfd("regrow-sheet", bytes as u64)?;
+        Ok(Self { mapping: SharedMapping::new(memfd.as_fd(), bytes)?, memfd, sheet: PhantomData })
     }
 
-    /// The counters.
-    pub(crate) fn sheet(&self) -> &WakeCounters {
-        // SAFETY: the mapping is page-aligned, has room for a sheet and lives as long as `self`; zeros are a valid
-        // sheet, and all its fields are atomic.
-        unsafe { &*self.0.as_ptr().cast::<WakeCounters>() }
+    /// The sheet.
+    pub(crate) fn sheet(&self) -> &T {
+        // SAFETY: the mapping is page-aligned, has room for a sheet and lives as long as `self`; by the contract of
+        // `Sheet` zeros are a valid sheet, and all its fields are atomic.
+        unsafe { &*self.mapping.as_ptr().cast::<T>() }
+    }
+
+    /// Where another process of this user finds the memory, as long as the value lives.
+    pub(crate) fn path(&self) -> String {
+        let own = rustix::process::getpid().as_raw_nonzero();
+        format!("/proc/{own}/fd/{}", self.memfd.as_raw_fd())
     }
 }
 

@@ -41,9 +41,9 @@ impl CpuTime {
     }
 }
 
-/// What a kept body holds, in KiB: the mean of all bodies (see [`held_kib`]). `None` where there is none, or the kernel does
-/// not tell.
-pub(crate) fn body_kib() -> io::Result<Option<f64>> {
+/// What a kept body holds, in KiB: the mean of all bodies (see [`held_kib`]) but the one of the process `except`. `None`
+/// where there is none, or the kernel does not tell.
+pub(crate) fn body_kib(except: Option<i32>) -> io::Result<Option<f64>> {
     let mut spaces: Vec<Vec<i32>> = Vec::new();
     for pid in children()? {
         let same = |space: &&mut Vec<i32>| {
@@ -54,7 +54,8 @@ pub(crate) fn body_kib() -> io::Result<Option<f64>> {
             None => spaces.push(vec![pid]),
         }
     }
-    let bodies = spaces.iter().filter(|space| space.len() > 1);
+    let is_body = |space: &&Vec<i32>| space.len() > 1 && !space.iter().any(|pid| Some(*pid) == except);
+    let bodies = spaces.iter().filter(is_body);
     let sizes: Vec<u64> = bodies.filter_map(|space| held_kib(*space.first()?)).collect();
     if sizes.is_empty() {
         return Ok(None);

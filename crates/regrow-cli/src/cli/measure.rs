@@ -50,7 +50,8 @@ Exit status: 0 when every run was what it should be, 1 when one was not, 2 when 
 Examples:
   regrow bench
   regrow bench --runs 500 --json bench.json -- git --version
-  regrow bench --parallel 2 -- /bin/true";
+  regrow bench --parallel 2 -- /bin/true
+  regrow bench --prototype -- /bin/true";
 
 /// The arguments of `regrow record`.
 #[derive(Debug, Args)]
@@ -142,6 +143,10 @@ pub(crate) struct BenchArgs {
     /// Measure runs whose body serves no other as well: with a body ready, and back to back
     #[arg(long, conflicts_with_all = ["daemon", "pool", "resources"])]
     pub(crate) single_use: bool,
+
+    /// Measure the prototype of recycling as well, which cc compiles: the least that recycles a process
+    #[arg(long, conflicts_with_all = ["daemon", "pool", "resources"])]
+    pub(crate) prototype: bool,
 
     /// Measure the daemon instead: a connected client, 32 of them, and commands that call regrow run
     #[arg(long, conflicts_with_all = ["parallel", "program", "static_program"])]
