@@ -13,6 +13,8 @@ use crate::figure::Figure;
 use crate::samples::{Samples, now_ns};
 use crate::system::native::PosixSpawn;
 
+/// Where launchers look for their programs: those that are compared, and no others of their names.
+const PATH: &str = "/usr/bin:/bin";
 /// How many commands a shell's loop runs.
 const LOOP: u32 = 20;
 /// How many loops of each side there are before those that count.
@@ -82,7 +84,7 @@ fn compare(daemon: &OwnDaemon, folder: &Path, case: &Case, runs: u32) -> Result<
 fn link(folder: &Path, case: &Case) -> Result<PathBuf, BenchError> {
     let name = Path::new(case.program).file_name().unwrap_or_default();
     let mut command = Command::new(own_path()?);
-    command.args(["link", "--dir"]).arg(folder).arg(name).env("PATH", "/usr/bin:/bin").stderr(Stdio::null());
+    command.args(["link", "--dir"]).arg(folder).arg(name).env("PATH", PATH).stderr(Stdio::null());
     let status = command.status().map_err(BenchError::system("a launcher cannot be made"))?;
     check(status)?;
     Ok(folder.join(name))
@@ -90,8 +92,9 @@ fn link(folder: &Path, case: &Case) -> Result<PathBuf, BenchError> {
 
 /// A shell that runs a program in a loop, with its output to nowhere.
 fn looped(daemon: &OwnDaemon, program: &Path, args: &str) -> Result<PosixSpawn, BenchError> {
-    let script =
-        format!("i=0; while [ $i -lt {LOOP} ]; do \"$0\" {args} >/dev/null || exit 1; i=$((i + 1)); done");
+    let script = format!(
+        "PATH={PATH}; i=0; while [ $i -lt {LOOP} ]; do \"$0\" {args} >/dev/null || exit 1; i=$((i + 1)); done"
+    );
     let words = ["-c", &script, &program.to_string_lossy()];
     if File::open("/dev/tty").is_ok() {
         // A launcher executes its program where there is a terminal.
@@ -106,7 +109,7 @@ fn ways_by_shell(daemon: &OwnDaemon, programs: [&Path; 2], case: &Case) -> [Opti
     programs.map(|program| {
         let mut command = Command::new("/usr/bin/setsid");
         command.arg("--wait").arg(program).args(case.args.split_ascii_whitespace());
-        command.env("XDG_RUNTIME_DIR", daemon.place.folder()).stdin(Stdio::null());
+        command.env("XDG_RUNTIME_DIR", daemon.place.folder()).env("PATH", PATH).stdin(Stdio::null());
         command.output().ok().filter(|output| output.status.success()).map(|output| output.stdout)
     })
 }
