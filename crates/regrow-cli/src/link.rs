@@ -7,7 +7,7 @@
 
 pub(crate) mod error;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
@@ -85,6 +85,42 @@ pub(crate) fn link(args: &LinkArgs) -> Result<u8, CliError> {
     Ok(0)
 }
 
+/// Makes launchers in a folder that is there.
+pub(crate) fn make_launchers<'a>(
+    folder: &Path,
+    names: impl IntoIterator<Item = &'a OsStr>,
+) -> Result<(), LinkError> {
+    let own = OwnFile::read();
+    let command = own_path(own)?;
+    names.into_iter().try_for_each(|name| make(&folder.join(name), &command, own))
+}
+
+/// The names of the launchers in a folder that has nothing else.
+pub(crate) fn launchers_in(folder: &Path) -> Result<Vec<OsString>, LinkError> {
+    let own = OwnFile::read();
+    let cannot_read = || system(folder, "the folder cannot be read");
+    let mut names = Vec::new();
+    for entry in folder.read_dir().map_err(cannot_read())? {
+        let path = entry.map_err(cannot_read())?.path();
+        match LinkPlace::look(&path, own)? {
+            LinkPlace::Launcher => names.extend(path.file_name().map(OsStr::to_owned)),
+            LinkPlace::Vacant => {}
+            LinkPlace::Occupied => return Err(LinkError::Occupied { path }),
+        }
+    }
+    Ok(names)
+}
+
+/// Removes a launcher. It may be gone already.
+pub(crate) fn remove_launcher(path: &Path) -> Result<(), LinkError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(system(path, "cannot be removed")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Removes launchers.
 pub(crate) fn unlink(args: &UnlinkArgs) -> Result<u8, CliError> {
     let own = OwnFile::read();
@@ -95,12 +131,7 @@ pub(crate) fn unlink(args: &UnlinkArgs) -> Result<u8, CliError> {
         args.names.iter().map(|name| existing(&folder, name, own)).collect::<Result<_, _>>()?
     };
     for path in launchers {
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(system(&path, "cannot be removed")(error).into());
-            }
-            _ => {}
-        }
+        remove_launcher(&path)?;
     }
     Ok(0)
 }

@@ -63,6 +63,28 @@ pub(crate) fn find_behind(name: &OsStr) -> Result<PathBuf, MissingProgram> {
     find(name, path.as_deref(), |path, file| own.is_regrow(path, file)).map(|(path, _)| path)
 }
 
+/// The same, in the part of `PATH` behind a folder; where the folder does not stand there, in all of it.
+pub(crate) fn find_after(name: &OsStr, folder: &Path) -> Result<PathBuf, MissingProgram> {
+    let own = OwnFile::read();
+    let path = std::env::var_os("PATH");
+    let behind = path.as_deref().map(|path| behind_folder(path, folder));
+    find(name, behind, |path, file| own.is_regrow(path, file)).map(|(path, _)| path)
+}
+
+/// The part of a `PATH` behind a folder.
+fn behind_folder<'a>(path: &'a OsStr, folder: &Path) -> &'a OsStr {
+    let bytes = path.as_bytes();
+    let mut begin = 0;
+    for element in bytes.split(|&byte| byte == b':') {
+        let end = begin + element.len();
+        if Path::new(OsStr::from_bytes(element)) == folder {
+            return bytes.get(end + 1..).map_or(path, OsStr::from_bytes);
+        }
+        begin = end + 1;
+    }
+    path
+}
+
 /// The first file of this name that can be executed, in the order of `execvp`, without those that `skip` names.
 fn find(
     name: &OsStr,
