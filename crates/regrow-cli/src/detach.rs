@@ -83,25 +83,25 @@ pub(crate) fn become_program(file: &OsStr, argv0: &OsStr, args: &[OsString]) -> 
     io::Error::last_os_error()
 }
 
-/// Becomes a program that is found by the present `PATH`, and finds another `PATH`: what `changed` makes of it.
+/// Becomes a program that is found by the present `PATH`, and has these variables in its environment, each in the place of one that is
+/// there.
 pub(crate) fn become_program_with(
     program: &OsStr,
     args: &[OsString],
-    changed: impl FnOnce(&OsStr) -> OsString,
+    variables: &[(&str, OsString)],
 ) -> io::Error {
+    let set = |(name, value): &(&str, OsString)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat());
+    let is_of = |entry: &CStr, name: &str| {
+        entry.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+    };
     let environment = regrow_sys::environ::current();
-    let mut changed = Some(changed);
     let mut entries = Vec::new();
     for entry in &environment {
-        let path = entry.to_bytes().strip_prefix(b"PATH=");
-        entries.push(match path.and_then(|path| Some((path, changed.take()?))) {
-            Some((path, changed)) => {
-                let path = changed(OsStr::from_bytes(path));
-                CString::new([b"PATH=", path.as_bytes()].concat())
-            }
-            None => Ok(entry.to_owned()),
-        });
+        let variable = variables.iter().find(|(name, _)| is_of(entry, name));
+        entries.push(variable.map_or_else(|| Ok(entry.to_owned()), set));
     }
+    let is_missing = |(name, _): &&(&str, OsString)| !environment.iter().any(|entry| is_of(entry, name));
+    entries.extend(variables.iter().filter(is_missing).map(set));
     let c_string = |string: &OsStr| CString::new(string.as_bytes());
     let words: Result<Vec<CString>, NulError> =
         std::iter::once(program).chain(args.iter().map(OsString::as_os_str)).map(c_string).collect();

@@ -4,13 +4,14 @@
 //!   regrow env -- ./configure
 //!      │ a folder of launchers, made once          place, folder
 //!      │ which programs, and which not             programs, choice, learned
-//!      └─▶ exec ./configure, with the folder in front of PATH
+//!      └─▶ exec ./configure, with the folder in front of PATH, and another in COMPILER_PATH
 //!             └─▶ sed ─▶ the launcher ─▶ the first sed behind the folder in PATH, recycled       crate::launcher
 //! ```
 //!
 //! Whatever stands in the way, the command is executed as always. See `docs/decisions/038-regrow-env.md`.
 
 mod choice;
+mod compilers;
 mod explain;
 mod folder;
 mod learn;
@@ -20,7 +21,6 @@ mod programs;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 use regrow_daemon::client::{Client, ClientError};
 use regrow_daemon::place::Place;
@@ -32,7 +32,7 @@ use crate::exit_status;
 use crate::message::{chain, complain};
 
 use self::folder::prepare;
-use self::place::{EnvError, EnvPlace};
+use self::place::{EnvError, EnvFolder, EnvPlace};
 
 /// Carries out the command, or one of its questions.
 pub(crate) fn env(args: &EnvArgs) -> Result<u8, CliError> {
@@ -64,31 +64,26 @@ pub(crate) fn run(program: &OsStr, args: &[OsString], options: EnvOptions) -> u8
             complain(&format!("env: {text}"));
         }
     };
-    let folder = match launchers(options) {
+    let variables = match prepared(options) {
         Ok(folder) => {
-            tell(&format!("launchers in {}", folder.display()));
-            Some(folder)
+            tell(&format!("launchers in {}", folder.launchers().display()));
+            if let Some(text) = look_for_daemon() {
+                tell(&text);
+            }
+            variables(&folder)
         }
         Err(error) => {
             tell(&format!("programs are executed as always: {}", chain(&error)));
-            None
+            Vec::new()
         }
     };
-    if folder.is_some()
-        && let Some(text) = look_for_daemon()
-    {
-        tell(&text);
-    }
-    let error = detach::become_program_with(program, args, |path| match &folder {
-        Some(folder) => with_front(folder.as_os_str(), path),
-        None => path.to_owned(),
-    });
+    let error = detach::become_program_with(program, args, &variables);
     complain(&format!("{}: {error}", program.display()));
     exit_status::of_error(&error)
 }
 
 /// The folder of the launchers, up to date.
-fn launchers(options: EnvOptions) -> Result<PathBuf, EnvError> {
+fn prepared(options: EnvOptions) -> Result<EnvFolder, EnvError> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() != geteuid() || getgid() != getegid() {
         return Err(EnvError::OtherRights);
@@ -103,7 +98,7 @@ fn launchers(options: EnvOptions) -> Result<PathBuf, EnvError> {
         // The first use has nothing to ask the daemon about.
         learn::note_asked(&place)?;
     }
-    Ok(folder.launchers())
+    Ok(folder)
 }
 
 /// Has a daemon there for the first launcher. What there is to tell of it, if there is something.
@@ -118,8 +113,17 @@ fn look_for_daemon() -> Option<String> {
     Some(format!("launchers execute their programs until there is a daemon: {}", chain(&error)))
 }
 
-/// `PATH` with a folder at its front, in the place of any that stands there already.
-fn with_front(folder: &OsStr, path: &OsStr) -> OsString {
-    let rest = EnvPlace::of_user().map_or_else(|_| path.to_owned(), |place| place.without_ours(path));
-    OsStr::from_bytes(&[folder.as_bytes(), b":", rest.as_bytes()].concat()).to_owned()
+/// What the command finds in its environment. A user's own `COMPILER_PATH` stays as it is.
+fn variables(folder: &EnvFolder) -> Vec<(&'static str, OsString)> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let rest = EnvPlace::of_user().map_or_else(|_| path.clone(), |place| place.without_ours(&path));
+    let launchers = folder.launchers();
+    let front = OsStr::from_bytes(&[launchers.as_os_str().as_bytes(), b":", rest.as_bytes()].concat()).to_owned();
+    let mut variables = vec![("PATH", front)];
+    let compilers = folder.compilers();
+    let has_none = std::env::var_os("COMPILER_PATH").is_none_or(|path| path == compilers);
+    if has_none && compilers.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        variables.push(("COMPILER_PATH", compilers.into_os_string()));
+    }
+    variables
 }

@@ -7,8 +7,8 @@
 //!                              /usr/bin/git, run as `regrow run` does, argv[0] as it was
 //! ```
 //!
-//! A launcher of `regrow env` looks in `PATH` behind its own folder alone: what stands in front of it may be what has started the
-//! launcher, in the belief that it is the next program of that name.
+//! A launcher looks in `PATH` behind the first launcher of its name: what stands in front of it may be what has started it, in the belief
+//! that it is the next program of that name. Where there is nothing behind, it looks in all of `PATH`.
 //!
 //! Invariant: a launcher never runs a regrow: no other link, no link to a link, no other copy or version of this command. So
 //! two launchers never start one another.
@@ -17,10 +17,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::env::place::folder_of;
+use crate::env::place::{compiler_of, folder_of};
 use crate::log;
 use crate::own_file::{OWN_NAME, OwnFile};
-use crate::program_search::{find_after, find_behind};
+use crate::program_search::find_behind;
 use crate::run::shared::{self, ProgramName};
 
 /// The name of the launcher that started this process, if one did.
@@ -57,16 +57,11 @@ pub(crate) fn run(name: &OsStr, args: &[OsString]) -> u8 {
         let _ = log::start(&filter);
     }
     let (argv0, rest) = args.split_first().map_or((name, &[][..]), |(first, rest)| (first.as_os_str(), rest));
-    let executed = executed();
-    let folder = folder_of(executed);
-    let found = match folder {
-        Some(folder) => find_after(name, folder),
-        None => find_behind(name),
-    };
-    match found {
+    let compiler = compiler_of(Path::new(argv0));
+    let by_path = compiler.is_some() || folder_of(Path::new(argv0)).is_some();
+    match compiler.map_or_else(|| find_behind(name), Ok) {
         Ok(file) => {
-            // Who looks up the path of a program to execute it would have executed this file by its own path.
-            let by_path = folder.is_some() && argv0 == executed.as_os_str();
+            // Who looks for a program's path and executes that has found the launcher of `regrow env` in the program's place.
             let argv0 = if by_path { file.as_os_str() } else { argv0 };
             let program = ProgramName { file: file.as_os_str(), argv0, preload: OsStr::new(""), single_use: false };
             shared::run_as(program, rest, false)

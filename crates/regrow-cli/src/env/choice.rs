@@ -88,6 +88,14 @@ pub(crate) fn choose(candidate: Candidate, path: &OsStr, own: OwnFile, learned: 
     Choice { name: candidate.name, file: Some(file.clone()), alone }
 }
 
+/// Whether `PATH` has several different programs of a name, and the first.
+pub(crate) fn is_one_of_several(name: &str, path: &OsStr) -> Option<(PathBuf, bool)> {
+    let all = files(name, path);
+    let (first, metadata) = all.first()?;
+    let other = all.iter().any(|(_, other)| (other.dev(), other.ino()) != (metadata.dev(), metadata.ino()));
+    Some((first.clone(), other))
+}
+
 /// The programs of a name, in the order of `PATH`. Relative folders are other ones wherever a program changes its directory; the
 /// launcher looks there when it runs.
 fn files(name: &str, path: &OsStr) -> Vec<(PathBuf, Metadata)> {
@@ -127,7 +135,8 @@ fn asks_for_path(content: &[u8]) -> bool {
     ends.into_iter().any(|at| content.get(..=at).is_some_and(|head| head.ends_with(ASKS_FOR_PATH)))
 }
 
-fn by_figures(metadata: &Metadata, learned: &Learned) -> Option<Alone> {
+/// Why a program has no launcher by what has been learned of its file.
+pub(crate) fn by_figures(metadata: &Metadata, learned: &Learned) -> Option<Alone> {
     match learned.verdict(metadata)? {
         Verdict::Gains => None,
         Verdict::Loses { costs_us, saves_us } => Some(Alone::Loses { costs_us, saves_us }),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use regrow_bench::table::{Alignment, TextTable};
 
 use super::choice::Choice;
+use super::compilers::compilers;
 use super::folder::choices;
 use super::learned::{Learned, Price};
 use super::place::{EnvError, EnvPlace};
@@ -17,17 +18,19 @@ pub(super) fn explain(all: bool) -> Result<u8, CliError> {
     let path = std::env::var_os("PATH").ok_or(EnvError::NoPath)?;
     let path = place.without_ours(&path);
     let folder = place.for_path(&path, all);
-    let price = Learned::read(&place.learned()).price.filter(|_| !all);
+    let learned = if all { Learned::default() } else { Learned::read(&place.learned()) };
     let mut text = format!("launchers  {}\n", folder.launchers().display());
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "price      {}\n", price.map_or("not known yet".to_owned(), told));
-    text += &table(&choices(&place, &path, all), regrow_bench::table::output_width());
+    let _ = writeln!(text, "price      {}\n", learned.price.map_or("not known yet".to_owned(), told));
+    let mut choices = choices(&path, &learned);
+    choices.extend(compilers(&path, &learned).into_iter().map(|compiler| compiler.choice));
+    text += &table(&choices, regrow_bench::table::output_width());
     output::print(&text)?;
     Ok(0)
 }
 
 fn told(price: Price) -> String {
-    let Price { by_exec_us, by_launcher_us, saves_us: _ } = price;
+    let Price { by_exec_us, by_launcher_us, start_us: _ } = price;
     format!("the smallest program takes {by_launcher_us:.0} µs by a launcher, {by_exec_us:.0} µs by exec")
 }
 

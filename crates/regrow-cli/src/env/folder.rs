@@ -14,6 +14,7 @@ use std::path::Path;
 use regrow_sys::search;
 
 use super::choice::{Choice, choose};
+use super::compilers;
 use super::learned::Learned;
 use super::place::{EnvError, EnvFolder, EnvPlace};
 use super::programs::candidates;
@@ -47,15 +48,15 @@ pub(crate) fn prepare(place: &EnvPlace, path: &OsStr, all: bool) -> Result<EnvFo
 }
 
 /// Which way each program of the table goes.
-pub(crate) fn choices(place: &EnvPlace, path: &OsStr, all: bool) -> Vec<Choice> {
+pub(crate) fn choices(path: &OsStr, learned: &Learned) -> Vec<Choice> {
     let own = OwnFile::read();
-    let learned = if all { Learned::default() } else { Learned::read(&place.learned()) };
-    candidates().map(|candidate| choose(candidate, path, own, &learned)).collect()
+    candidates().map(|candidate| choose(candidate, path, own, learned)).collect()
 }
 
 /// Makes the launchers that are missing, and removes those that are to be there no more.
 fn refresh(place: &EnvPlace, folder: &EnvFolder, path: &OsStr, all: bool) -> Result<(), EnvError> {
-    let choices = choices(place, path, all);
+    let learned = if all { Learned::default() } else { Learned::read(&place.learned()) };
+    let choices = choices(path, &learned);
     let wanted = |name: &OsStr| choices.iter().any(|choice| choice.alone.is_none() && name == choice.name);
     let launchers = folder.launchers();
     let surplus: Vec<OsString> = link::launchers_in(&launchers)?.into_iter().filter(|name| !wanted(name)).collect();
@@ -64,7 +65,7 @@ fn refresh(place: &EnvPlace, folder: &EnvFolder, path: &OsStr, all: bool) -> Res
     }
     let names = choices.iter().filter(|choice| choice.alone.is_none()).map(|choice| OsStr::new(choice.name));
     link::make_launchers(&launchers, names)?;
-    Ok(())
+    compilers::refresh(folder, path, &learned)
 }
 
 /// What the launchers are made from, as bytes that are compared and never read.

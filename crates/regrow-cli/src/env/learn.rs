@@ -50,8 +50,8 @@ pub(super) fn learn() -> Result<u8, CliError> {
     if let Some((by_exec_us, by_launcher_us)) = measure(&place) {
         // The daemon has an image of the smallest program by now.
         let images = status::ask(Question::Status)?;
-        if let Some(saves_us) = saves_of(&images, SMALLEST) {
-            learned.price = Some(Price { by_exec_us, by_launcher_us, saves_us });
+        if let Some(start_us) = start_of(&images, SMALLEST) {
+            learned.price = Some(Price { by_exec_us, by_launcher_us, start_us });
         }
     }
     if learned != before {
@@ -67,7 +67,7 @@ fn note_images(learned: &mut Learned, status: &Value) {
         let Ok(metadata) = Path::new(file).metadata() else { continue };
         match state {
             "kept" => {
-                let program = LearnedProgram::new(file, &metadata, image["saves_us"].as_f64(), None);
+                let program = LearnedProgram::new(file, &metadata, image["start_us"].as_f64(), None);
                 learned.note(program);
             }
             "making" => {}
@@ -76,7 +76,7 @@ fn note_images(learned: &mut Learned, status: &Value) {
     }
 }
 
-fn saves_of(status: &Value, file: &str) -> Option<f64> {
+fn start_of(status: &Value, file: &str) -> Option<f64> {
     let wanted = Path::new(file).metadata().ok()?;
     let is_it = |other: &Metadata| {
         use std::os::unix::fs::MetadataExt;
@@ -87,7 +87,7 @@ fn saves_of(status: &Value, file: &str) -> Option<f64> {
         let file = image["file"].as_str().map(Path::new);
         file.and_then(|file| file.metadata().ok()).is_some_and(|file| is_it(&file))
     })?;
-    image["saves_us"].as_f64()
+    image["start_us"].as_f64()
 }
 
 /// What the smallest program takes by exec and by a launcher, in microseconds: the medians of runs in turn.
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn what_the_daemon_says_of_its_images_is_noted() {
         let status = json!({"images": [
-            {"file": "/bin/cat", "state": "kept", "saves_us": 700.0},
-            {"file": "/bin/ls", "state": "2 threads at main", "saves_us": null},
-            {"file": "/bin/mv", "state": "making", "saves_us": null},
-            {"file": "/nonexistent", "state": "kept", "saves_us": 1.0},
+            {"file": "/bin/cat", "state": "kept", "start_us": 700.0},
+            {"file": "/bin/ls", "state": "2 threads at main", "start_us": null},
+            {"file": "/bin/mv", "state": "making", "start_us": null},
+            {"file": "/nonexistent", "state": "kept", "start_us": 1.0},
         ]});
         let mut learned = Learned::default();
         note_images(&mut learned, &status);
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(files, ["/bin/cat", "/bin/ls"]);
         let ls = Path::new("/bin/ls").metadata().unwrap();
         assert_eq!(learned.verdict(&ls), Some(Verdict::Refused("2 threads at main".to_owned())));
-        assert_eq!(saves_of(&status, "/usr/bin/cat"), Some(700.0));
-        assert_eq!(saves_of(&status, "/bin/true"), None);
+        assert_eq!(start_of(&status, "/usr/bin/cat"), Some(700.0));
+        assert_eq!(start_of(&status, "/bin/true"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What is known of programs: which of them gain by a launcher. In a small file of JSON.
 //!
 //! ```text
-//!   a launcher saves       what the daemon says that the program's start takes, less what the start of the smallest takes
+//!   a launcher saves       what the program's start takes, as the daemon has measured it, less what the start of the smallest takes
 //!   a launcher costs more  a run of the smallest program by a launcher, less one by exec; both measured here
 //! ```
 
@@ -27,21 +27,21 @@ pub(crate) struct LearnedProgram {
     ino: u64,
     ctime_s: i64,
     ctime_ns: i64,
-    /// What a body saves at each start.
-    pub(crate) saves_us: Option<f64>,
+    /// What its start takes, as the daemon has measured it.
+    pub(crate) start_us: Option<f64>,
     /// Why the daemon cannot keep it.
     pub(crate) refused: Option<String>,
 }
 
 impl LearnedProgram {
-    pub(crate) fn new(file: &str, metadata: &Metadata, saves_us: Option<f64>, refused: Option<String>) -> Self {
+    pub(crate) fn new(file: &str, metadata: &Metadata, start_us: Option<f64>, refused: Option<String>) -> Self {
         Self {
             file: file.to_owned(),
             dev: metadata.dev(),
             ino: metadata.ino(),
             ctime_s: metadata.ctime(),
             ctime_ns: metadata.ctime_nsec(),
-            saves_us,
+            start_us,
             refused,
         }
     }
@@ -57,8 +57,8 @@ impl LearnedProgram {
 pub(crate) struct Price {
     pub(crate) by_exec_us: f64,
     pub(crate) by_launcher_us: f64,
-    /// What the daemon says that a body of it saves.
-    pub(crate) saves_us: f64,
+    /// What its start takes, as the daemon has measured it.
+    pub(crate) start_us: f64,
 }
 
 /// Whether a program gains.
@@ -117,7 +117,7 @@ impl Learned {
         }
         let price = self.price?;
         let costs_us = price.by_launcher_us - price.by_exec_us;
-        let saves_us = program.saves_us? - price.saves_us;
+        let saves_us = program.start_us? - price.start_us;
         Some(if saves_us > costs_us { Verdict::Gains } else { Verdict::Loses { costs_us, saves_us } })
     }
 }
@@ -128,14 +128,14 @@ mod tests {
 
     use super::*;
 
-    fn known(saves_us: Option<f64>, refused: Option<&str>, price: Option<Price>) -> Learned {
+    fn known(start_us: Option<f64>, refused: Option<&str>, price: Option<Price>) -> Learned {
         let metadata = fs::metadata("/bin/cat").unwrap();
-        let program = LearnedProgram::new("/bin/cat", &metadata, saves_us, refused.map(str::to_owned));
+        let program = LearnedProgram::new("/bin/cat", &metadata, start_us, refused.map(str::to_owned));
         Learned { price, programs: vec![program], ..Learned::default() }
     }
 
     fn price(by_launcher_us: f64) -> Option<Price> {
-        Some(Price { by_exec_us: 800.0, by_launcher_us, saves_us: 700.0 })
+        Some(Price { by_exec_us: 800.0, by_launcher_us, start_us: 700.0 })
     }
 
     #[test]
@@ -178,6 +178,6 @@ mod tests {
         let metadata = fs::metadata("/bin/cat").unwrap();
         learned.note(LearnedProgram::new("/bin/cat", &metadata, Some(2.0), None));
         assert_eq!(learned.programs.len(), 1);
-        assert_eq!(learned.programs[0].saves_us, Some(2.0));
+        assert_eq!(learned.programs[0].start_us, Some(2.0));
     }
 }

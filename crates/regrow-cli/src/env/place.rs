@@ -7,6 +7,7 @@
 //!     0123456789abcdef/     for one PATH
 //!       [b]in/        the launchers; this folder stands at the front of PATH
 //!       bin/          empty
+//!       cc/TARGET/VERSION/     launchers for what gcc executes by full path, each with a link `.NAME` to the program
 //!       stamp         what the launchers were made from
 //! ```
 //!
@@ -29,6 +30,8 @@ use regrow_daemon::place::{Place, PlaceError};
 const LAUNCHERS: &str = "[b]in";
 /// The name that a shell makes of it.
 const EXPANDED: &str = "bin";
+/// The name of the folder for gcc.
+const COMPILERS: &str = "cc";
 /// Names of the files.
 const STAMP: &str = "stamp";
 const LEARNED: &str = "learned.json";
@@ -142,6 +145,11 @@ impl EnvFolder {
         self.root.join(LAUNCHERS)
     }
 
+    /// What stands in `COMPILER_PATH`.
+    pub(crate) fn compilers(&self) -> PathBuf {
+        self.root.join(COMPILERS)
+    }
+
     pub(crate) fn stamp(&self) -> PathBuf {
         self.root.join(STAMP)
     }
@@ -149,7 +157,14 @@ impl EnvFolder {
     /// Makes the folders.
     pub(crate) fn make(&self) -> Result<(), EnvError> {
         make(&self.launchers())?;
+        make(&self.compilers())?;
         make(&self.root.join(EXPANDED))
+    }
+
+    /// Makes a folder below that for gcc.
+    pub(crate) fn make_below(&self, folder: &Path) -> Result<(), EnvError> {
+        make(folder)?;
+        check(folder)
     }
 
     /// Looks whether the folders are the user's alone.
@@ -168,6 +183,23 @@ fn make(folder: &Path) -> Result<(), EnvError> {
 fn check(folder: &Path) -> Result<(), EnvError> {
     let user = rustix::process::geteuid().as_raw();
     Place::at(folder.to_owned(), user).map(|_| ()).map_err(EnvError::from)
+}
+
+/// The name of the link beside a launcher that leads to its program.
+pub(crate) fn link_name(name: &OsStr) -> OsString {
+    OsStr::from_bytes(&[b".", name.as_bytes()].concat()).to_owned()
+}
+
+/// The program of a launcher for gcc, by the launcher's path.
+pub(crate) fn compiler_of(launcher: &Path) -> Option<PathBuf> {
+    let folder = launcher.parent()?;
+    if folder.ancestors().nth(2)?.file_name() != Some(OsStr::new(COMPILERS)) {
+        return None;
+    }
+    let place = EnvPlace::of_user().ok()?;
+    let is_ours = folder.starts_with(&place.base) && check(folder).is_ok();
+    let link = folder.join(link_name(launcher.file_name()?));
+    is_ours.then(|| std::fs::read_link(link).ok())?
 }
 
 /// The folder of launchers that a file stands in by this path, if it stands in one of `regrow env`.

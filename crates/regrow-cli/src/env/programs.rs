@@ -18,7 +18,7 @@ const PLAIN: &[&str] = &[
     "env", "expand", "expr", "factor", "false", "file", "fmt", "fold", "grep", "gzip", "head", "hostid", "hostname",
     "id", "install", "join", "link", "ln", "ls", "mawk", "md5sum", "mkdir", "mkfifo", "mktemp", "mv", "nice", "nl",
     "nm", "nproc", "numfmt", "objcopy", "objdump", "od", "paste", "patch", "pathchk", "pr", "printenv", "printf",
-    "ptx", "pwd", "ranlib", "readelf", "readlink", "realpath", "rev", "rm", "rmdir", "sdiff", "sed", "seq",
+    "ptx", "pwd", "ranlib", "readlink", "realpath", "rev", "rm", "rmdir", "sdiff", "sed", "seq",
     "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "shuf", "size", "sort", "split", "stat",
     "strings", "strip", "sum", "sync", "tac", "tail", "tar", "tee", "test", "touch", "tr", "true", "truncate", "tsort",
     "uname", "unexpand", "uniq", "unlink", "wc", "whoami", "xargs", "xxd", "xz", "zstd",
@@ -26,7 +26,7 @@ const PLAIN: &[&str] = &[
 
 /// Programs that read `PATH`, and look for others there: shells for commands, git for its own commands, awk and m4 have
 /// variables whose names end so.
-const READ_PATH: &[&str] = &["awk", "dash", "find", "gawk", "git", "ld", "ld.bfd", "m4", "perl", "sh"];
+const READ_PATH: &[&str] = &["awk", "dash", "find", "gawk", "git", "ld", "ld.bfd", "m4", "perl", "readelf", "sh"];
 
 /// All of them.
 pub(crate) fn candidates() -> impl Iterator<Item = Candidate> {

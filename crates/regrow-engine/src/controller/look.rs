@@ -9,7 +9,6 @@ use regrow_pool::{Inventory, KeptId, Planner};
 
 use super::tree::{Resource, Table, TreeError, Value};
 use crate::clock::monotonic_ns;
-use crate::image::facts;
 use crate::ids::{BodyId, ImageId, ResourceId, ShellId};
 use crate::keeping::inspection::Reports;
 use crate::log::{CreationLog, Record};
@@ -229,7 +228,7 @@ fn image(tables: &Tables, id: ImageId, row: &ImageRow) -> Value {
         ("bodies", list(ids)),
         ("runs", Value::Number(runs)),
         ("kept_bytes", kept.map_or(Value::None, |kept| Value::Number(kept.bytes(bodies.len())))),
-        ("saves_us", kept.map_or(Value::None, |kept| micros(facts::of_image(kept, None).saves))),
+        ("start_us", kept.and_then(|kept| kept.image.start_time).map_or(Value::None, micros)),
     ])
 }
 
