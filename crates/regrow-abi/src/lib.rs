@@ -25,6 +25,7 @@
 #![no_std]
 
 mod arch;
+pub mod client;
 pub mod fault;
 mod image;
 mod report;

@@ -132,6 +132,23 @@ pub(crate) fn die_by(signal: i32) {
     }
 }
 
+/// A descriptor that a client of one page has handed over to this very process.
+pub(crate) fn handed_over(number: i32) -> Option<OwnedFd> {
+    if number <= libc::STDERR_FILENO || flags_of(number) < 0 {
+        return None;
+    }
+    // SAFETY: the client has opened this descriptor and kept it through exec for this process, and nothing here has taken it yet.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC).ok()?;
+    Some(descriptor)
+}
+
+/// The flags of a descriptor by its number, negative where it is not open.
+fn flags_of(number: i32) -> i32 {
+    // SAFETY: numbers only.
+    unsafe { libc::fcntl(number, libc::F_GETFD) }
+}
+
 /// The listening socket that a service manager passed to this very process, if it did.
 pub(crate) fn passed_socket() -> Option<OwnedFd> {
     const FIRST_PASSED: i32 = 3;

@@ -2,8 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
 use clap::{CommandFactory, Parser};
+use regrow_abi::client::HANDED_OVER;
 use regrow_sys::disable::FeatureSet;
 
 use crate::cli::{Action, Cli};
@@ -18,6 +20,9 @@ use crate::{
 /// Does what the command line says, and returns the exit status.
 pub(crate) fn start() -> u8 {
     let args: Vec<OsString> = std::env::args_os().collect();
+    if args.get(1).is_some_and(|word| word.as_bytes() == HANDED_OVER) {
+        return handed_over(&args);
+    }
     if let Some(name) = launcher::started_as(&args) {
         return launcher::run(&name, &args);
     }
@@ -28,6 +33,16 @@ pub(crate) fn start() -> u8 {
     };
     let _ = std::io::stdout().flush();
     status
+}
+
+/// Goes on where the client of one page has stopped ([`HANDED_OVER`]).
+fn handed_over(args: &[OsString]) -> u8 {
+    let what = args.get(2).map(OsString::as_os_str).unwrap_or_default();
+    let rest = args.get(3..).unwrap_or_default();
+    if what.as_bytes().starts_with(b"/") {
+        return run::shared::take_over(what, rest);
+    }
+    launcher::run(what, rest)
 }
 
 /// A plain `regrow run`.

@@ -1,7 +1,8 @@
 //! `regrow link` and `regrow unlink`: launchers in a folder of the user's choice.
 //!
-//! A launcher is a symbolic link to this command; [`crate::launcher`] runs when somebody starts it. One system call makes a
-//! link, or replaces it. The command checks all names before it makes or removes the first link.
+//! A launcher is a name of a file with the client of one page ([`crate::client_file`]): all launchers of a folder are hard links to one file.
+//! Earlier versions made symbolic links to this command, which [`crate::launcher`] still serves. The command checks all names before it
+//! makes or removes the first launcher.
 //!
 //! Invariant: the command replaces and removes nothing but launchers.
 
@@ -10,12 +11,13 @@ pub(crate) mod error;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::cli::setup::{LinkArgs, UnlinkArgs};
 use crate::error::CliError;
 use crate::message::complain;
+use crate::client_file;
 use crate::own_file::{OWN_NAME, OwnFile};
 use crate::program_search;
 
@@ -38,6 +40,7 @@ impl LinkPlace {
     fn look(path: &Path, own: OwnFile) -> Result<LinkPlace, LinkError> {
         match path.symlink_metadata() {
             Ok(file) if file.is_symlink() && is_launcher(path, own) => Ok(LinkPlace::Launcher),
+            Ok(_) if client_file::is_client(path) => Ok(LinkPlace::Launcher),
             Ok(_) => Ok(LinkPlace::Occupied),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LinkPlace::Vacant),
             Err(error) => Err(system(path, "cannot be looked at")(error)),
@@ -63,7 +66,7 @@ pub(crate) fn link(args: &LinkArgs) -> Result<u8, CliError> {
     let folder = folder(args.dir.as_deref())?;
     for name in &args.names {
         check(name)?;
-        if program_search::find_behind(name).is_err() {
+        if name != OWN_NAME && program_search::find_behind(name).is_err() {
             return Err(CliError::NoProgram { program: name.clone() });
         }
         let path = folder.join(name);
@@ -76,8 +79,16 @@ pub(crate) fn link(args: &LinkArgs) -> Result<u8, CliError> {
         .mode(0o755)
         .create(&folder)
         .map_err(system(&folder, "the folder cannot be made"))?;
+    let content = client_file::content(&command).map_err(|_| LinkError::NotOurselves { path: command })?;
+    let mut others = all_launchers(&folder, own)?;
     for name in &args.names {
-        make(&folder.join(name), &command, own)?;
+        let path = folder.join(name);
+        make(&path, &content, &others, own)?;
+        others.push(path);
+    }
+    // One folder has launchers of one version.
+    for path in all_launchers(&folder, own)? {
+        make(&path, &content, &others, own)?;
     }
     if let Some(line) = line_to_add(&folder, std::env::var_os("PATH").as_deref()) {
         complain(&format!("{} is not at the front of PATH; add the line  {line}", folder.display()));
@@ -168,31 +179,18 @@ fn check(name: &OsStr) -> Result<(), LinkError> {
     let what = match name.as_bytes() {
         b"" | b"." | b".." => "it is the name of no program",
         bytes if bytes.contains(&b'/') => "a launcher has the name of a program, not its path",
-        bytes if bytes == OWN_NAME.as_bytes() => "this name is the command's own",
         _ => return Ok(()),
     };
     Err(LinkError::Name { name: name.to_owned(), what })
 }
 
-/// Makes a launcher, or points the one that is there to this command.
-fn make(path: &Path, command: &Path, own: OwnFile) -> Result<(), LinkError> {
-    const MAKE: &str = "the launcher cannot be made";
-    match symlink(command, path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        result => return result.map_err(system(path, MAKE)),
-    }
+/// Makes a launcher, or replaces the one that is there.
+fn make(path: &Path, content: &[u8], others: &[PathBuf], own: OwnFile) -> Result<(), LinkError> {
     match LinkPlace::look(path, own)? {
-        LinkPlace::Launcher => {}
-        LinkPlace::Vacant | LinkPlace::Occupied => return Err(LinkError::Occupied { path: path.to_owned() }),
+        LinkPlace::Launcher | LinkPlace::Vacant => {}
+        LinkPlace::Occupied => return Err(LinkError::Occupied { path: path.to_owned() }),
     }
-    if path.read_link().is_ok_and(|target| target == command) {
-        return Ok(());
-    }
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let beside =
-        tempfile::Builder::new().prefix(".regrow-").make_in(folder, |beside| symlink(command, beside));
-    let beside = beside.map_err(system(folder, "no link can be made in it"))?.into_temp_path();
-    beside.persist(path).map_err(|error| system(path, MAKE)(error.error))
+    client_file::put(path, content, others).map_err(system(path, "the launcher cannot be made"))
 }
 
 /// Where this command stands.
@@ -236,13 +234,14 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn a_launcher_has_the_name_of_a_program() {
-        for name in ["git", "g++", "[", "python3.12", "-odd", "with blank"] {
+        for name in ["git", "g++", "[", "python3.12", "-odd", "with blank", "regrow"] {
             assert!(check(OsStr::new(name)).is_ok(), "{name}");
         }
-        for name in ["", ".", "..", "bin/git", "/bin/git", "regrow"] {
+        for name in ["", ".", "..", "bin/git", "/bin/git"] {
             let error = check(OsStr::new(name)).unwrap_err();
             assert!(error.to_string().starts_with(&format!("{name:?}: ")), "{error}");
         }
@@ -278,21 +277,26 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_made_replaced_and_left_as_it_is() {
+    fn a_launcher_is_made_replaced_and_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let own = OwnFile::read();
-        let command = std::env::current_exe().unwrap();
+        let content = client_file::content(&std::env::current_exe().unwrap()).unwrap();
         symlink("/nonexistent/regrow", at("old")).unwrap();
-        for name in ["new", "old", "new"] {
-            make(&at(name), &command, own).unwrap();
-            assert_eq!(at(name).read_link().unwrap(), command, "{name}");
+        let of_another_version = client_file::content(Path::new("/other/regrow")).unwrap();
+        client_file::put(&at("other"), &of_another_version, &[]).unwrap();
+        let mut others = Vec::new();
+        for name in ["new", "old", "other", "new"] {
+            make(&at(name), &content, &others, own).unwrap();
+            others.push(at(name));
+            assert_eq!(client_file::read(&at(name)).as_deref(), Some(content.as_slice()), "{name}");
         }
+        assert_eq!(at("old").symlink_metadata().unwrap().nlink(), 3, "one file has the three names");
         fs::write(at("file"), "kept").unwrap();
-        let error = make(&at("file"), &command, own).unwrap_err();
+        let error = make(&at("file"), &content, &others, own).unwrap_err();
         assert!(matches!(&error, LinkError::Occupied { path } if *path == at("file")), "{error}");
         assert_eq!(fs::read_to_string(at("file")).unwrap(), "kept");
-        assert_eq!(folder.path().read_dir().unwrap().count(), 3, "nothing is left beside them");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 4, "nothing is left beside them");
     }
 
     #[test]

@@ -21,6 +21,7 @@
 
 mod bench;
 mod cli;
+mod client_file;
 mod completions;
 mod daemon;
 mod detach;

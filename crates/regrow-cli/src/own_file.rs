@@ -7,32 +7,20 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use regrow_abi::client::{LauncherMark, MARK_SEARCHED};
+
 /// The name of this command. Under every other name it is a launcher.
 pub(crate) const OWN_NAME: &str = "regrow";
-/// How many bytes of a file are searched for the mark. Notes stand behind the program headers.
-const HEAD_BYTES: usize = 4096;
 
-/// An ELF note that every copy and every version of this command has.
-#[repr(C, align(4))]
-struct LauncherMark {
-    name_bytes: u32,
-    content_bytes: u32,
-    kind: u32,
-    name: [u8; 8],
-    content: [u8; 8],
-}
-
+/// An ELF note that every copy and every version of this command has, and every launcher.
 #[used]
 #[unsafe(link_section = ".note.regrow")]
-static MARK: LauncherMark =
-    LauncherMark { name_bytes: 7, content_bytes: 8, kind: 1, name: *b"Regrow\0\0", content: *b"launcher" };
+static MARK: LauncherMark = LauncherMark::MARK;
 
-impl LauncherMark {
-    fn is_in(&self, head: &[u8]) -> bool {
-        let numbers = [self.name_bytes, self.content_bytes, self.kind].map(u32::to_ne_bytes);
-        let mark = [numbers.as_flattened(), &self.name, &self.content].concat();
-        head.windows(mark.len()).any(|window| window == mark)
-    }
+/// Whether the mark stands at the start of a file.
+pub(crate) fn is_marked(content: &[u8]) -> bool {
+    let mark = MARK.bytes();
+    content.windows(mark.len()).take(MARK_SEARCHED).any(|window| window == mark)
 }
 
 /// This very command, as the file system knows it.
@@ -56,7 +44,7 @@ impl OwnFile {
 }
 
 fn has_mark(path: &Path) -> io::Result<bool> {
-    let mut head = [0; HEAD_BYTES];
+    let mut head = [0; MARK_SEARCHED];
     let mut file = File::open(path)?;
     let mut length = 0;
     while let Some(rest) = head.get_mut(length..).filter(|rest| !rest.is_empty()) {
@@ -65,7 +53,7 @@ fn has_mark(path: &Path) -> io::Result<bool> {
             bytes => length += bytes,
         }
     }
-    Ok(head.get(..length).is_some_and(|head| MARK.is_in(head)))
+    Ok(head.get(..length).is_some_and(|head| is_marked(head)))
 }
 
 #[cfg(test)]
@@ -80,6 +68,6 @@ mod tests {
         assert!(!has_mark(Path::new("/dev/null")).unwrap());
         let mut head = std::fs::read(&own).unwrap();
         head.truncate(64);
-        assert!(!MARK.is_in(&head));
+        assert!(!is_marked(&head));
     }
 }

@@ -5,6 +5,7 @@ mod error;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -40,6 +41,8 @@ pub enum Answer {
         /// The reason in words.
         detail: String,
     },
+    /// The run has ended already, with this wait status. Only a client that has taken a connection over gets this.
+    Ended(i32),
 }
 
 /// What happens to a run.
@@ -82,6 +85,12 @@ impl Client {
         Ok(Client { socket, ticket, buffer: Vec::new() })
     }
 
+    /// Goes on with a connection on which a run was asked for, and with its ticket: a client of one page hands both over.
+    #[must_use]
+    pub fn taken_over(socket: OwnedFd, ticket: OwnedFd) -> Client {
+        Client { socket, ticket: Ticket::from(Arc::new(ticket)), buffer: Vec::new() }
+    }
+
     /// Asks for a run; `descriptors` get the numbers of `run.targets`.
     ///
     /// # Errors
@@ -107,6 +116,7 @@ impl Client {
             (ToClient::Declined { reason, detail }, _) => {
                 Ok(Answer::Declined { reason: text(&reason), detail: text(&detail) })
             }
+            (ToClient::Ended { status }, _) => Ok(Answer::Ended(status)),
             (message, _) => Err(unexpected(message)),
         }
     }

@@ -12,18 +12,20 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use regrow_abi::client::{PROOF_BYTES, PROOF_NUMBERS};
 use regrow_sys::caller::RandomWords;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 
 /// The numbers of which the memfd has the first in the daemon that is free.
-const NUMBERS: RangeInclusive<i32> = 30..=93;
+const NUMBERS: RangeInclusive<i32> = PROOF_NUMBERS;
 /// The name of the memfd.
 const NAME: &str = "regrow-proof";
 /// Words of the secret.
 const WORDS: usize = 3;
 /// Its bytes.
 const BYTES: usize = WORDS * 8;
+const _: () = assert!(BYTES == PROOF_BYTES);
 
 /// A secret that only those can read who may look into this process.
 #[derive(Debug)]

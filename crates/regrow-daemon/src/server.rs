@@ -144,6 +144,7 @@ impl Server {
                     client => self.take_message(client),
                 }
             }
+            self.tell_late_starts();
             if self.stopping {
                 self.decline_waiting();
             }
@@ -175,7 +176,8 @@ impl Server {
         let idle = idle.map(|idle| idle.saturating_sub(self.last_busy.elapsed()));
         let rest = self.rests_until.map(|until| until.saturating_duration_since(Instant::now()));
         let work = self.controller.next_work().map(|next| next.saturating_duration_since(Instant::now()));
-        let time = [idle, rest, work].into_iter().flatten().min()?;
+        let told = self.runs.told_at().map(|at| at.saturating_duration_since(Instant::now()));
+        let time = [idle, rest, work, told].into_iter().flatten().min()?;
         // Not before the time has come: the kernel rounds up.
         rustix::event::Timespec::try_from(time).ok()
     }
@@ -211,6 +213,9 @@ impl Server {
         if let ToDaemon::Proof(secret) = &message {
             return connection.standing.prove(self.listener.proof().is(secret));
         }
+        if let ToDaemon::Once(once) = message {
+            return self.run_once(client, *once, received);
+        }
         if !connection.standing.is_of(&self.security) {
             return self.refuse(client, &message);
         }
@@ -227,7 +232,7 @@ impl Server {
                 self.stopping = true;
                 self.send(client, &ToClient::Done);
             }
-            ToDaemon::Proof(_) => {}
+            ToDaemon::Proof(_) | ToDaemon::Once(_) => {}
         }
     }
 
@@ -309,6 +314,9 @@ impl Server {
         if let Some(connection) = client.and_then(|client| self.clients.get_mut(client)).filter(|_| over) {
             connection.run = None;
         }
+        if !over && self.runs.take_untold(pid) {
+            self.tell_start(pid);
+        }
         // The client first: it waits.
         if let Some(client) = client {
             self.send(client, &message);
@@ -316,6 +324,9 @@ impl Server {
         if let Some(run) = run {
             run.started.give_back();
             self.controller.ended(&run.started);
+            if let Some(client) = client {
+                self.close_once(client);
+            }
         }
     }
 

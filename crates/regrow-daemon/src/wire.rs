@@ -21,7 +21,7 @@ mod to_client;
 mod to_daemon;
 
 pub use codec::{MAGIC, MAX_FDS, MAX_MESSAGE, MAX_TARGETS, VERSION, WireError};
-pub use spawn::SpawnMessage;
+pub use spawn::{OnceMessage, SpawnMessage};
 pub use to_client::ToClient;
 pub use to_daemon::{Question, ToDaemon};
 

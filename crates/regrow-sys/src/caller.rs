@@ -8,6 +8,7 @@
 use std::fs;
 use std::io;
 
+use regrow_abi::client::SAID_WORDS;
 use regrow_abi::task::{AFFINITY_WORDS, Resource, Task};
 
 use crate::raw::{check, syscall};
@@ -124,6 +125,16 @@ pub struct Domain {
 }
 
 impl Domain {
+    /// What a client of one page says of itself; the daemon asks the kernel for the rest ([`crate::peer`]). See
+    /// [`regrow_abi::client::SAID_WORDS`].
+    #[must_use]
+    pub fn said(&self) -> [u64; SAID_WORDS] {
+        let [device, inode, mount] = self.root;
+        let [policy, flags, io_priority, timer_slack, personality] = self.scheduling.map(i64::cast_unsigned);
+        let secure_bits = self.credentials.last().copied().unwrap_or(u64::MAX);
+        [device, inode, mount, policy, flags, io_priority, timer_slack, personality, secure_bits]
+    }
+
     /// Everything but session and control group, as bytes that are equal where all of it is.
     #[must_use]
     pub fn fingerprint(&self) -> Vec<u8> {

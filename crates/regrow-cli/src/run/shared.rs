@@ -11,6 +11,7 @@
 //! does. See `docs/decisions/015-when-the-client-executes.md`.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -60,7 +61,16 @@ pub(crate) fn run_as(program: ProgramName<'_>, args: &[OsString], terminal: bool
         Ok(place) => place,
         Err(error) => return execute(program, args, &error.to_string()),
     };
-    match ask(&place, program, args) {
+    conclude(ask(&place, program, args), program, args)
+}
+
+/// Ends as the run does that was asked for, or becomes the program. Returns the exit status.
+fn conclude(
+    asked: Result<(Client, Answer, Signals), ClientError>,
+    program: ProgramName<'_>,
+    args: &[OsString],
+) -> u8 {
+    match asked {
         Ok((client, Answer::Started { pid, pidfd, how, not_loaded }, signals)) => {
             tracing::info!(pid, how, "started");
             if !not_loaded.is_empty() {
@@ -79,6 +89,7 @@ pub(crate) fn run_as(program: ProgramName<'_>, args: &[OsString], terminal: bool
                 RunEnd::Declined(why) => execute(program, args, &why),
             }
         }
+        Ok((_, Answer::Ended(status), _)) => end_as(ExitStatus::from_raw(status)),
         Ok((_, Answer::Declined { reason, detail }, signals)) => {
             drop(signals);
             execute(program, args, &format!("the daemon declines: {reason}: {detail}"))
@@ -94,6 +105,63 @@ pub(crate) fn run_as(program: ProgramName<'_>, args: &[OsString], terminal: bool
             execute(program, args, &chain(&error))
         }
     }
+}
+
+/// What a client of one page hands over of a run that it has asked for, see [`regrow_abi::client::HANDED_OVER`].
+struct HandedOver<'a> {
+    socket: OwnedFd,
+    ticket: OwnedFd,
+    /// The process with its number, where the daemon has told it.
+    process: Option<(OwnedFd, i32)>,
+    blocked: u64,
+    program: &'a OsStr,
+}
+
+impl HandedOver<'_> {
+    fn parse(text: &OsStr) -> Option<HandedOver<'_>> {
+        let mut fields = text.as_bytes().strip_prefix(b"/")?.splitn(6, |&byte| byte == b'/');
+        let mut number = || {
+            let field = std::str::from_utf8(fields.next()?).ok()?;
+            Some(u64::from_str_radix(field, 16).ok())
+        };
+        let (socket, ticket, pidfd, pid) = (number()?, number()?, number()?, number()?);
+        let blocked = number()??;
+        let program = OsStr::from_bytes(fields.next()?);
+        let descriptor = |number: Option<u64>| detach::handed_over(i32::try_from(number?).ok()?);
+        let process = descriptor(pidfd).zip(pid.and_then(|pid| i32::try_from(pid).ok()));
+        let (socket, ticket) = (descriptor(socket)?, descriptor(ticket)?);
+        Some(HandedOver { socket, ticket, process, blocked, program })
+    }
+}
+
+/// Goes on with a run that a client of one page has asked for; `args` begins with what the program sees as `argv[0]`. The signals that it
+/// held wait still.
+pub(crate) fn take_over(what: &OsStr, args: &[OsString]) -> u8 {
+    let (Some(handed), Some((argv0, args))) = (HandedOver::parse(what), args.split_first()) else {
+        complain("there is no run to be taken over");
+        return REGROW_FAILED;
+    };
+    let program = ProgramName { preload: OsStr::new(""), file: handed.program, argv0, single_use: false };
+    let mut client = Client::taken_over(handed.socket, handed.ticket);
+    let signals = match Signals::held_since(handed.blocked) {
+        Ok(signals) => signals,
+        Err(error) => {
+            complain(&format!("the signals of the command: {error}"));
+            return REGROW_FAILED;
+        }
+    };
+    if let Some((pidfd, pid)) = handed.process {
+        let told = Answer::Started {
+            pid,
+            pidfd: Some(pidfd),
+            how: "by a client".to_owned(),
+            not_loaded: String::new(),
+        };
+        return conclude(Ok((client, told, signals)), program, args);
+    }
+    signals.wait_for(&client);
+    let asked = client.answer().map(|answer| (client, answer, signals));
+    conclude(asked, program, args)
 }
 
 /// Tells the user that the run has not the modules loaded that it was to find.

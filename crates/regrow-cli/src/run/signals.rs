@@ -121,6 +121,13 @@ impl Signals {
         raw::set_signal_mask(self.held());
     }
 
+    /// Goes on holding the signals for a client of one page that held them, and blocked these before.
+    pub(super) fn held_since(before: u64) -> std::io::Result<Signals> {
+        let (others, _) = raw::signals_as_descriptor(others())?;
+        let (stop, _) = raw::signals_as_descriptor(bit(libc::SIGTSTP))?;
+        Ok(Signals { others, stop, before })
+    }
+
     fn held(&self) -> u64 {
         self.before | others() | bit(libc::SIGTSTP)
     }

@@ -48,8 +48,10 @@ impl Server {
         }
         // While the client gets its message ready.
         connection.standing.look(&self.security);
-        if let Err(error) = self.clients.add(connection, &self.poller) {
-            tracing::warn!(%error, "a client is turned away");
+        match self.clients.add(connection, &self.poller) {
+            // Its first message may be there already.
+            Ok(client) => self.take_message(client),
+            Err(error) => tracing::warn!(%error, "a client is turned away"),
         }
     }
 

@@ -47,13 +47,13 @@ impl Clients {
         Some(connection)
     }
 
-    /// Takes a client in.
-    pub(super) fn add(&mut self, connection: Connection, poller: &Poller) -> io::Result<()> {
+    /// Takes a client in, under the number that is returned.
+    pub(super) fn add(&mut self, connection: Connection, poller: &Poller) -> io::Result<u64> {
         let number = self.next;
         self.next += 1;
         poller.add(connection.descriptor(), number)?;
         self.connections.insert(number, connection);
-        Ok(())
+        Ok(number)
     }
 
     /// Drops the client that has been idle for longest. False when every client has a run.

@@ -35,6 +35,8 @@ pub(super) struct Connection {
     socket: Arc<OwnedFd>,
     /// The run that it waits for.
     pub(super) run: Option<i32>,
+    /// It is for one run, and the daemon closes it afterwards.
+    pub(super) is_once: bool,
     /// The program of a run that it waits for is being looked up.
     pub(super) is_starting: bool,
     pub(super) last_used: Instant,
@@ -52,6 +54,7 @@ impl Connection {
             standing: Standing::of(socket.as_fd()),
             socket: Arc::new(socket),
             run: None,
+            is_once: false,
             is_starting: false,
             last_used: Instant::now(),
             outbox: VecDeque::new(),

@@ -21,13 +21,23 @@ use crate::ticket::Ticket;
 /// Most programs that are looked up at a time.
 const MOST: usize = 16;
 
+/// When a client is told that its run has started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    AtOnce,
+    /// It waits for the end alone.
+    Never,
+    /// If it is not over in a short while: most are, and each message wakes the client.
+    Late,
+}
+
 /// A run that a client has asked for.
 #[derive(Debug)]
 pub(super) struct RunOrder {
     /// The program, in words.
     pub(super) program: String,
-    /// The client waits for the end alone.
-    pub(super) end_only: bool,
+    /// When the client is told that it has started.
+    pub(super) told: Told,
     pub(super) request: Request,
     pub(super) ticket: Ticket,
     /// What request and ticket use, and what must be dropped after them.

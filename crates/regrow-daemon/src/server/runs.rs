@@ -3,6 +3,8 @@
 //! Invariant: a run stays here until it has been waited for, also when its client is gone.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use regrow_engine::run::creation::{Fallback, RequestPart};
 use regrow_engine::run::started::{Change, Started};
@@ -15,9 +17,20 @@ pub(super) struct ClientRun {
     pub(super) started: Started,
     /// `None` when the client is gone.
     pub(super) client: Option<u64>,
+    /// The client is told of the start at this time, if the run is not over.
+    pub(super) told_at: Option<Instant>,
 }
 
 impl ClientRun {
+    /// What a client is told of the start, and the pidfd of the run. Without that the client cannot pass on signals; the run goes on all
+    /// the same.
+    pub(super) fn start(&self) -> (ToClient, Option<OwnedFd>) {
+        let how = self.started.creation.how().as_bytes().to_vec();
+        let pidfd = self.started.pidfd().and_then(|pidfd| pidfd.try_clone_to_owned()).ok();
+        let not_loaded = self.started.not_loaded.clone().unwrap_or_default().into_bytes();
+        (ToClient::Started { pid: self.started.pid, how, not_loaded }, pidfd)
+    }
+
     /// What a client is told of a change of its run; `None` is one that cannot be seen. The client itself carries out a
     /// start that was refused inside the body.
     pub(super) fn message(&self, change: Option<Change>) -> ToClient {
@@ -54,8 +67,28 @@ impl Runs {
         self.by_pid.is_empty()
     }
 
-    pub(super) fn add(&mut self, started: Started, client: u64) {
-        self.by_pid.insert(started.pid, ClientRun { started, client: Some(client) });
+    pub(super) fn add(&mut self, run: ClientRun) {
+        self.by_pid.insert(run.started.pid, run);
+    }
+
+    /// When the next client is to be told that its run has started.
+    pub(super) fn told_at(&self) -> Option<Instant> {
+        self.by_pid.values().filter_map(|run| run.told_at).min()
+    }
+
+    /// The runs of which that is due.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<i32> {
+        let due = self.by_pid.iter_mut().filter(|(_, run)| run.told_at.is_some_and(|at| at <= now));
+        due.map(|(&pid, run)| {
+            run.told_at = None;
+            pid
+        })
+        .collect()
+    }
+
+    /// Whether the client of a run waits to be told of its start. It waits no longer.
+    pub(super) fn take_untold(&mut self, pid: i32) -> bool {
+        self.by_pid.get_mut(&pid).is_some_and(|run| run.told_at.take().is_some())
     }
 
     pub(super) fn get(&self, pid: i32) -> Option<&ClientRun> {

@@ -8,7 +8,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use regrow_sys::peer::{PeerProcess, Rights};
+use regrow_engine::run::creation::CallerPart;
+use regrow_sys::peer::{Namespaces, PeerProcess, Rights};
 
 /// How old what was seen of a client may be. A client that has connected lately was looked at then.
 const VALID: Duration = Duration::from_secs(1);
@@ -17,11 +18,12 @@ const VALID: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Domain {
     rights: Rights,
+    namespaces: Namespaces,
 }
 
 impl Domain {
     pub(super) fn own() -> io::Result<Domain> {
-        Ok(Domain { rights: Rights::own()? })
+        Ok(Domain { rights: Rights::own()?, namespaces: Namespaces::own()? })
     }
 }
 
@@ -31,8 +33,8 @@ pub(super) struct Standing {
     process: Option<PeerProcess>,
     /// It knows the secret.
     is_proved: bool,
-    /// What the kernel said of its rights, and when.
-    seen: Option<(bool, Instant)>,
+    /// What the kernel said, and when: the signals that it ignores, if it has the daemon's rights.
+    seen: Option<(Option<u64>, Instant)>,
 }
 
 impl Standing {
@@ -47,17 +49,38 @@ impl Standing {
     }
 
     /// Looks at its rights, unless that was done a short while ago.
-    pub(super) fn look(&mut self, domain: &Domain) -> bool {
-        if let Some((has_rights, _)) = self.seen.filter(|(_, at)| at.elapsed() < VALID) {
-            return has_rights;
+    pub(super) fn look(&mut self, domain: &Domain) -> Option<u64> {
+        if let Some((ignored, _)) = self.seen.filter(|(_, at)| at.elapsed() < VALID) {
+            return ignored;
         }
-        let has_rights = self.process.as_ref().is_some_and(|process| process.has_rights(&domain.rights));
-        self.seen = Some((has_rights, Instant::now()));
-        has_rights
+        let ignored = self.process.as_ref().and_then(|process| process.look(&domain.rights));
+        self.seen = Some((ignored, Instant::now()));
+        ignored
     }
 
     /// Whether it is of the daemon's domain.
     pub(super) fn is_of(&mut self, domain: &Domain) -> bool {
-        self.is_proved && self.look(domain)
+        self.is_proved && self.look(domain).is_some()
+    }
+
+    /// Whether it is of the daemon's domain in all that a client of one page does not say itself: rights, namespaces, and the control groups
+    /// where they are given. The signals that it ignores.
+    ///
+    /// # Errors
+    /// The part that differs.
+    pub(super) fn ignored_signals(
+        &mut self,
+        domain: &Domain,
+        cgroup: Option<&[u8]>,
+    ) -> Result<u64, CallerPart> {
+        let ignored = self.look(domain).filter(|_| self.is_proved).ok_or(CallerPart::Confinement)?;
+        let process = self.process.as_ref().ok_or(CallerPart::Process)?;
+        if !domain.namespaces.are_of(process) {
+            return Err(CallerPart::Namespace);
+        }
+        if cgroup.is_some_and(|own| process.cgroup().is_none_or(|other| other != own)) {
+            return Err(CallerPart::Cgroup);
+        }
+        Ok(ignored)
     }
 }

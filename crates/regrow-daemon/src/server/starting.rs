@@ -6,31 +6,66 @@
 //!      └───> declined: the client executes the program itself
 //! ```
 
+use std::time::{Duration, Instant};
+
 use regrow_engine::run::creation::{CallerPart, Fallback, RequestPart};
 use regrow_engine::run::lookup::Lookup;
 
 use super::Server;
 use super::connection::Received;
-use super::lookups::{LookedUp, RunOrder};
+use super::lookups::{LookedUp, RunOrder, Told};
 use super::request;
-use super::runs::declined;
-use crate::wire::{SpawnMessage, ToClient};
+use super::runs::{ClientRun, declined};
+use crate::wire::{OnceMessage, SpawnMessage, ToClient};
+
+/// When the client of a connection for one run is told of its start.
+const TOLD_AFTER: Duration = Duration::from_millis(2);
 
 impl Server {
     /// Starts a run, or says why the client is to do it.
     pub(super) fn run(&mut self, client: u64, message: SpawnMessage, received: Received) {
+        let told = if message.end_only { Told::Never } else { Told::AtOnce };
+        let admitted = self.is_like_us(&message);
+        self.ask_for(client, message, received, told, admitted);
+    }
+
+    /// Starts the one run of a connection. What the client does not say the kernel does.
+    pub(super) fn run_once(&mut self, client: u64, once: OnceMessage, received: Received) {
+        let OnceMessage { secret, said, run: mut message } = once;
+        let Some(connection) = self.clients.get_mut(client) else { return };
+        connection.is_once = true;
+        connection.standing.prove(self.listener.proof().is(&secret));
+        let own = self.controller.shard().view().domain();
+        let cgroup = (!self.options.any_cgroup).then_some(own.cgroup.as_slice());
+        let ignored = connection.standing.ignored_signals(&self.security, cgroup);
+        let admitted = ignored.and_then(|ignored| {
+            message.task.set_ignored_signals(ignored);
+            if said == own.said() { Ok(()) } else { Err(CallerPart::Scheduling) }
+        });
+        let admitted = admitted.map_err(|what| Fallback::CallerChanged { what });
+        self.ask_for(client, message, received, Told::Late, admitted);
+    }
+
+    fn ask_for(
+        &mut self,
+        client: u64,
+        message: SpawnMessage,
+        received: Received,
+        told: Told,
+        admitted: Result<(), Fallback>,
+    ) {
         if self.clients.get_mut(client).is_none_or(|connection| connection.is_busy()) {
             self.send(client, &ToClient::Failed { text: b"a run is under way on this connection".to_vec() });
             return self.forget(client);
         }
         let program = String::from_utf8_lossy(&message.program).into_owned();
-        let end_only = message.end_only;
         let held = received.held;
-        let request = self.admit(&message).and_then(|()| request::request(message, &held.descriptors));
+        let admitted = admitted.and_then(|()| self.admit());
+        let request = admitted.and_then(|()| request::request(message, &held.descriptors));
         match request {
             Ok((request, ticket)) => {
                 let lookup = self.controller.lookup(&request);
-                let order = RunOrder { program, end_only, request, ticket, _held: held };
+                let order = RunOrder { program, told, request, ticket, _held: held };
                 match lookup {
                     None => self.start(client, &order),
                     Some(lookup) => self.look_up(client, order, lookup),
@@ -40,8 +75,8 @@ impl Server {
         }
     }
 
-    /// Whether a run may be started at all for this client.
-    fn admit(&self, message: &SpawnMessage) -> Result<(), Fallback> {
+    /// Whether a run may be started at all.
+    fn admit(&self) -> Result<(), Fallback> {
         if self.stopping {
             return Err(Fallback::RecyclingOff);
         }
@@ -51,6 +86,11 @@ impl Server {
         if self.closer.is_behind() {
             return Err(Fallback::NoDescriptors);
         }
+        Ok(())
+    }
+
+    /// Whether a client says of itself what the daemon is.
+    fn is_like_us(&self, message: &SpawnMessage) -> Result<(), Fallback> {
         if message.domain != self.domain {
             return Err(Fallback::CallerChanged { what: CallerPart::Credentials });
         }
@@ -108,15 +148,28 @@ impl Server {
         let pid = started.pid;
         if let Some(connection) = self.clients.get_mut(client) {
             connection.run = Some(pid);
-            if !order.end_only {
-                let how = started.creation.how().as_bytes().to_vec();
-                // Without one the client cannot pass on signals; the run goes on all the same.
-                let pidfd = started.pidfd().and_then(|pidfd| pidfd.try_clone_to_owned()).ok();
-                let not_loaded = started.not_loaded.clone().unwrap_or_default().into_bytes();
-                connection.send_with(&ToClient::Started { pid, how, not_loaded }, pidfd);
-            }
         }
-        self.runs.add(started, client);
+        let told_at = (order.told == Told::Late).then(|| Instant::now() + TOLD_AFTER);
+        self.runs.add(ClientRun { started, client: Some(client), told_at });
+        if order.told == Told::AtOnce {
+            self.tell_start(pid);
+        }
+    }
+
+    /// Tells a client that its run has started.
+    pub(super) fn tell_start(&mut self, pid: i32) {
+        let Some(run) = self.runs.get(pid) else { return };
+        if let Some(connection) = run.client.and_then(|client| self.clients.get_mut(client)) {
+            let (message, pidfd) = run.start();
+            connection.send_with(&message, pidfd);
+        }
+    }
+
+    /// Tells the clients of runs that take longer than most.
+    pub(super) fn tell_late_starts(&mut self) {
+        for pid in self.runs.take_due(Instant::now()) {
+            self.tell_start(pid);
+        }
     }
 
     /// Has a client execute its program itself.
@@ -127,5 +180,13 @@ impl Server {
         let message = declined(&why);
         self.controller.declined(program, why);
         self.send(client, &message);
+        self.close_once(client);
+    }
+
+    /// Closes a connection that was for one run, which is over.
+    pub(super) fn close_once(&mut self, client: u64) {
+        if self.clients.get_mut(client).is_some_and(|connection| connection.is_once) {
+            self.forget(client);
+        }
     }
 }

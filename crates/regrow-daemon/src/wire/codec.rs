@@ -6,16 +6,7 @@
 
 use regrow_sys::strings::Strings;
 
-/// The first four bytes of each message.
-pub const MAGIC: [u8; 4] = *b"RGRW";
-/// Raised by every change of a message.
-pub const VERSION: u16 = 6;
-/// The longest message.
-pub const MAX_MESSAGE: usize = 128 * 1024;
-/// Most descriptors that a message carries.
-pub const MAX_FDS: usize = 64;
-/// Most descriptors that a run is given: the message carries the ticket as well.
-pub const MAX_TARGETS: usize = MAX_FDS - 1;
+pub use regrow_abi::client::{MAGIC, MAX_FDS, MAX_MESSAGE, MAX_TARGETS, VERSION};
 
 /// Why bytes are no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! The message that has a daemon start a run.
 
+use regrow_abi::client::SAID_WORDS;
 use regrow_abi::task::Task;
 use regrow_sys::strings::Strings;
 
@@ -37,16 +38,48 @@ pub struct SpawnMessage {
     pub preload: Strings,
 }
 
+/// One order on a connection of its own, in one message: what the client of one page sends (`client/`). Of `run` it leaves out what the
+/// daemon asks the kernel: ids, capabilities, namespaces and control group of the client's process, and the signals that it ignores.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OnceMessage {
+    /// The secret that a client can read which may look into the daemon.
+    pub secret: Vec<u8>,
+    /// What the client says of itself (`regrow_sys::caller::Domain::said`).
+    pub said: [u64; SAID_WORDS],
+    /// What is to run.
+    pub run: SpawnMessage,
+}
+
+impl OnceMessage {
+    pub(super) fn write(&self) -> Writer {
+        let mut to = Writer::new(kind::ONCE);
+        to.bytes(&self.secret);
+        self.said.iter().for_each(|&word| to.u64(word));
+        self.run.put(&mut to);
+        to
+    }
+
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<OnceMessage, WireError> {
+        let (secret, said) = (from.bytes("secret")?, from.u64s("said")?);
+        Ok(OnceMessage { secret, said, run: SpawnMessage::read(from)? })
+    }
+}
+
 impl SpawnMessage {
     pub(super) fn write(&self) -> Writer {
         let mut to = Writer::new(kind::RUN);
+        self.put(&mut to);
+        to
+    }
+
+    fn put(&self, to: &mut Writer) {
         to.bytes(&self.program);
         to.flag(self.arg0.is_some());
         to.bytes(self.arg0.as_deref().unwrap_or_default());
         to.bytes(self.args.as_bytes());
         to.bytes(self.env.as_bytes());
         to.bytes(&self.directory);
-        task::write(&self.task, &mut to);
+        task::write(&self.task, to);
         to.bytes(&self.domain);
         to.bytes(&self.cgroup);
         to.u32(u32::try_from(self.targets.len()).unwrap_or(u32::MAX));
@@ -54,7 +87,6 @@ impl SpawnMessage {
         to.flag(self.end_only);
         to.flag(self.single_use);
         to.bytes(self.preload.as_bytes());
-        to
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Result<SpawnMessage, WireError> {

@@ -2,7 +2,7 @@
 
 use super::codec::{Reader, WireError, Writer};
 use super::kind;
-use super::spawn::SpawnMessage;
+use super::spawn::{OnceMessage, SpawnMessage};
 
 /// What a client may ask of the daemon itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Question {
 pub enum ToDaemon {
     /// Start a run.
     Run(Box<SpawnMessage>),
+    /// Start the one run of this connection, and close it afterwards.
+    Once(Box<OnceMessage>),
     /// Answer a question.
     Ask(Question),
     /// Drop everything that is kept.
@@ -43,6 +45,7 @@ impl ToDaemon {
         };
         let writer = match self {
             Self::Run(message) => message.write(),
+            Self::Once(message) => message.write(),
             Self::Ask(Question::Status) => Writer::new(kind::STATUS),
             Self::Ask(Question::List(at)) => path(kind::LIST, at),
             Self::Ask(Question::Show(at)) => path(kind::SHOW, at),
@@ -70,6 +73,7 @@ impl ToDaemon {
         let mut from = Reader::new(message)?;
         let message = match from.kind {
             kind::RUN => Self::Run(Box::new(SpawnMessage::read(&mut from)?)),
+            kind::ONCE => Self::Once(Box::new(OnceMessage::read(&mut from)?)),
             kind::STATUS => Self::Ask(Question::Status),
             kind::LIST => Self::Ask(Question::List(from.string("path")?)),
             kind::SHOW => Self::Ask(Question::Show(from.string("path")?)),

@@ -1,0 +1,174 @@
+//! The client of one page: what a shell executes in a program's place.
+//!
+//! It is the file behind every launcher, and `regrow run` in the common case. It asks the daemon for a run in one message and ends as the
+//! run does. All else is the full command's, which it executes, or the program itself.
+//!
+//! ```text
+//!   which program?  ── not known ─────────────▶ the full command
+//!   a terminal?     ── yes ───────────────────▶ the program
+//!   a daemon?       ── no ────────────────────▶ the full command, which starts one
+//!   ask ──▶ declined ─────────────────────────▶ the program
+//!       ──▶ ended ──▶ ends as the run did
+//!       ──▶ a signal, a stop, anything else ──▶ the full command takes the connection over: signals that wait go on waiting through exec
+//! ```
+//!
+//! Invariants: no libc, no memory but the stack, no relocations, one segment (the build checks it). A program is executed here only where
+//! the daemon has declined, or was not asked; whoever takes over asks the ticket ([`regrow_abi::client`]). No code here may panic.
+
+#![no_std]
+#![no_main]
+
+mod arch;
+mod buffer;
+mod command;
+mod order;
+mod place;
+mod proof;
+mod search;
+mod start;
+mod sys;
+mod talk;
+
+use regrow_abi::client::LauncherMark;
+
+use command::{HandOver, hand_over};
+use order::{Given, Order, Program};
+use search::{Path, StartedAs};
+use start::Start;
+use talk::{Outcome, Signals};
+
+/// By it every regrow knows that this is a launcher.
+#[used]
+#[unsafe(link_section = ".note.regrow")]
+static MARK: LauncherMark = LauncherMark::MARK;
+
+/// The exit status of a command that cannot run its program.
+const FAILED: i32 = 125;
+
+/// What this process is to do.
+struct Task {
+    /// The number of the argument that is the program's `argv[0]`.
+    first: usize,
+    /// How the full command is told to do the same.
+    instead: HandOver<'static>,
+}
+
+/// Where the kernel begins.
+///
+/// # Safety
+/// Called by the entry alone, with the stack pointer that the kernel has set.
+unsafe extern "C" fn client_start(stack: *const usize) -> ! {
+    // SAFETY: see the contract.
+    if let Some(start) = unsafe { Start::read(stack) } {
+        run(&start);
+    }
+    sys::exit(FAILED)
+}
+
+/// Does what this process is for. Returns when nothing could be executed.
+fn run(start: &Start) {
+    let mut path = Path::new();
+    let (own, started_as) = search::started_as(start);
+    let task = match started_as {
+        StartedAs::Launcher(name) => Task { first: 0, instead: HandOver::Launcher(name) },
+        // A plain `run PROGRAM` or `run -- PROGRAM`.
+        StartedAs::Command => Task { first: plain_run(start), instead: HandOver::Same },
+        StartedAs::Unknown => Task { first: 0, instead: HandOver::Same },
+    };
+    let name = match task.instead {
+        HandOver::Launcher(name) => Some(name),
+        _ => start.arg(task.first).filter(|name| task.first > 0 && !name.contains(&b'/')),
+    };
+    let is_plain = !start.variables.for_command && !start.is_secure;
+    let found = match (own, name) {
+        (Some(own), Some(name)) if is_plain => search::program(name, start, own, &mut path),
+        _ => None,
+    };
+    if found.is_some() {
+        ask(start, &task, &path);
+        // The program, where the daemon or a terminal wants that. A file without a format is the full command's.
+        execute(start, &task, &path);
+    }
+    hand_over(&task.instead, start, task.first);
+    if found.is_some() {
+        execute(start, &task, &path);
+    }
+}
+
+/// Where the program stands in `regrow run PROGRAM` or `regrow run -- PROGRAM`; 0 for any other command line.
+fn plain_run(start: &Start) -> usize {
+    let first = match start.arg(2) {
+        Some(b"--") => 3,
+        _ => 2,
+    };
+    let is_flag = |word: &[u8]| first == 2 && word.starts_with(b"-");
+    let is_plain = start.arg(1) == Some(b"run") && start.arg(first).is_some_and(|word| !is_flag(word));
+    if is_plain { first } else { 0 }
+}
+
+/// Becomes the program. Returns when that fails.
+fn execute(start: &Start, task: &Task, path: &Path) {
+    // SAFETY: the path ends in NUL, and the lists in null.
+    unsafe { sys::execute(path.pointer(), start.list_from(task.first), start.env) };
+}
+
+/// Asks the daemon, and ends as the run does. Returns where this process is to be the program; has the full command do what it must.
+fn ask(start: &Start, task: &Task, path: &Path) {
+    // Until here nothing of the client's own is open.
+    let given = Given::look();
+    if has_terminal() {
+        return;
+    }
+    let signals = Signals::hold();
+    let done = given.and_then(|given| {
+        let program = Program {
+            // SAFETY: the path lives as long as the process: this function's caller never returns to its own.
+            path: unsafe { &*core::ptr::from_ref(path.filled().strip_suffix(&[0])?) },
+            arg0: start.arg(task.first)?,
+            args: start.block_from(task.first + 1)?,
+            env: start.env_block,
+        };
+        let order = Order::new(program, given, signals.before)?;
+        let address = place::address(start)?;
+        Some(talk::until_the_end(&order, &address, &signals, program.path))
+    });
+    match done {
+        Some(Outcome::Ended(status)) => end_as(status, &signals),
+        Some(Outcome::Declined) => signals.let_go(),
+        Some(Outcome::TakeOver(run)) => {
+            hand_over(&HandOver::Run(&run), start, task.first);
+            // Without the full command nobody knows how the run ends.
+            sys::exit(FAILED)
+        }
+        Some(Outcome::Nothing) | None => {
+            signals.let_go();
+            hand_over(&task.instead, start, task.first);
+        }
+    }
+}
+
+/// Whether the program could open `/dev/tty`.
+fn has_terminal() -> bool {
+    const READ_WRITE_NO_TERMINAL: usize = 0o402;
+    let fd = sys::open(c"/dev/tty".as_ptr().cast(), READ_WRITE_NO_TERMINAL);
+    if fd >= 0 {
+        sys::close(fd as i32);
+    }
+    fd >= 0
+}
+
+/// Ends this process as the run ended: with its status, or by the same signal.
+fn end_as(status: i32, signals: &Signals) -> ! {
+    let signal = status & 0x7f;
+    if signal == 0 {
+        sys::exit(status >> 8 & 0xff)
+    }
+    sys::die_by(signal, signals.held());
+    // The first process of a pid namespace does not end by every signal.
+    sys::exit(128 + signal)
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    sys::exit(FAILED)
+}

@@ -1,0 +1,193 @@
+//! The message that asks for the run: what this process was given, as `docs/protocol.md` has it (`once`).
+//!
+//! ```text
+//!   head          secret, what the client says of itself, program, argv[0]      in a buffer
+//!   arguments     as the kernel has put them on the stack
+//!   environment   the same
+//!   tail          directory, attributes, descriptors                            in the same buffer
+//! ```
+
+use regrow_abi::client::{MAGIC, MAX_MESSAGE, MAX_TARGETS, PROOF_BYTES, SAID_WORDS, VERSION, kind};
+use regrow_abi::task::LIMITS;
+
+use crate::buffer::Buffer;
+use crate::sys;
+
+/// What is to run.
+#[derive(Clone, Copy)]
+pub struct Program {
+    /// Its path, without NUL.
+    pub path: &'static [u8],
+    /// What it sees as `argv[0]`.
+    pub arg0: &'static [u8],
+    /// Its arguments, each with its NUL.
+    pub args: &'static [u8],
+    /// Its environment, each with its NUL.
+    pub env: &'static [u8],
+}
+
+/// The descriptors that this process was given.
+pub struct Given {
+    numbers: [i32; MAX_TARGETS],
+    count: usize,
+}
+
+impl Given {
+    /// Looks which are open; nothing of the client's own is. `None` where there are more than a message carries, or the kernel does not
+    /// tell how many there are (Linux before 6.2).
+    pub fn look() -> Option<Given> {
+        let count = sys::stat(c"/proc/self/fd".as_ptr().cast())?.size as usize;
+        // A folder has a size on such a kernel, and an empty table has none.
+        if count == 0 || count > MAX_TARGETS {
+            return None;
+        }
+        let mut given = Given { numbers: [0; MAX_TARGETS], count };
+        let mut number = 0;
+        for slot in given.numbers.get_mut(..count)? {
+            while !sys::is_open(number) {
+                number += 1;
+                if number > FAR {
+                    return None;
+                }
+            }
+            *slot = number;
+            number += 1;
+        }
+        Some(given)
+    }
+}
+
+/// Numbers beyond this one are not looked for.
+const FAR: i32 = 1024;
+
+/// A message, ready to be sent.
+pub struct Order {
+    buffer: Buffer<12_288>,
+    /// Where the head ends, and where the length of the environment does.
+    ends: [usize; 2],
+    program: Program,
+    given: Given,
+}
+
+/// Where the secret stands in the message.
+const SECRET: usize = 12;
+
+impl Order {
+    /// Puts it together, but for the secret. `None` where it cannot be, or would be too long.
+    pub fn new(program: Program, given: Given, blocked: u64) -> Option<Order> {
+        let mut buffer = Buffer::new();
+        buffer.put(&MAGIC);
+        buffer.u16(VERSION);
+        buffer.u16(kind::ONCE);
+        buffer.counted(&[0; PROOF_BYTES]);
+        let scheduling = sys::scheduling();
+        for word in said(&scheduling) {
+            buffer.u64(word);
+        }
+        buffer.counted(program.path);
+        let has_own_name = program.arg0 != program.path;
+        buffer.u32(u32::from(has_own_name));
+        buffer.counted(if has_own_name { program.arg0 } else { &[] });
+        buffer.u32(program.args.len() as u32);
+        let head = buffer.len();
+        buffer.u32(program.env.len() as u32);
+        let environment = buffer.len();
+        let mut directory = core::mem::MaybeUninit::<[u8; 4096]>::uninit();
+        // SAFETY: the kernel fills what is looked at below, and any bytes are a valid array of them.
+        let directory = unsafe { directory.assume_init_mut() };
+        let bytes = sys::current_directory(directory);
+        let directory = directory.get(..bytes.max(0) as usize)?;
+        // Where there is none, or it lies outside the root.
+        if directory.first() != Some(&b'/') {
+            return None;
+        }
+        buffer.counted(directory.strip_suffix(&[0])?);
+        put_task(&mut buffer, scheduling.nice, blocked);
+        // Namespaces and control group: the daemon asks the kernel.
+        buffer.counted(&[]);
+        buffer.counted(&[]);
+        buffer.u32(given.count as u32);
+        for number in given.numbers.get(..given.count)? {
+            buffer.put(&number.to_le_bytes());
+        }
+        // It is told of its start late, has no need for a body alone, and for no modules.
+        buffer.u32(0);
+        buffer.u32(0);
+        buffer.u32(0);
+        let order = Order { buffer, ends: [head, environment], program, given };
+        let whole = order.buffer.len() + program.args.len() + program.env.len();
+        (order.buffer.is_whole() && whole <= MAX_MESSAGE).then_some(order)
+    }
+
+    /// Sends it with the descriptors and the ticket.
+    pub fn send(&self, socket: i32, secret: &[u8; PROOF_BYTES], ticket: i32) -> sys::Res {
+        const SOCKET_RIGHTS: u64 = 1 << 32 | 1;
+        const HEADER: usize = 16;
+        let [head, environment] = self.ends;
+        let pieces = [
+            self.buffer.piece(0, SECRET),
+            [secret.as_ptr() as usize, PROOF_BYTES],
+            self.buffer.piece(SECRET + PROOF_BYTES, head),
+            [self.program.args.as_ptr() as usize, self.program.args.len()],
+            self.buffer.piece(head, environment),
+            [self.program.env.as_ptr() as usize, self.program.env.len()],
+            self.buffer.piece(environment, self.buffer.len()),
+        ];
+        let bytes = HEADER + (self.given.count + 1) * 4;
+        let mut control = [0u64; 2 + (MAX_TARGETS + 1) / 2];
+        control[0] = bytes as u64;
+        control[1] = SOCKET_RIGHTS;
+        for at in 0..=self.given.count {
+            let number = if at == self.given.count { ticket } else { self.given.numbers[at] };
+            control[2 + at / 2] |= u64::from(number as u32) << (at % 2 * 32);
+        }
+        sys::send(socket, &pieces, &control, bytes.next_multiple_of(8))
+    }
+}
+
+/// What the daemon compares with its own and the kernel does not tell it cheaply.
+fn said(scheduling: &regrow_abi::SchedAttr) -> [u64; SAID_WORDS] {
+    const TIMER_SLACK: u32 = 30;
+    const SECURE_BITS: u32 = 27;
+    let [device, inode, mount] = sys::root();
+    let number = |result: sys::Res| result as i64 as u64;
+    [
+        device,
+        inode,
+        mount,
+        u64::from(scheduling.policy),
+        scheduling.flags,
+        number(sys::io_priority()),
+        number(sys::prctl(TIMER_SLACK, 0)),
+        number(sys::personality()),
+        number(sys::prctl(SECURE_BITS, 0)),
+    ]
+}
+
+/// The attributes of the run, in the order of the protocol. What is not set the daemon reads or has.
+fn put_task<const N: usize>(to: &mut Buffer<N>, nice: i32, blocked: u64) {
+    const NOT_SET: u32 = 0;
+    const SET: u32 = 1;
+    let umask = sys::umask(0o77);
+    sys::umask(umask);
+    to.u32(NOT_SET); // session
+    to.u32(NOT_SET); // process group
+    to.u32(SET);
+    to.u32(umask & 0o777);
+    to.u32(SET);
+    to.put(&nice.to_le_bytes());
+    to.u32((1 << LIMITS) - 1);
+    for number in 0..LIMITS as u32 {
+        for bound in sys::limit(number) {
+            to.u64(bound);
+        }
+    }
+    to.u32(NOT_SET); // ignored signals: the daemon asks the kernel
+    to.u32(SET);
+    to.u64(blocked);
+    to.u32(SET);
+    for word in sys::affinity() {
+        to.u64(word);
+    }
+    to.u32(NOT_SET); // slice
+}

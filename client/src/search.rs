@@ -1,0 +1,105 @@
+//! Which program a launcher stands for: the first of its name in `PATH` that is no launcher and no regrow.
+//!
+//! Launchers are known by identity (they are links to the file of this process), and all others of their kind by their mark.
+
+use core::ffi::CStr;
+
+use regrow_abi::client::{COMMAND, LauncherMark, MARK_BYTES, MARK_SEARCHED};
+
+use crate::buffer::Buffer;
+use crate::start::Start;
+use crate::sys::{self, Stat};
+
+/// Room for a path.
+pub type Path = Buffer<4096>;
+
+/// What this process was started as.
+pub enum StartedAs {
+    /// A launcher of this name.
+    Launcher(&'static [u8]),
+    /// The command itself.
+    Command,
+    /// What its caller must know.
+    Unknown,
+}
+
+/// The last part of a path.
+fn name_of(path: &'static [u8]) -> &'static [u8] {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => path.get(at + 1..).unwrap_or_default(),
+        None => path,
+    }
+}
+
+/// The file of this process, and as what it was started: by the path that the kernel executed. Where that is something else (a script
+/// whose interpreter this is) or no name (`/proc/self/exe`), by `argv[0]`.
+pub fn started_as(start: &Start) -> (Option<Stat>, StartedAs) {
+    let own = sys::stat(c"/proc/self/exe".as_ptr().cast());
+    let executed = start.executed.to_bytes();
+    let is_no_name = executed.starts_with(b"/proc/") || executed.starts_with(b"/dev/fd/");
+    let is_own = |path: &CStr| {
+        let found = sys::stat(path.as_ptr().cast());
+        matches!((own, found), (Some(own), Some(found)) if own.identity == found.identity)
+    };
+    let name = if !is_no_name && is_own(start.executed) {
+        name_of(executed)
+    } else {
+        name_of(start.arg(0).unwrap_or_default())
+    };
+    let started_as = match name {
+        b"" | b"." | b".." => StartedAs::Unknown,
+        COMMAND => StartedAs::Command,
+        name => StartedAs::Launcher(name),
+    };
+    (own, started_as)
+}
+
+/// Finds the program of a name, by the rules of `execvp`. Where anything is unusual, there is none: the full command looks.
+pub fn program(name: &[u8], start: &Start, own: Stat, to: &mut Path) -> Option<()> {
+    let path = start.variables.path?;
+    for folder in path.split(|&byte| byte == b':') {
+        to.clear();
+        // An empty entry is the current directory.
+        to.put(if folder.is_empty() { b"." } else { folder });
+        to.put(b"/");
+        to.put(name);
+        to.put(&[0]);
+        if !to.is_whole() {
+            return None;
+        }
+        match sys::stat(to.pointer()) {
+            Some(found) if found.identity != own.identity && is_program(&found, to) => return Some(()),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a path is that of a program that is no regrow.
+pub fn is_program(found: &Stat, path: &Path) -> bool {
+    const ALL_EXECUTE: u32 = 0o111;
+    if !found.is_file() || found.mode & ALL_EXECUTE == 0 {
+        return false;
+    }
+    // An access list can take a right away that the mode shows.
+    sys::may_execute(path.pointer()) && !has_mark(path)
+}
+
+/// Whether a file has the mark of all launchers and commands. One that cannot be read counts as one without.
+fn has_mark(path: &Path) -> bool {
+    const READ_ONLY_NO_TERMINAL: usize = 0o400;
+    let fd = sys::open(path.pointer(), READ_ONLY_NO_TERMINAL) as i32;
+    if fd < 0 {
+        return false;
+    }
+    let mut head = core::mem::MaybeUninit::<[u8; MARK_SEARCHED]>::uninit();
+    // SAFETY: the kernel fills what is looked at below, and any bytes are a valid array of them.
+    let head = unsafe { head.assume_init_mut() };
+    let got = sys::read(fd, head);
+    sys::close(fd);
+    let mark = LauncherMark::MARK.bytes();
+    let head = head.get(..got.max(0) as usize).unwrap_or_default();
+    let starts = head.len().saturating_sub(MARK_BYTES - 1);
+    // The mark is aligned to four bytes, and so is where it stands.
+    (0..starts).step_by(4).any(|at| head.get(at..at + MARK_BYTES) == Some(&mark))
+}
