@@ -79,9 +79,12 @@ fn run(start: &Start) {
         HandOver::Launcher(name) => Some(name),
         _ => start.arg(task.first).filter(|name| task.first > 0 && !name.contains(&b'/')),
     };
-    let is_plain = !start.variables.for_command && !start.is_secure;
+    let is_plain = !start.variables.for_command && !start.is_secure && !search::is_found_by_path(start);
     let found = match (own, name) {
-        (Some(own), Some(name)) if is_plain => search::program(name, start, own, &mut path),
+        (Some(own), Some(name)) if is_plain => {
+            let is_launcher = matches!(task.instead, HandOver::Launcher(_));
+            search::program(name, start, own, is_launcher, &mut path)
+        }
         _ => None,
     };
     if found.is_some() {

@@ -1,10 +1,10 @@
-//! Which program a launcher stands for: the first of its name in `PATH` that is no launcher and no regrow.
+//! Which program a launcher stands for: the first of its name in `PATH` that is no launcher and no regrow, behind the first launcher.
 //!
 //! Launchers are known by identity (they are links to the file of this process), and all others of their kind by their mark.
 
 use core::ffi::CStr;
 
-use regrow_abi::client::{COMMAND, LauncherMark, MARK_BYTES, MARK_SEARCHED};
+use regrow_abi::client::{COMMAND, ENV_FOLDER, LauncherMark, MARK_BYTES, MARK_SEARCHED};
 
 use crate::buffer::Buffer;
 use crate::start::Start;
@@ -54,9 +54,20 @@ pub fn started_as(start: &Start) -> (Option<Stat>, StartedAs) {
     (own, started_as)
 }
 
-/// Finds the program of a name, by the rules of `execvp`. Where anything is unusual, there is none: the full command looks.
-pub fn program(name: &[u8], start: &Start, own: Stat, to: &mut Path) -> Option<()> {
+/// Whether a launcher of `regrow env` was started by its full path, which was found in the place of its program's: the full command gives the program
+/// its own path for a name.
+pub fn is_found_by_path(start: &Start) -> bool {
+    let executed = start.executed.to_bytes();
+    let name = name_of(executed);
+    let folder = executed.strip_suffix(name).unwrap_or_default();
+    start.arg(0) == Some(executed) && folder.ends_with(ENV_FOLDER)
+}
+
+/// Finds the program of a name, by the rules of `execvp`. With `is_launcher` it stands behind this launcher: what stands in front may have
+/// started it. Where anything is unusual, there is none: the full command looks.
+pub fn program(name: &[u8], start: &Start, own: Stat, is_launcher: bool, to: &mut Path) -> Option<()> {
     let path = start.variables.path?;
+    let mut is_behind = !is_launcher;
     for folder in path.split(|&byte| byte == b':') {
         to.clear();
         // An empty entry is the current directory.
@@ -68,7 +79,8 @@ pub fn program(name: &[u8], start: &Start, own: Stat, to: &mut Path) -> Option<(
             return None;
         }
         match sys::stat(to.pointer()) {
-            Some(found) if found.identity != own.identity && is_program(&found, to) => return Some(()),
+            Some(found) if found.identity == own.identity => is_behind = true,
+            Some(found) if is_behind && is_program(&found, to) => return Some(()),
             _ => {}
         }
     }

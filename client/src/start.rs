@@ -81,15 +81,8 @@ impl Start {
             }
             let bytes = if (*env).is_null() { 0 } else { end.offset_from(*env) as usize };
             let block = if bytes == 0 { &[] } else { core::slice::from_raw_parts(*env, bytes) };
-            let mut start = Start {
-                args,
-                env,
-                env_block: block,
-                variables,
-                executed: c"",
-                user: 0,
-                is_secure: true,
-            };
+            let mut start =
+                Start { args, env, env_block: block, variables, executed: c"", user: 0, is_secure: true };
             let mut pair = at.add(1).cast::<[usize; 2]>();
             while (*pair)[0] != 0 {
                 let [kind, value] = *pair;

@@ -23,8 +23,7 @@ pub(crate) fn start_learning() {
 }
 
 fn start_in_background(words: &[&CStr]) {
-    let args: Vec<*const c_char> =
-        words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
+    let args: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
     // SAFETY: this process has one thread, so its copy may do anything; the copy does not return from here.
     let child = unsafe { libc::fork() };
     match child {
@@ -90,7 +89,8 @@ pub(crate) fn become_program_with(
     args: &[OsString],
     variables: &[(&str, OsString)],
 ) -> io::Error {
-    let set = |(name, value): &(&str, OsString)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat());
+    let set =
+        |(name, value): &(&str, OsString)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat());
     let is_of = |entry: &CStr, name: &str| {
         entry.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
     };

@@ -14,7 +14,8 @@ use crate::exit_status::{FAILED, REGROW_FAILED};
 use crate::message::{chain, complain};
 use crate::run::shared::ProgramName;
 use crate::{
-    bench, completions, daemon, doctor, env, launcher, link, log, manual, record, replay, run, status, top, web,
+    bench, completions, daemon, doctor, env, launcher, link, log, manual, record, replay, run, status, top,
+    web,
 };
 
 /// Does what the command line says, and returns the exit status.

@@ -118,7 +118,8 @@ fn variables(folder: &EnvFolder) -> Vec<(&'static str, OsString)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let rest = EnvPlace::of_user().map_or_else(|_| path.clone(), |place| place.without_ours(&path));
     let launchers = folder.launchers();
-    let front = OsStr::from_bytes(&[launchers.as_os_str().as_bytes(), b":", rest.as_bytes()].concat()).to_owned();
+    let front =
+        OsStr::from_bytes(&[launchers.as_os_str().as_bytes(), b":", rest.as_bytes()].concat()).to_owned();
     let mut variables = vec![("PATH", front)];
     let compilers = folder.compilers();
     let has_none = std::env::var_os("COMPILER_PATH").is_none_or(|path| path == compilers);

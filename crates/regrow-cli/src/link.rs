@@ -15,9 +15,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::cli::setup::{LinkArgs, UnlinkArgs};
+use crate::client_file;
 use crate::error::CliError;
 use crate::message::complain;
-use crate::client_file;
 use crate::own_file::{OWN_NAME, OwnFile};
 use crate::program_search;
 
@@ -96,25 +96,38 @@ pub(crate) fn link(args: &LinkArgs) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// Makes launchers in a folder that is there.
+/// Makes launchers in a folder that is there and has nothing but launchers: names of the file `client`, which this makes too if it is missing or of
+/// another version.
 pub(crate) fn make_launchers<'a>(
     folder: &Path,
     names: impl IntoIterator<Item = &'a OsStr>,
+    client: &Path,
 ) -> Result<(), LinkError> {
-    let own = OwnFile::read();
-    let command = own_path(own)?;
-    names.into_iter().try_for_each(|name| make(&folder.join(name), &command, own))
+    let command = own_path(OwnFile::read())?;
+    let content = client_file::content(&command).map_err(|_| LinkError::NotOurselves { path: command })?;
+    client_file::put(client, &content, &[]).map_err(system(client, "the launchers' file cannot be made"))?;
+    names.into_iter().try_for_each(|name| {
+        let path = folder.join(name);
+        client_file::name_again(client, &path).map_err(system(&path, "the launcher cannot be made"))
+    })
 }
 
-/// The names of the launchers in a folder that has nothing else.
+/// The names of the launchers in a folder that has nothing else. One that is just being made is left out.
 pub(crate) fn launchers_in(folder: &Path) -> Result<Vec<OsString>, LinkError> {
     let own = OwnFile::read();
     let cannot_read = || system(folder, "the folder cannot be read");
     let mut names = Vec::new();
     for entry in folder.read_dir().map_err(cannot_read())? {
         let path = entry.map_err(cannot_read())?.path();
+        if path
+            .file_name()
+            .is_some_and(|name| name.as_bytes().starts_with(client_file::UNFINISHED.as_bytes()))
+        {
+            continue;
+        }
         match LinkPlace::look(&path, own)? {
             LinkPlace::Launcher => names.extend(path.file_name().map(OsStr::to_owned)),
+            // Gone meanwhile.
             LinkPlace::Vacant => {}
             LinkPlace::Occupied => return Err(LinkError::Occupied { path }),
         }

@@ -102,7 +102,9 @@ fn files(name: &str, path: &OsStr) -> Vec<(PathBuf, Metadata)> {
     let folders = search::elements(path.as_bytes()).filter(|folder| folder.starts_with(b"/"));
     let files = folders.map(|folder| Path::new(OsStr::from_bytes(folder)).join(name));
     let is_program = |file: &Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
-    files.filter_map(|file| file.metadata().ok().filter(is_program).map(|metadata| (file, metadata))).collect()
+    files
+        .filter_map(|file| file.metadata().ok().filter(is_program).map(|metadata| (file, metadata)))
+        .collect()
 }
 
 fn by_file(candidate: Candidate, file: &Path, metadata: &Metadata) -> Option<Alone> {

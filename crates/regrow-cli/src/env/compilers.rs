@@ -31,13 +31,17 @@ pub(super) struct Compiler {
 /// All of them. None where `PATH` has another gcc than the system's: it may be of the same target and version.
 pub(super) fn compilers(path: &OsStr, learned: &Learned) -> Vec<Compiler> {
     let is_systems = |name: &str| match is_one_of_several(name, path) {
-        Some((first, has_others)) => !has_others && first.canonicalize().is_ok_and(|file| file.starts_with(SYSTEM)),
+        Some((first, has_others)) => {
+            !has_others && first.canonicalize().is_ok_and(|file| file.starts_with(SYSTEM))
+        }
         None => true,
     };
     if !["gcc", "cc", "g++", "c++"].into_iter().all(is_systems) {
         return Vec::new();
     }
-    let below = |folder: PathBuf| folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let below = |folder: PathBuf| {
+        folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
+    };
     let homes = HOMES.into_iter().flat_map(|home| below(home.into()).map(move |target| (home, target)));
     let versions = homes.flat_map(|(home, target)| below(target).map(move |version| (home, version)));
     let files = versions.flat_map(|(home, version)| NAMES.map(|name| (home, version.clone(), name)));
@@ -64,13 +68,13 @@ pub(super) fn refresh(folder: &EnvFolder, path: &OsStr, learned: &Learned) -> Re
         let (None, Some(file)) = (&choice.alone, &choice.file) else { continue };
         let to = base.join(below);
         folder.make_below(&to)?;
-        make(&to, OsStr::new(choice.name), file)?;
+        make(&to, OsStr::new(choice.name), file, &folder.client())?;
     }
     Ok(())
 }
 
 /// First the link to the program: a launcher without one runs nothing.
-fn make(folder: &Path, name: &OsStr, file: &Path) -> Result<(), EnvError> {
+fn make(folder: &Path, name: &OsStr, file: &Path, client: &Path) -> Result<(), EnvError> {
     let link = folder.join(link_name(name));
     match symlink(file, &link) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -78,7 +82,7 @@ fn make(folder: &Path, name: &OsStr, file: &Path) -> Result<(), EnvError> {
         }
         _ => {}
     }
-    Ok(link::make_launchers(folder, [name])?)
+    Ok(link::make_launchers(folder, [name], client)?)
 }
 
 #[cfg(test)]

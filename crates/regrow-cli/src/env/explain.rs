@@ -35,8 +35,12 @@ fn told(price: Price) -> String {
 }
 
 fn table(choices: &[Choice], width: usize) -> String {
-    let mut table =
-        TextTable::new(&[("name", Alignment::Left), ("way", Alignment::Left), ("program", Alignment::Text), ("why", Alignment::Text)]);
+    let mut table = TextTable::new(&[
+        ("name", Alignment::Left),
+        ("way", Alignment::Left),
+        ("program", Alignment::Text),
+        ("why", Alignment::Text),
+    ]);
     for choice in choices {
         let file = choice.file.as_ref().map_or("-".to_owned(), |file| file.display().to_string());
         let (way, why) = match &choice.alone {

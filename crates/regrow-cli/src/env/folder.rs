@@ -59,12 +59,13 @@ fn refresh(place: &EnvPlace, folder: &EnvFolder, path: &OsStr, all: bool) -> Res
     let choices = choices(path, &learned);
     let wanted = |name: &OsStr| choices.iter().any(|choice| choice.alone.is_none() && name == choice.name);
     let launchers = folder.launchers();
-    let surplus: Vec<OsString> = link::launchers_in(&launchers)?.into_iter().filter(|name| !wanted(name)).collect();
+    let surplus: Vec<OsString> =
+        link::launchers_in(&launchers)?.into_iter().filter(|name| !wanted(name)).collect();
     for name in &surplus {
         link::remove_launcher(&launchers.join(name))?;
     }
     let names = choices.iter().filter(|choice| choice.alone.is_none()).map(|choice| OsStr::new(choice.name));
-    link::make_launchers(&launchers, names)?;
+    link::make_launchers(&launchers, names, &folder.client())?;
     compilers::refresh(folder, path, &learned)
 }
 

@@ -92,9 +92,9 @@ fn start_of(status: &Value, file: &str) -> Option<f64> {
 
 /// What the smallest program takes by exec and by a launcher, in microseconds: the medians of runs in turn.
 fn measure(place: &EnvPlace) -> Option<(f64, f64)> {
-    let folder = place.base().join("price");
+    let (folder, client) = place.measured();
     std::fs::create_dir_all(&folder).ok()?;
-    link::make_launchers(&folder, [std::ffi::OsStr::new("true")]).ok()?;
+    link::make_launchers(&folder, [std::ffi::OsStr::new("true")], &client).ok()?;
     let launcher = folder.join("true");
     for run in 0..WARM_UP {
         once(&launcher)?;
@@ -112,8 +112,11 @@ fn measure(place: &EnvPlace) -> Option<(f64, f64)> {
 
 fn once(program: &Path) -> Option<Duration> {
     let began = Instant::now();
+    // As a shell would start it: by its name, with the launcher's folder in front of PATH.
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let path = [folder.as_os_str(), std::ffi::OsStr::new("/usr/bin:/bin")].join(std::ffi::OsStr::new(":"));
     let mut command = Command::new(program);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).arg0("true");
+    command.env("PATH", path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).arg0("true");
     let status = command.status().ok()?;
     status.success().then(|| began.elapsed())
 }

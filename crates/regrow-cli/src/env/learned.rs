@@ -34,7 +34,12 @@ pub(crate) struct LearnedProgram {
 }
 
 impl LearnedProgram {
-    pub(crate) fn new(file: &str, metadata: &Metadata, start_us: Option<f64>, refused: Option<String>) -> Self {
+    pub(crate) fn new(
+        file: &str,
+        metadata: &Metadata,
+        start_us: Option<f64>,
+        refused: Option<String>,
+    ) -> Self {
         Self {
             file: file.to_owned(),
             dev: metadata.dev(),

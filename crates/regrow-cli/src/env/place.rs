@@ -8,6 +8,7 @@
 //!       [b]in/        the launchers; this folder stands at the front of PATH
 //!       bin/          empty
 //!       cc/TARGET/VERSION/     launchers for what gcc executes by full path, each with a link `.NAME` to the program
+//!       client        the file that all launchers are names of
 //!       stamp         what the launchers were made from
 //! ```
 //!
@@ -24,6 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use regrow_abi::client::ENV_FOLDER;
 use regrow_daemon::place::{Place, PlaceError};
 
 /// The name of the launchers' folder.
@@ -33,6 +35,7 @@ const EXPANDED: &str = "bin";
 /// The name of the folder for gcc.
 const COMPILERS: &str = "cc";
 /// Names of the files.
+const CLIENT: &str = "client";
 const STAMP: &str = "stamp";
 const LEARNED: &str = "learned.json";
 const ASKED: &str = "asked";
@@ -114,6 +117,11 @@ impl EnvPlace {
         OsStr::from_bytes(&rest.join(&b':')).to_owned()
     }
 
+    /// The folder of the launcher that is measured, and the file that it is a name of.
+    pub(crate) fn measured(&self) -> (PathBuf, PathBuf) {
+        (self.base.join("price"), self.base.join(CLIENT))
+    }
+
     pub(crate) fn base(&self) -> &Path {
         &self.base
     }
@@ -148,6 +156,11 @@ impl EnvFolder {
     /// What stands in `COMPILER_PATH`.
     pub(crate) fn compilers(&self) -> PathBuf {
         self.root.join(COMPILERS)
+    }
+
+    /// The file that all launchers are names of.
+    pub(crate) fn client(&self) -> PathBuf {
+        self.root.join(CLIENT)
     }
 
     pub(crate) fn stamp(&self) -> PathBuf {
@@ -204,6 +217,10 @@ pub(crate) fn compiler_of(launcher: &Path) -> Option<PathBuf> {
 
 /// The folder of launchers that a file stands in by this path, if it stands in one of `regrow env`.
 pub(crate) fn folder_of(launcher: &Path) -> Option<&Path> {
+    debug_assert!(
+        ENV_FOLDER.strip_prefix(b"/") == Some(&[LAUNCHERS.as_bytes(), b"/"].concat()[..]),
+        "the client knows the folder"
+    );
     launcher.parent().filter(|folder| folder.file_name() == Some(OsStr::new(LAUNCHERS)))
 }
 
