@@ -12,6 +12,9 @@ use super::place::{EnvError, EnvPlace};
 use crate::error::CliError;
 use crate::output;
 
+/// The reasons are not cut off before so many characters.
+const WIDTH: usize = 200;
+
 /// Prints the table.
 pub(super) fn explain(all: bool) -> Result<u8, CliError> {
     let place = EnvPlace::of_user()?;
@@ -24,7 +27,7 @@ pub(super) fn explain(all: bool) -> Result<u8, CliError> {
     let _ = writeln!(text, "price      {}\n", learned.price.map_or("not known yet".to_owned(), told));
     let mut choices = choices(&path, &learned);
     choices.extend(compilers(&path, &learned).into_iter().map(|compiler| compiler.choice));
-    text += &table(&choices, regrow_bench::table::output_width());
+    text += &table(&choices, regrow_bench::table::output_width().max(WIDTH));
     output::print(&text)?;
     Ok(0)
 }

@@ -1,6 +1,7 @@
 //! A world for `regrow env`: a daemon, and a folder for everything.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,13 +19,26 @@ pub(crate) struct World {
 }
 
 /// What a command left.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) status: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     /// Its files: content, and whether they can be executed.
     pub(crate) files: BTreeMap<PathBuf, (String, bool)>,
+}
+
+impl fmt::Debug for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Left { status, stdout, stderr, files } = self;
+        writeln!(f, "{status}\n{stdout}\n{stderr}")?;
+        for (path, (content, executable)) in files {
+            let is_text = !content.contains('\0');
+            let content = if is_text { content.clone() } else { format!("{} characters", content.len()) };
+            writeln!(f, "{} {executable}: {content}", path.display())?;
+        }
+        Ok(())
+    }
 }
 
 impl World {
