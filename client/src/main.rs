@@ -51,6 +51,10 @@ struct Task {
     first: usize,
     /// How the full command is told to do the same.
     instead: HandOver<'static>,
+    /// What was started has the program's own path for a name, and not `argv[0]`.
+    by_path: bool,
+    /// A terminal does not keep the daemon from running the program.
+    no_terminal: bool,
 }
 
 /// Where the kernel begins.
@@ -69,44 +73,49 @@ unsafe extern "C" fn client_start(stack: *const usize) -> ! {
 fn run(start: &Start) {
     let mut path = Path::new();
     let (own, started_as) = search::started_as(start);
+    let by_path = search::is_found_by_path(start);
     let task = match started_as {
-        StartedAs::Launcher(name) => Task { first: 0, instead: HandOver::Launcher(name) },
-        // A plain `run PROGRAM` or `run -- PROGRAM`.
-        StartedAs::Command => Task { first: plain_run(start), instead: HandOver::Same },
-        StartedAs::Unknown => Task { first: 0, instead: HandOver::Same },
+        StartedAs::Launcher(name) => {
+            Task { first: 0, instead: HandOver::Launcher(name), by_path, no_terminal: false }
+        }
+        StartedAs::Command => plain_run(start),
+        StartedAs::Unknown => Task { first: 0, instead: HandOver::Same, by_path: false, no_terminal: false },
     };
     let name = match task.instead {
         HandOver::Launcher(name) => Some(name),
-        _ => start.arg(task.first).filter(|name| task.first > 0 && !name.contains(&b'/')),
+        _ => start.arg(task.first).filter(|_| task.first > 0),
     };
-    let is_plain = !start.variables.for_command && !start.is_secure && !search::is_found_by_path(start);
+    let is_plain = !start.variables.for_command && !start.is_secure;
     let found = match (own, name) {
         (Some(own), Some(name)) if is_plain => {
             let is_launcher = matches!(task.instead, HandOver::Launcher(_));
-            search::program(name, start, own, is_launcher, &mut path)
+            let beside = if by_path { search::program_beside(start, own, &mut path) } else { None };
+            beside.or_else(|| search::program(name, start, own, is_launcher, &mut path))
         }
         _ => None,
     };
     if found.is_some() {
         ask(start, &task, &path);
         // The program, where the daemon or a terminal wants that. A file without a format is the full command's.
-        execute(start, &task, &path);
+        if !by_path {
+            execute(start, &task, &path);
+        }
     }
     hand_over(&task.instead, start, task.first);
-    if found.is_some() {
+    if found.is_some() && !by_path {
         execute(start, &task, &path);
     }
 }
 
-/// Where the program stands in `regrow run PROGRAM` or `regrow run -- PROGRAM`; 0 for any other command line.
-fn plain_run(start: &Start) -> usize {
-    let first = match start.arg(2) {
-        Some(b"--") => 3,
-        _ => 2,
-    };
-    let is_flag = |word: &[u8]| first == 2 && word.starts_with(b"-");
+/// What `regrow run [--no-tty] [--] PROGRAM` asks for. In any other command line there is no program: it is the full command's.
+fn plain_run(start: &Start) -> Task {
+    let no_terminal = start.arg(2) == Some(b"--no-tty");
+    let next = if no_terminal { 3 } else { 2 };
+    let is_ended = start.arg(next) == Some(b"--");
+    let first = if is_ended { next + 1 } else { next };
+    let is_flag = |word: &[u8]| !is_ended && word.starts_with(b"-");
     let is_plain = start.arg(1) == Some(b"run") && start.arg(first).is_some_and(|word| !is_flag(word));
-    if is_plain { first } else { 0 }
+    Task { first: if is_plain { first } else { 0 }, instead: HandOver::Same, by_path: false, no_terminal }
 }
 
 /// Becomes the program. Returns when that fails.
@@ -119,15 +128,16 @@ fn execute(start: &Start, task: &Task, path: &Path) {
 fn ask(start: &Start, task: &Task, path: &Path) {
     // Until here nothing of the client's own is open.
     let given = Given::look();
-    if has_terminal() {
+    if !task.no_terminal && has_terminal() {
         return;
     }
     let signals = Signals::hold();
     let done = given.and_then(|given| {
+        // SAFETY: the path lives as long as the process: this function's caller never returns to its own.
+        let path: &'static [u8] = unsafe { &*core::ptr::from_ref(path.filled().strip_suffix(&[0])?) };
         let program = Program {
-            // SAFETY: the path lives as long as the process: this function's caller never returns to its own.
-            path: unsafe { &*core::ptr::from_ref(path.filled().strip_suffix(&[0])?) },
-            arg0: start.arg(task.first)?,
+            path,
+            arg0: if task.by_path { path } else { start.arg(task.first)? },
             args: start.block_from(task.first + 1)?,
             env: start.env_block,
         };

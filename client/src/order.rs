@@ -134,7 +134,7 @@ impl Order {
             self.buffer.piece(environment, self.buffer.len()),
         ];
         let bytes = HEADER + (self.given.count + 1) * 4;
-        let mut control = [0u64; 2 + (MAX_TARGETS + 1) / 2];
+        let mut control = [0u64; 2 + MAX_TARGETS / 2 + 1];
         control[0] = bytes as u64;
         control[1] = SOCKET_RIGHTS;
         for at in 0..=self.given.count {

@@ -4,7 +4,7 @@
 
 use core::ffi::CStr;
 
-use regrow_abi::client::{COMMAND, ENV_FOLDER, LauncherMark, MARK_BYTES, MARK_SEARCHED};
+use regrow_abi::client::{COMMAND, COMPILERS, ENV_FOLDER, LauncherMark, MARK_BYTES, MARK_SEARCHED};
 
 use crate::buffer::Buffer;
 use crate::start::Start;
@@ -54,18 +54,46 @@ pub fn started_as(start: &Start) -> (Option<Stat>, StartedAs) {
     (own, started_as)
 }
 
-/// Whether a launcher of `regrow env` was started by its full path, which was found in the place of its program's: the full command gives the program
-/// its own path for a name.
+/// Whether a launcher of `regrow env` was started by its full path: whoever looks for the paths of programs has found it in the place of its
+/// program, which has its own path for a name.
 pub fn is_found_by_path(start: &Start) -> bool {
-    let executed = start.executed.to_bytes();
-    let name = name_of(executed);
-    let folder = executed.strip_suffix(name).unwrap_or_default();
-    start.arg(0) == Some(executed) && folder.ends_with(ENV_FOLDER)
+    let (folder, _) = parts(start.executed.to_bytes());
+    let is_ours =
+        folder.ends_with(ENV_FOLDER) || folder.windows(COMPILERS.len()).any(|part| part == COMPILERS);
+    is_ours && start.arg(0) == Some(start.executed.to_bytes())
 }
 
-/// Finds the program of a name, by the rules of `execvp`. With `is_launcher` it stands behind this launcher: what stands in front may have
+/// The folder of a path with its slash, and the name.
+fn parts(path: &'static [u8]) -> (&'static [u8], &'static [u8]) {
+    let name = name_of(path);
+    (path.strip_suffix(name).unwrap_or_default(), name)
+}
+
+/// Finds the program of a launcher for gcc, which has a link to it beside itself.
+pub fn program_beside(start: &Start, own: Stat, to: &mut Path) -> Option<()> {
+    let (folder, name) = parts(start.executed.to_bytes());
+    let mut link = Path::new();
+    for part in [folder, b".", name, b"\0"] {
+        link.put(part);
+    }
+    let mut target = [0; 1024];
+    let length = usize::try_from(sys::read_link(link.pointer(), &mut target)).ok()?;
+    to.put(target.get(..length).filter(|target| link.is_whole() && target.len() < 1024)?);
+    to.put(&[0]);
+    let found = sys::stat(to.pointer()).filter(|found| found.identity != own.identity)?;
+    is_program(&found, to).then_some(())
+}
+
+/// Finds the program of a name or path, by the rules of `execvp`. That of a launcher stands behind this launcher: what stands in front may have
 /// started it. Where anything is unusual, there is none: the full command looks.
 pub fn program(name: &[u8], start: &Start, own: Stat, is_launcher: bool, to: &mut Path) -> Option<()> {
+    if name.contains(&b'/') {
+        to.put(name);
+        to.put(&[0]);
+        let found =
+            sys::stat(to.pointer()).filter(|found| to.is_whole() && found.identity != own.identity)?;
+        return is_program(&found, to).then_some(());
+    }
     let path = start.variables.path?;
     let mut is_behind = !is_launcher;
     for folder in path.split(|&byte| byte == b':') {
@@ -88,7 +116,7 @@ pub fn program(name: &[u8], start: &Start, own: Stat, is_launcher: bool, to: &mu
 }
 
 /// Whether a path is that of a program that is no regrow.
-pub fn is_program(found: &Stat, path: &Path) -> bool {
+fn is_program(found: &Stat, path: &Path) -> bool {
     const ALL_EXECUTE: u32 = 0o111;
     if !found.is_file() || found.mode & ALL_EXECUTE == 0 {
         return false;

@@ -10,7 +10,7 @@
 //!  4  pool           decisions
 //!  3  body           mechanism
 //!  2  image          mechanism
-//!  1  front          mechanism            agent (inside a body)            sys (ground)
+//!  1  front          mechanism            agent (inside a body)            client (at the edge)            sys (ground)
 //!  0  abi            wire types
 //! ```
 //!
@@ -29,6 +29,7 @@ const BESIDE: u8 = 10;
 const LAYERS: &[(&str, u8)] = &[
     ("regrow-abi", 0),
     ("regrow-agent", 1),
+    ("regrow-client", 1),
     ("regrow-front", 1),
     ("regrow-sys", 1),
     ("regrow-image", 2),

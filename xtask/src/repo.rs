@@ -98,7 +98,8 @@ struct PackageMetadata {
 }
 
 /// The manifests of the workspaces of the repository.
-const WORKSPACES: &[&str] = &["Cargo.toml", "agent/Cargo.toml", "fuzz/Cargo.toml", "python/Cargo.toml"];
+const WORKSPACES: &[&str] =
+    &["Cargo.toml", "agent/Cargo.toml", "client/Cargo.toml", "fuzz/Cargo.toml", "python/Cargo.toml"];
 
 /// The repository that this crate stands in.
 #[derive(Debug)]

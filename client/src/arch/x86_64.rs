@@ -164,7 +164,7 @@ unsafe extern "C" fn strlen(string: *const u8) -> usize {
     // SAFETY: reads no byte behind the NUL, or none of another page. A volatile read keeps the compiler from making a call of this very
     // function.
     unsafe {
-        while at as usize % 8 != 0 {
+        while !(at as usize).is_multiple_of(8) {
             if at.read_volatile() == 0 {
                 return at.offset_from(string) as usize;
             }

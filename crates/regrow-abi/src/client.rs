@@ -36,6 +36,8 @@ pub const SAID_WORDS: usize = 9;
 /// The name of the command. A file of every other name is a launcher.
 pub const COMMAND: &[u8] = b"regrow";
 
+/// What the path of a folder holds in which `regrow env` has launchers for gcc.
+pub const COMPILERS: &[u8] = b"/cc/";
 /// How the path of a folder ends in which `regrow env` has its launchers. A shell that expands it as a pattern makes `/bin/` of it.
 pub const ENV_FOLDER: &[u8] = b"/[b]in/";
 
@@ -64,8 +66,13 @@ pub const MARK_SEARCHED: usize = 4096;
 
 impl LauncherMark {
     /// The mark.
-    pub const MARK: LauncherMark =
-        LauncherMark { name_bytes: 7, content_bytes: 8, kind: 1, name: *b"Regrow\0\0", content: *b"launcher" };
+    pub const MARK: LauncherMark = LauncherMark {
+        name_bytes: 7,
+        content_bytes: 8,
+        kind: 1,
+        name: *b"Regrow\0\0",
+        content: *b"launcher",
+    };
 
     /// The mark as bytes, in the order of this machine.
     #[must_use]

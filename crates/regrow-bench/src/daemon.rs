@@ -4,6 +4,7 @@
 //!   connected   a client that stays connected: posix_spawn and an order to the daemon in turn, call to end seen
 //!               32 of them at a time: runs per second by either method, blocks in turn
 //!   commands    `regrow run -- PROG`, `env PROG` and PROG itself in turn, by posix_spawn and in a shell's loop
+//!   launchers   a launcher and its program in turn, in a shell's loop
 //!   own         the daemon of this benchmark, in a folder of its own
 //! ```
 //!
@@ -12,6 +13,7 @@
 
 mod commands;
 mod connected;
+mod launchers;
 mod own;
 mod spawn;
 
@@ -35,6 +37,8 @@ const CLIENTS: usize = 32;
 const ROUNDS: usize = 3;
 /// How many runs each client makes in a block.
 const BLOCK_RUNS: usize = 40;
+/// How many loops of each launcher there are at most.
+const LAUNCHER_RUNS: u32 = 40;
 /// How many runs each client makes before them, so that there are an image and bodies enough.
 const WARMUP: usize = 40;
 
@@ -48,6 +52,7 @@ pub fn measure(runs: u32) -> Result<Vec<Figure>, BenchError> {
     figures.extend(connected(&daemon, runs)?);
     figures.extend(many(&daemon)?);
     figures.extend(commands::measure(&daemon, runs)?);
+    figures.extend(launchers::measure(&daemon, runs.min(LAUNCHER_RUNS))?);
     Ok(figures)
 }
 

@@ -17,7 +17,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::env::place::{compiler_of, folder_of};
+use crate::env::place::{compiler_of, is_found_by_path};
 use crate::log;
 use crate::own_file::{OWN_NAME, OwnFile};
 use crate::program_search::find_behind;
@@ -58,7 +58,7 @@ pub(crate) fn run(name: &OsStr, args: &[OsString]) -> u8 {
     }
     let (argv0, rest) = args.split_first().map_or((name, &[][..]), |(first, rest)| (first.as_os_str(), rest));
     let compiler = compiler_of(Path::new(argv0));
-    let by_path = compiler.is_some() || folder_of(Path::new(argv0)).is_some();
+    let by_path = is_found_by_path(Path::new(argv0));
     match compiler.map_or_else(|| find_behind(name), Ok) {
         Ok(file) => {
             // Who looks for a program's path and executes that has found the launcher of `regrow env` in the program's place.

@@ -80,6 +80,8 @@ pub struct Server {
     /// What a client must say that it has.
     domain: Vec<u8>,
     stopping: bool,
+    /// How many runs clients of one page have got.
+    once: u64,
     /// When the listener is looked at again, while there are no descriptors.
     rests_until: Option<Instant>,
     last_busy: Instant,
@@ -117,6 +119,7 @@ impl Server {
             security,
             domain,
             stopping: false,
+            once: 0,
             rests_until: None,
             last_busy: Instant::now(),
             buffer: vec![0; MAX_MESSAGE],
@@ -274,7 +277,7 @@ impl Server {
     fn answer(&mut self, client: u64, question: &Question) {
         // The one that asks is not counted.
         let clients = self.clients.len().saturating_sub(1);
-        let state = DaemonState { clients, runs: self.runs.len(), stopping: self.stopping };
+        let state = DaemonState { clients, runs: self.runs.len(), stopping: self.stopping, once: self.once };
         let text = match answer::answer(&mut self.controller, question, state) {
             Ok(text) => text.into_bytes(),
             Err(error) => {

@@ -67,8 +67,7 @@ impl Rights {
         if with_label {
             // Without a module that gives labels there is nothing to be read, of no process.
             let label = fs::read(format!("/proc/{process}/attr/current"));
-            rights.has_label =
-                !label.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
+            rights.has_label = !label.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
             rights.words.extend(label.unwrap_or_default());
         }
         Ok(rights)
@@ -201,7 +200,9 @@ impl Namespaces {
         let inode = |own: &OwnNamespace| match namespace(process.pidfd.as_fd(), own.request) {
             Ok(other) => rustix::fs::fstat(&other).map(|found| found.st_ino).ok(),
             // An older kernel.
-            Err(_) => fs::metadata(format!("/proc/{}/ns/{}", process.pid, own.name)).map(|found| found.ino()).ok(),
+            Err(_) => {
+                fs::metadata(format!("/proc/{}/ns/{}", process.pid, own.name)).map(|found| found.ino()).ok()
+            }
         };
         self.0.iter().all(|own| inode(own) == Some(own.inode)) && process.is_there()
     }
@@ -245,7 +246,11 @@ mod tests {
         let (one, _other) = UnixStream::pair().expect("a pair");
         let own = Rights::own().expect("they can be read");
         for line in LINES {
-            assert!(own.words.windows(line.len()).any(|text| text == line), "{}", String::from_utf8_lossy(line));
+            assert!(
+                own.words.windows(line.len()).any(|text| text == line),
+                "{}",
+                String::from_utf8_lossy(line)
+            );
         }
         assert!(PeerProcess::of(one.as_fd()).expect("this process").has_rights(&own));
         let mut others = own;

@@ -6,7 +6,8 @@ use super::finding::Finding;
 use crate::repo::TextFile;
 
 /// The crates that have such a folder.
-const CRATES: &[&str] = &["agent/", "crates/regrow-abi/", "crates/regrow-image/", "crates/regrow-sys/"];
+const CRATES: &[&str] =
+    &["agent/", "client/", "crates/regrow-abi/", "crates/regrow-image/", "crates/regrow-sys/"];
 
 /// The folder.
 const FOLDER: &str = "/src/arch/";

@@ -215,6 +215,11 @@ pub(crate) fn compiler_of(launcher: &Path) -> Option<PathBuf> {
     is_ours.then(|| std::fs::read_link(link).ok())?
 }
 
+/// Whether a launcher of `regrow env` was started by its full path: its program has its own path for a name.
+pub(crate) fn is_found_by_path(argv0: &Path) -> bool {
+    folder_of(argv0).is_some() || compiler_of(argv0).is_some()
+}
+
 /// The folder of launchers that a file stands in by this path, if it stands in one of `regrow env`.
 pub(crate) fn folder_of(launcher: &Path) -> Option<&Path> {
     debug_assert!(

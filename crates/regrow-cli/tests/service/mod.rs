@@ -20,6 +20,9 @@ pub(crate) const ATTEMPTS: usize = 200;
 /// How many bytes of a line of the log stand before its level.
 const TIMESTAMP: usize = 28;
 
+/// Whether these tests give their orders by the client of one page: `tests/client.rs` has the tests of others.
+pub(crate) const BY_CLIENT: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"client");
+
 /// A place of its own, and the daemon there, if this process has started it.
 pub(crate) struct Service {
     folder: tempfile::TempDir,
@@ -163,7 +166,41 @@ impl Service {
 
     /// `regrow` in this place.
     pub(crate) fn regrow(&self) -> Command {
-        self.plain(env!("CARGO_BIN_EXE_regrow"))
+        self.plain(self.runner())
+    }
+
+    /// What is executed as `regrow`: the command, or the client of one page under its name.
+    pub(crate) fn runner(&self) -> String {
+        if !BY_CLIENT {
+            return env!("CARGO_BIN_EXE_regrow").to_owned();
+        }
+        self.launcher("regrow")
+    }
+
+    /// A launcher of this name, in a folder of this place.
+    pub(crate) fn launcher(&self, name: &str) -> String {
+        let folder = self.folder().join("launchers");
+        let path = folder.join(name);
+        if !path.exists() {
+            let mut link = Command::new(env!("CARGO_BIN_EXE_regrow"));
+            let output = link.args(["link", "--dir"]).arg(&folder).arg(name).output().unwrap();
+            assert!(output.status.success(), "{}", text(&output.stderr));
+        }
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// How many runs the daemon has given to clients of one page, and how many it has recycled.
+    pub(crate) fn counted(&self) -> [u64; 2] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_regrow"));
+        command.env("XDG_RUNTIME_DIR", self.folder()).args(["status", "--json"]);
+        let output = command.output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let creations = &status["pool"]["creations"];
+        let of = |way: &str| -> u64 {
+            let points = creations[way].as_object().unwrap_or_else(|| panic!("{creations}"));
+            points.values().map(|number| number.as_u64().unwrap()).sum()
+        };
+        [status["daemon"]["once"].as_u64().unwrap(), of("recycled") + of("forked_body")]
     }
 
     /// Runs a program until it is recycled, so that those after it are too.
@@ -195,10 +232,24 @@ impl Service {
         let plain = plain.args(rest).arg("env").args(program).output().unwrap();
         let mut kept = 0;
         for attempt in 0..ATTEMPTS {
+            let before = if BY_CLIENT { self.counted() } else { [0; 2] };
             let mut command = self.plain(first);
-            command.args(rest).arg(env!("CARGO_BIN_EXE_regrow")).args(["--log", "info", "run", "--"]);
-            let output = command.args(program).output().unwrap();
-            let said = Said::read(&output.stderr);
+            command.args(rest).arg(self.runner());
+            if !BY_CLIENT {
+                command.args(["--log", "info"]);
+            }
+            let output = command.args(["run", "--"]).args(program).output().unwrap();
+            let mut said = Said::read(&output.stderr);
+            if BY_CLIENT {
+                // The daemon counts what it has recycled for a client of one page.
+                let after = self.counted();
+                let is_counted = after[0] > before[0] && after[1] > before[1];
+                (said.how, said.why) = if is_counted {
+                    (Some("recycled".into()), None)
+                } else {
+                    (None, Some("first_run".into()))
+                };
+            }
             let what = format!("{wrapper:?} {program:?}, run {attempt}, {said:?}");
             let differing = differing_lines(&output.stdout, &plain.stdout);
             assert_eq!(differing, [], "{what}");

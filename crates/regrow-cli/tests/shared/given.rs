@@ -88,10 +88,7 @@ fn a_caller_of_another_domain_executes_the_program_itself() {
         let (first, rest) = caller.split_first().unwrap();
         let plain = service.plain(first).args(rest).args(["sh", "-c", STATE]).output().unwrap();
         let mut command = service.plain(first);
-        command
-            .args(rest)
-            .arg(env!("CARGO_BIN_EXE_regrow"))
-            .args(["--log", "info", "run", "sh", "-c", STATE]);
+        command.args(rest).arg(&service.runner()).args(["--log", "info", "run", "sh", "-c", STATE]);
         let output = command.output().unwrap();
         let said = Said::read(&output.stderr);
         assert!(said.why.as_deref().unwrap_or_default().contains("caller_changed"), "{caller:?}: {said:?}");
@@ -111,7 +108,7 @@ fn closed_standard_descriptors_are_closed_in_the_run() {
         [ -h /proc/self/fd/$n ] && bits=$((bits + bit)); n=$((n + 1)); done; \
         echo $PPID >\"$1\"; exit $bits";
     for closed in ["", "0<&-", "1>&-", "2>&-", "0<&- 1>&-", "0<&- 2>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"] {
-        let statuses: Vec<_> = ["env", env!("CARGO_BIN_EXE_regrow")]
+        let statuses: Vec<_> = ["env", service.runner().as_str()]
             .iter()
             .map(|prefix| {
                 let run = if *prefix == "env" { "" } else { "run" };
@@ -159,18 +156,7 @@ fn what_does_not_fit_in_an_order_is_executed() {
     let count = "set -- /proc/$$/fd/*; echo $#";
     // A shell that closes nothing but knows numbers of several digits.
     let mut command = service.plain("bash");
-    command.args([
-        "-c",
-        many,
-        "bash",
-        env!("CARGO_BIN_EXE_regrow"),
-        "--log",
-        "info",
-        "run",
-        "sh",
-        "-c",
-        count,
-    ]);
+    command.args(["-c", many, "bash", &service.runner(), "--log", "info", "run", "sh", "-c", count]);
     let output = command.output().unwrap();
     let said = Said::read(&output.stderr);
     assert!(said.why.as_deref().unwrap_or_default().contains("descriptors"), "{said:?}");
@@ -193,7 +179,7 @@ fn a_working_directory_that_is_gone_is_the_runs_too() {
     service.warm(&["sh"]);
     let gone = service.folder().join("gone");
     let script = "mkdir -p $0 && cd $0 && rmdir $0 && exec \"$@\"";
-    for prefix in [vec!["env"], vec![env!("CARGO_BIN_EXE_regrow"), "run"]] {
+    for prefix in [vec!["env"], vec![service.runner().as_str(), "run"]] {
         let mut command = service.plain("sh");
         command.arg("-c").arg(script).arg(&gone).args(&prefix);
         let output = command.args(["sh", "-c", "readlink /proc/$$/cwd"]).output().unwrap();
@@ -258,7 +244,7 @@ fn a_reader_that_leaves_ends_the_run_as_it_does_without_us() {
     for caller in ["--default-signal=PIPE", "--ignore-signal=PIPE"] {
         let script = "{ \"$@\" 2>/dev/null; echo $? >&3; } 3>&2 | head -c 10 >/dev/null";
         let mut statuses = Vec::new();
-        for prefix in [vec!["env"], vec![env!("CARGO_BIN_EXE_regrow"), "run"]] {
+        for prefix in [vec!["env"], vec![service.runner().as_str(), "run"]] {
             let mut command = service.plain("env");
             command.args([caller, "sh", "-c", script, "sh"]).args(&prefix).arg("yes");
             statuses.push(text(&command.output().unwrap().stderr));

@@ -31,7 +31,7 @@ impl Running {
     /// Starts a program whose first line is its number and its parent's, as a shell starts a job: in a group of its own,
     /// in the session of these tests.
     fn start(service: &Service, program: &[&str]) -> Running {
-        let mut command = service.without_setsid(env!("CARGO_BIN_EXE_regrow"));
+        let mut command = service.without_setsid(&service.runner());
         command.args(["run", "--no-tty"]).args(program).process_group(0);
         Running::of(command)
     }
@@ -203,7 +203,7 @@ fn a_run_that_stops_itself_stops_the_command() {
 #[test]
 fn a_run_that_nobody_would_continue_is_not_stopped() {
     let (service, daemon) = service();
-    for prefix in [vec!["env"], vec![env!("CARGO_BIN_EXE_regrow"), "run"]] {
+    for prefix in [vec!["env"], vec![service.runner().as_str(), "run"]] {
         let run = Running::start_alone(&service, &prefix, &["perl", "-e", LISTENER]);
         assert_eq!(run.parent == daemon, prefix.len() == 2, "{prefix:?}");
         for _ in 0..20 {

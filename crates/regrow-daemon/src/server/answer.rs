@@ -12,6 +12,8 @@ pub(super) struct DaemonState {
     pub(super) clients: usize,
     pub(super) runs: usize,
     pub(super) stopping: bool,
+    /// How many runs clients of one page have got.
+    pub(super) once: u64,
 }
 
 /// Answers a question.
@@ -48,6 +50,7 @@ fn status(controller: &mut Controller, state: DaemonState) -> Result<serde_json:
             "clients": state.clients,
             "runs": state.runs,
             "stopping": state.stopping,
+            "once": state.once,
         },
         "pool": json(&read(controller, "/.")?),
         "images": images,

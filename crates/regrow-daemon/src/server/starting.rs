@@ -149,6 +149,7 @@ impl Server {
         if let Some(connection) = self.clients.get_mut(client) {
             connection.run = Some(pid);
         }
+        self.once += u64::from(order.told == Told::Late);
         let told_at = (order.told == Told::Late).then(|| Instant::now() + TOLD_AFTER);
         self.runs.add(ClientRun { started, client: Some(client), told_at });
         if order.told == Told::AtOnce {
