@@ -1,8 +1,8 @@
 """Builds and shell tests below `regrow env`, beside the same without: `below_env.py REGROW SOURCES OUTPUT`.
 
-Both sides run in turn, in folders of one path, with one `PATH`. Every program that may have a launcher has one (`--all`), whatever a loaded machine
-has taught. The first round warms both up and is not counted. A benchmark fails when the two sides write different files, or
-when nothing was recycled.
+Both sides run in turn, in folders of one path, with one `PATH`. Every program that may have a launcher has one (`--all`),
+whatever a loaded machine has taught. The first round warms both up and is not counted. A benchmark fails when the two sides
+write different files, or when nothing was recycled.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ ONLY = os.environ.get("REGROW_BENCH_ONLY", "")
 SYSTEM = "/usr/bin:/bin"
 # Starts of a command that starts nothing.
 STARTS = 200
+# The figure of such a command.
+COST = "regrow env -- /bin/true, more than /bin/true"
 # What differs between any two builds: the elements of PATH in a log, temporary files of gcc and of zlib's configure, dates.
 VARYING = (
     re.compile(rb"^PATH: .*\n", re.MULTILINE),
@@ -85,8 +87,9 @@ class Bench:
 
     def recycled(self) -> int:
         """How many runs the daemon has recycled."""
-        text = subprocess.run([self.regrow, "status", "--json"], env=self.environment, stdout=subprocess.PIPE, check=True).stdout
-        creations = json.loads(text)["pool"]["creations"]
+        status = [self.regrow, "status", "--json"]
+        done = subprocess.run(status, env=self.environment, stdout=subprocess.PIPE, check=True)
+        creations = json.loads(done.stdout)["pool"]["creations"]
         return sum(sum(creations[way].values()) for way in ("recycled", "forked_body"))
 
     def once(self, task: Task, below: bool) -> tuple[float, dict[str, bytes]]:
@@ -171,7 +174,7 @@ def cost(bench: Bench) -> figures.Figure:
             if number > 0:
                 times[below].append(took)
     plain, below_median = (statistics.median(times[side]) for side in (False, True))
-    return figures.figure("regrow env -- /bin/true, more than /bin/true", (below_median - plain) * 1e3, 2.0, "ms", at_most=True)
+    return figures.figure(COST, (below_median - plain) * 1e3, 2.0, "ms", at_most=True)
 
 
 def tasks(sources: Path) -> list[Task]:
@@ -202,7 +205,7 @@ def main() -> None:
                     all_figures += measure(bench, task)
                     for one in all_figures[-4:]:
                         figures.show(one)
-            if not ONLY:
+            if ONLY in COST:
                 all_figures.append(cost(bench))
                 figures.show(all_figures[-1])
         finally:
