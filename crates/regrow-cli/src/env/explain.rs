@@ -64,7 +64,7 @@ mod tests {
     fn each_program_has_a_row_with_its_way_and_the_reason() {
         let choice = |name, alone| Choice { name, file: Some(format!("/bin/{name}").into()), alone };
         let loses = Alone::Loses { costs_us: 600.4, saves_us: 0.0 };
-        let text = table(&[choice("sed", None), choice("cat", Some(loses))], 120);
+        let text = table(&[choice("sed", None), choice("cat", Some(loses))], WIDTH);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(rows.contains(&vec!["sed", "launcher", "/bin/sed", "-"]), "{text}");
         assert!(text.contains("a launcher costs 600 µs more than exec, and saves 0 µs"), "{text}");
