@@ -61,6 +61,7 @@ struct Task {
 ///
 /// # Safety
 /// Called by the entry alone, with the stack pointer that the kernel has set.
+#[unsafe(no_mangle)]
 unsafe extern "C" fn client_start(stack: *const usize) -> ! {
     // SAFETY: see the contract.
     if let Some(start) = unsafe { Start::read(stack) } {

@@ -9,7 +9,12 @@ use regrow_daemon::wire::{MAGIC, MAX_TARGETS, ToClient, ToDaemon, VERSION};
 fn check(bytes: &[u8]) {
     if let Ok(message) = ToDaemon::from_bytes(bytes) {
         assert_eq!(message.to_bytes(), bytes);
-        if let ToDaemon::Run(run) = &message {
+        let run = match &message {
+            ToDaemon::Run(run) => Some(&**run),
+            ToDaemon::Once(once) => Some(&once.run),
+            _ => None,
+        };
+        if let Some(run) = run {
             assert!(run.targets.len() <= MAX_TARGETS);
             let names = [Some(&run.program), run.arg0.as_ref(), Some(&run.directory)];
             assert!(names.into_iter().flatten().all(|name| !name.contains(&0)));

@@ -64,9 +64,8 @@ global_asm!(
     "xor ebp, ebp",
     "mov rdi, rsp",
     "and rsp, -16",
-    "call {start}",
+    "call client_start",
     "ud2",
-    start = sym crate::client_start,
 );
 
 /// One system call. Returns what the kernel returns: negative values down to -4095 are errors.

@@ -1,4 +1,4 @@
-//! A launcher: a symbolic link to this command that runs the program of its own name.
+//! A launcher: a symbolic link to this command, or a client that hands over to it, which runs the program of its own name.
 //!
 //! ```text
 //!   git ─▶ …/regrow/bin/git ─▶ regrow      started under a name that is not its own

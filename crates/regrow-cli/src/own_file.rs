@@ -53,7 +53,7 @@ fn has_mark(path: &Path) -> io::Result<bool> {
             bytes => length += bytes,
         }
     }
-    Ok(head.get(..length).is_some_and(|head| is_marked(head)))
+    Ok(head.get(..length).is_some_and(is_marked))
 }
 
 #[cfg(test)]

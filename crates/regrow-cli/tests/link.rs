@@ -278,8 +278,6 @@ fn names_that_cannot_be_launchers_are_told() {
     );
     let path = home.link("bin", &["/bin/cat"]);
     assert_eq!(stderr(&path), "regrow: \"/bin/cat\": a launcher has the name of a program, not its path\n");
-    let own = home.link("bin", &["regrow"]);
-    assert_eq!(stderr(&own), "regrow: \"regrow\": this name is the command's own\n");
     assert!(!home.at("bin").exists());
     for words in [&["link"][..], &["unlink"], &["unlink", "--all", "cat"]] {
         let output = home.command(&[], &[&[REGROW], words].concat()).output().unwrap();
@@ -299,7 +297,9 @@ fn a_launcher_of_an_installation_that_is_gone_is_renewed() {
     fs::create_dir(home.at("bin")).unwrap();
     symlink(home.at("gone/regrow"), home.at("bin/cat")).unwrap();
     silent_but_for_the_path(&home.link("bin", &["cat", "cat"]));
-    assert_eq!(fs::read_link(home.at("bin/cat")).unwrap(), Path::new(REGROW).canonicalize().unwrap());
+    let launcher = home.at("bin/cat").symlink_metadata().unwrap();
+    assert!(launcher.is_file() && launcher.len() < 16 * 1024);
+    assert_eq!(stdout(&home.typed(&["bin"], &["cat", "/proc/self/comm"])), "cat\n");
     assert_eq!(home.names("bin"), ["cat"]);
 }
 

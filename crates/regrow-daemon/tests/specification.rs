@@ -84,11 +84,20 @@ fn every_field_stands_where_it_is_read() {
     assert!(task.len() > 7, "{task:?}");
     assert_eq!(names_below(&page, "The fields of `task`."), task);
 
+    let once = part(SPAWN, "fn read(from: &mut Reader<'_>) -> Result<OnceMessage", "\n    }");
+    let row = rows.iter().find(|row| row.get(1).is_some_and(|cell| cell == "`once`")).expect("its row");
+    let fields_of_run = row[2].ends_with(", then the fields of `run`");
+    assert!(fields_of_run && once.contains("run: SpawnMessage::read(from)"));
+    assert_eq!(quoted(&row[2])[..2], fields(once)[..2]);
+
     for (source, decoder, kinds) in [(TO_DAEMON, "ToDaemon", 7), (TO_CLIENT, "ToClient", 8)] {
         let begin = format!("from_bytes(message: &[u8]) -> Result<{decoder}");
         let decoder = part(source, &begin, "kind => return Err");
-        let arms: Vec<&str> =
-            decoder.split("kind::").skip(1).filter(|arm| !arm.starts_with("RUN ")).collect();
+        let arms: Vec<&str> = decoder
+            .split("kind::")
+            .skip(1)
+            .filter(|arm| !arm.starts_with("RUN ") && !arm.starts_with("ONCE "))
+            .collect();
         assert_eq!(arms.len(), kinds);
         for arm in arms {
             let (kind, body) = arm.split_once(" =>").expect("an arm");

@@ -16,7 +16,7 @@ Examples:
 
 /// What `regrow link --help` ends with.
 const LINK_EXAMPLES: &str = "\
-A launcher is a symbolic link to regrow. It runs the first program of its own name in PATH that is no launcher. The folder \
+A launcher is a small file that has the path of this command in it; the launchers of a folder are one file with many names. It runs the first program of its own name in PATH that is no launcher. The folder \
 of the launchers must stand at the front of PATH; where it does not, the command prints the line to add. Where a file of a \
 name is there and is no launcher, the command leaves it alone and makes no launcher at all.
 

@@ -108,6 +108,7 @@ impl Spawner for Connected {
             }
             Ok(Answer::Started { pidfd: None, .. }) => return Err(io::Error::other("a run without a pidfd")),
             Ok(Answer::Declined { reason, detail }) => format!("{reason}: {detail}"),
+            Ok(Answer::Ended(status)) => panic!("an end with status {status} before a start"),
             Err(error @ ClientError::TooLarge { .. }) => error.to_string(),
             Err(error) => return Err(io::Error::other(error)),
         };

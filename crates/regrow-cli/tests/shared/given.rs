@@ -88,7 +88,7 @@ fn a_caller_of_another_domain_executes_the_program_itself() {
         let (first, rest) = caller.split_first().unwrap();
         let plain = service.plain(first).args(rest).args(["sh", "-c", STATE]).output().unwrap();
         let mut command = service.plain(first);
-        command.args(rest).arg(&service.runner()).args(["--log", "info", "run", "sh", "-c", STATE]);
+        command.args(rest).arg(service.runner()).args(["--log", "info", "run", "sh", "-c", STATE]);
         let output = command.output().unwrap();
         let said = Said::read(&output.stderr);
         assert!(said.why.as_deref().unwrap_or_default().contains("caller_changed"), "{caller:?}: {said:?}");

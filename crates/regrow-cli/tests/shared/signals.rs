@@ -31,7 +31,7 @@ impl Running {
     /// Starts a program whose first line is its number and its parent's, as a shell starts a job: in a group of its own,
     /// in the session of these tests.
     fn start(service: &Service, program: &[&str]) -> Running {
-        let mut command = service.without_setsid(&service.runner());
+        let mut command = service.without_setsid(service.runner());
         command.args(["run", "--no-tty"]).args(program).process_group(0);
         Running::of(command)
     }

@@ -61,6 +61,12 @@ fn every_message_comes_back() {
         ToDaemon::Stop,
         ToDaemon::Budget(u64::MAX - 7),
         ToDaemon::Proof(vec![1, 0, 3]),
+        ToDaemon::Once(Box::new(OnceMessage {
+            secret: vec![7; 24],
+            said: [1, 2, 3, 4, 5, 6, 7, 8, 9],
+            run: spawn(),
+        })),
+        ToDaemon::Once(Box::default()),
     ];
     for message in to_daemon {
         assert_eq!(ToDaemon::from_bytes(&message.to_bytes()), Ok(message));
