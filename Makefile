@@ -30,7 +30,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench bench-daemon bench-resources bench-trace bench-pool bench-python bench-web keep-results results build \
+.PHONY: help demo bench bench-daemon bench-resources bench-trace bench-pool bench-python bench-env bench-web keep-results results build \
 	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims test-workspace test-unprivileged test-python \
 	test-web clean
 
@@ -71,6 +71,10 @@ bench-python: build ## fresh Python processes beside what people use for them; t
 	@mkdir -p $(TARGET)/bench
 	@CARGO_TARGET_DIR=$(TARGET) bench/python/bench.sh $(TARGET)/bench/python.json
 
+bench-env: build ## builds and shell tests below regrow env, beside the same without; the figures go to target/bench/env.json
+	@mkdir -p $(TARGET)/bench
+	@CARGO_TARGET_DIR=$(TARGET) bench/env/bench.sh $(TARGET)/bench/env.json
+
 bench-web: build ## pages by fresh processes beside what people use for them; the figures go to target/bench/web.json and pages.json
 	@mkdir -p $(TARGET)/bench
 	@CARGO_TARGET_DIR=$(TARGET) bench/web/bench.sh $(TARGET)/bench
@@ -83,7 +87,7 @@ keep-results: ## put the figures in target/bench into bench/results, and write t
 
 results: ## run all benchmarks, and keep what they measured: about an hour on a machine that does nothing else
 	@$(MAKE) --no-print-directory bench ARGS="--runs 500"
-	@$(MAKE) --no-print-directory bench-daemon bench-resources bench-trace bench-pool bench-python bench-web
+	@$(MAKE) --no-print-directory bench-daemon bench-resources bench-trace bench-pool bench-python bench-env bench-web
 	@$(MAKE) --no-print-directory keep-results
 
 test: deps ## everything that CI runs; PARTS="engine nobody/" runs the parts with these texts in their names

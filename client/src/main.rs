@@ -51,6 +51,8 @@ struct Task {
     first: usize,
     /// How the full command is told to do the same.
     instead: HandOver<'static>,
+    /// What was started has the program's own path for a name, and not `argv[0]`.
+    by_path: bool,
     /// A terminal does not keep the daemon from running the program.
     no_terminal: bool,
 }
@@ -72,10 +74,13 @@ unsafe extern "C" fn client_start(stack: *const usize) -> ! {
 fn run(start: &Start) {
     let mut path = Path::new();
     let (own, started_as) = search::started_as(start);
+    let by_path = search::is_found_by_path(start);
     let task = match started_as {
-        StartedAs::Launcher(name) => Task { first: 0, instead: HandOver::Launcher(name), no_terminal: false },
+        StartedAs::Launcher(name) => {
+            Task { first: 0, instead: HandOver::Launcher(name), by_path, no_terminal: false }
+        }
         StartedAs::Command => plain_run(start),
-        StartedAs::Unknown => Task { first: 0, instead: HandOver::Same, no_terminal: false },
+        StartedAs::Unknown => Task { first: 0, instead: HandOver::Same, by_path: false, no_terminal: false },
     };
     let name = match task.instead {
         HandOver::Launcher(name) => Some(name),
@@ -83,16 +88,22 @@ fn run(start: &Start) {
     };
     let is_plain = !start.variables.for_command && !start.is_secure;
     let found = match (own, name) {
-        (Some(own), Some(name)) if is_plain => search::program(name, start, own, &mut path),
+        (Some(own), Some(name)) if is_plain => {
+            let is_launcher = matches!(task.instead, HandOver::Launcher(_));
+            let beside = if by_path { search::program_beside(start, own, &mut path) } else { None };
+            beside.or_else(|| search::program(name, start, own, is_launcher, &mut path))
+        }
         _ => None,
     };
     if found.is_some() {
         ask(start, &task, &path);
         // The program, where the daemon or a terminal wants that. A file without a format is the full command's.
-        execute(start, &task, &path);
+        if !by_path {
+            execute(start, &task, &path);
+        }
     }
     hand_over(&task.instead, start, task.first);
-    if found.is_some() {
+    if found.is_some() && !by_path {
         execute(start, &task, &path);
     }
 }
@@ -105,7 +116,7 @@ fn plain_run(start: &Start) -> Task {
     let first = if is_ended { next + 1 } else { next };
     let is_flag = |word: &[u8]| !is_ended && word.starts_with(b"-");
     let is_plain = start.arg(1) == Some(b"run") && start.arg(first).is_some_and(|word| !is_flag(word));
-    Task { first: if is_plain { first } else { 0 }, instead: HandOver::Same, no_terminal }
+    Task { first: if is_plain { first } else { 0 }, instead: HandOver::Same, by_path: false, no_terminal }
 }
 
 /// Becomes the program. Returns when that fails.
@@ -123,10 +134,11 @@ fn ask(start: &Start, task: &Task, path: &Path) {
     }
     let signals = Signals::hold();
     let done = given.and_then(|given| {
+        // SAFETY: the path lives as long as the process: this function's caller never returns to its own.
+        let path: &'static [u8] = unsafe { &*core::ptr::from_ref(path.filled().strip_suffix(&[0])?) };
         let program = Program {
-            // SAFETY: the path lives as long as the process: this function's caller never returns to its own.
-            path: unsafe { &*core::ptr::from_ref(path.filled().strip_suffix(&[0])?) },
-            arg0: start.arg(task.first)?,
+            path,
+            arg0: if task.by_path { path } else { start.arg(task.first)? },
             args: start.block_from(task.first + 1)?,
             env: start.env_block,
         };

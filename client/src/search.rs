@@ -1,10 +1,10 @@
-//! Which program a launcher stands for: the first of its name in `PATH` that is no launcher and no regrow.
+//! Which program a launcher stands for: the first of its name in `PATH` that is no launcher and no regrow, behind the first launcher.
 //!
 //! Launchers are known by identity (they are links to the file of this process), and all others of their kind by their mark.
 
 use core::ffi::CStr;
 
-use regrow_abi::client::{COMMAND, LauncherMark, MARK_BYTES, MARK_SEARCHED};
+use regrow_abi::client::{COMMAND, COMPILERS, ENV_FOLDER, LauncherMark, MARK_BYTES, MARK_SEARCHED};
 
 use crate::buffer::Buffer;
 use crate::start::Start;
@@ -54,18 +54,48 @@ pub fn started_as(start: &Start) -> (Option<Stat>, StartedAs) {
     (own, started_as)
 }
 
-/// Finds the program of a name or path, by the rules of `execvp`. Where anything is unusual, there is none: the full command looks.
-pub fn program(name: &[u8], start: &Start, own: Stat, to: &mut Path) -> Option<()> {
-    let is_other = |path: &Path| {
-        let found = sys::stat(path.pointer()).filter(|found| found.identity != own.identity);
-        found.is_some_and(|found| is_program(&found, path))
-    };
+/// Whether a launcher of `regrow env` was started by its full path: whoever looks for the paths of programs has found it in the place of its
+/// program, which has its own path for a name.
+pub fn is_found_by_path(start: &Start) -> bool {
+    let (folder, _) = parts(start.executed.to_bytes());
+    let is_ours =
+        folder.ends_with(ENV_FOLDER) || folder.windows(COMPILERS.len()).any(|part| part == COMPILERS);
+    is_ours && start.arg(0) == Some(start.executed.to_bytes())
+}
+
+/// The folder of a path with its slash, and the name.
+fn parts(path: &'static [u8]) -> (&'static [u8], &'static [u8]) {
+    let name = name_of(path);
+    (path.strip_suffix(name).unwrap_or_default(), name)
+}
+
+/// Finds the program of a launcher for gcc, which has a link to it beside itself.
+pub fn program_beside(start: &Start, own: Stat, to: &mut Path) -> Option<()> {
+    let (folder, name) = parts(start.executed.to_bytes());
+    let mut link = Path::new();
+    for part in [folder, b".", name, b"\0"] {
+        link.put(part);
+    }
+    let mut target = [0; 1024];
+    let length = usize::try_from(sys::read_link(link.pointer(), &mut target)).ok()?;
+    to.put(target.get(..length).filter(|target| link.is_whole() && target.len() < 1024)?);
+    to.put(&[0]);
+    let found = sys::stat(to.pointer()).filter(|found| found.identity != own.identity)?;
+    is_program(&found, to).then_some(())
+}
+
+/// Finds the program of a name or path, by the rules of `execvp`. That of a launcher stands behind this launcher: what stands in front may have
+/// started it. Where anything is unusual, there is none: the full command looks.
+pub fn program(name: &[u8], start: &Start, own: Stat, is_launcher: bool, to: &mut Path) -> Option<()> {
     if name.contains(&b'/') {
         to.put(name);
         to.put(&[0]);
-        return (to.is_whole() && is_other(to)).then_some(());
+        let found =
+            sys::stat(to.pointer()).filter(|found| to.is_whole() && found.identity != own.identity)?;
+        return is_program(&found, to).then_some(());
     }
     let path = start.variables.path?;
+    let mut is_behind = !is_launcher;
     for folder in path.split(|&byte| byte == b':') {
         to.clear();
         // An empty entry is the current directory.
@@ -76,8 +106,10 @@ pub fn program(name: &[u8], start: &Start, own: Stat, to: &mut Path) -> Option<(
         if !to.is_whole() {
             return None;
         }
-        if is_other(to) {
-            return Some(());
+        match sys::stat(to.pointer()) {
+            Some(found) if found.identity == own.identity => is_behind = true,
+            Some(found) if is_behind && is_program(&found, to) => return Some(()),
+            _ => {}
         }
     }
     None

@@ -36,6 +36,11 @@ pub const SAID_WORDS: usize = 9;
 /// The name of the command. A file of every other name is a launcher.
 pub const COMMAND: &[u8] = b"regrow";
 
+/// What the path of a folder holds in which `regrow env` has launchers for gcc.
+pub const COMPILERS: &[u8] = b"/cc/";
+/// How the path of a folder ends in which `regrow env` has its launchers. A shell that expands it as a pattern makes `/bin/` of it.
+pub const ENV_FOLDER: &[u8] = b"/[b]in/";
+
 /// The first argument by which the client tells the full command that it hands over. The next one says what:
 ///
 /// | second argument | the others | meaning |

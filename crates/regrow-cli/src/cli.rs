@@ -1,6 +1,7 @@
 //! The command line: every flag, its help and its default stand here and nowhere else.
 
 pub(crate) mod daemon;
+pub(crate) mod env;
 pub(crate) mod measure;
 pub(crate) mod run;
 pub(crate) mod setup;
@@ -9,6 +10,7 @@ pub(crate) mod web;
 use clap::{Parser, Subcommand};
 
 use self::daemon::{BudgetArgs, DaemonArgs, PathArgs, STOP_EXAMPLES, StatusArgs, TopArgs};
+use self::env::EnvArgs;
 use self::measure::{BenchArgs, RecordArgs, ReplayArgs};
 use self::run::RunArgs;
 use self::setup::{CompletionsArgs, DoctorArgs, LinkArgs, ManArgs, UnlinkArgs};
@@ -20,6 +22,7 @@ Examples:
   regrow doctor                            what this kernel offers, and what Regrow does with it
   regrow run -- git --version              a run out of the daemon's pool
   regrow run --repeat 3 -- git --version   three runs out of a pool of their own
+  regrow env -- ./configure                what the command starts goes through the daemon
   regrow link git                          the same as regrow run -- git, whenever git is called
   regrow status                            what the daemon keeps
   regrow bench -- git --version            Regrow beside posix_spawn
@@ -80,6 +83,8 @@ pub(crate) enum Action {
     Show(PathArgs),
     /// Show the state of the pool, live
     Top(TopArgs),
+    /// Run a command below which small programs are recycled
+    Env(EnvArgs),
     /// Make launchers, so that a program is recycled when you type its plain name
     Link(LinkArgs),
     /// Remove launchers

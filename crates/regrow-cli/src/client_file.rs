@@ -13,6 +13,8 @@ use regrow_abi::client::{COMMAND_PATH_BYTES, SETTINGS_MAGIC};
 
 /// The client as it was built, with no path in it.
 const BUILT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/client.bin"));
+/// How the name of a launcher begins that is just being made.
+pub(crate) const UNFINISHED: &str = ".regrow-";
 /// A file that is longer is none.
 const MOST_BYTES: u64 = 16 * 1024;
 
@@ -68,7 +70,7 @@ pub(crate) fn put(path: &Path, content: &[u8], others: &[PathBuf]) -> io::Result
     let folder = path.parent().unwrap_or(Path::new("/"));
     let builder = || {
         let mut builder = tempfile::Builder::new();
-        builder.prefix(".regrow-");
+        builder.prefix(UNFINISHED);
         builder
     };
     for other in others.iter().filter(|&other| other != path && is_current(other, content)) {
@@ -82,6 +84,22 @@ pub(crate) fn put(path: &Path, content: &[u8], others: &[PathBuf]) -> io::Result
     let mut beside = builder().tempfile_in(folder)?;
     beside.write_all(content)?;
     beside.as_file().set_permissions(fs::Permissions::from_mode(0o755))?;
+    beside.into_temp_path().persist(path).map_err(|error| error.error)
+}
+
+/// Gives a client's file a further name, in the place of another version that may have it.
+pub(crate) fn name_again(client: &Path, path: &Path) -> io::Result<()> {
+    match fs::hard_link(client, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        result => return result,
+    }
+    if same_file(client, path) {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let beside = tempfile::Builder::new()
+        .prefix(UNFINISHED)
+        .make_in(folder, |beside| fs::hard_link(client, beside))?;
     beside.into_temp_path().persist(path).map_err(|error| error.error)
 }
 

@@ -14,7 +14,16 @@ const SELF: &CStr = c"/proc/self/exe";
 /// Starts `regrow daemon` in a session of its own, as a child of the first process. Of two daemons that start at once, one
 /// finds the other's lock and ends. The daemon is for the next command: nobody waits for it.
 pub(crate) fn start_daemon() {
-    let args = [c"regrow".as_ptr(), c"daemon".as_ptr(), std::ptr::null()];
+    start_in_background(&[c"regrow", c"daemon"]);
+}
+
+/// Starts `regrow env --learn` in the same way.
+pub(crate) fn start_learning() {
+    start_in_background(&[c"regrow", c"env", c"--learn"]);
+}
+
+fn start_in_background(words: &[&CStr]) {
+    let args: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
     // SAFETY: this process has one thread, so its copy may do anything; the copy does not return from here.
     let child = unsafe { libc::fork() };
     match child {
@@ -70,6 +79,44 @@ pub(crate) fn become_program(file: &OsStr, argv0: &OsStr, args: &[OsString]) -> 
     pointers.push(std::ptr::null());
     // SAFETY: strings with NUL that live until the call returns, and a list of them that ends with null.
     unsafe { libc::execvp(file.as_ptr(), pointers.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Becomes a program that is found by the present `PATH`, and has these variables in its environment, each in the place of one that is
+/// there.
+pub(crate) fn become_program_with(
+    program: &OsStr,
+    args: &[OsString],
+    variables: &[(&str, OsString)],
+) -> io::Error {
+    let set =
+        |(name, value): &(&str, OsString)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat());
+    let is_of = |entry: &CStr, name: &str| {
+        entry.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+    };
+    let environment = regrow_sys::environ::current();
+    let mut entries = Vec::new();
+    for entry in &environment {
+        let variable = variables.iter().find(|(name, _)| is_of(entry, name));
+        entries.push(variable.map_or_else(|| Ok(entry.to_owned()), set));
+    }
+    let is_missing = |(name, _): &&(&str, OsString)| !environment.iter().any(|entry| is_of(entry, name));
+    entries.extend(variables.iter().filter(is_missing).map(set));
+    let c_string = |string: &OsStr| CString::new(string.as_bytes());
+    let words: Result<Vec<CString>, NulError> =
+        std::iter::once(program).chain(args.iter().map(OsString::as_os_str)).map(c_string).collect();
+    let (words, entries) = match (words, entries.into_iter().collect::<Result<Vec<CString>, NulError>>()) {
+        (Ok(words), Ok(entries)) => (words, entries),
+        (Err(error), _) | (_, Err(error)) => return error.into(),
+    };
+    let pointers = |strings: &[CString]| -> Vec<*const c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argv, envp) = (pointers(&words), pointers(&entries));
+    let Some(&file) = argv.first() else { return io::ErrorKind::InvalidInput.into() };
+    // SAFETY: lists that end with null, of strings with NUL that live until the call returns. It looks for the program in the
+    // `PATH` of this process.
+    unsafe { libc::execvpe(file, argv.as_ptr(), envp.as_ptr()) };
     io::Error::last_os_error()
 }
 

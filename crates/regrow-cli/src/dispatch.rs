@@ -14,7 +14,8 @@ use crate::exit_status::{FAILED, REGROW_FAILED};
 use crate::message::{chain, complain};
 use crate::run::shared::ProgramName;
 use crate::{
-    bench, completions, daemon, doctor, launcher, link, log, manual, record, replay, run, status, top, web,
+    bench, completions, daemon, doctor, env, launcher, link, log, manual, record, replay, run, status, top,
+    web,
 };
 
 /// Does what the command line says, and returns the exit status.
@@ -26,9 +27,10 @@ pub(crate) fn start() -> u8 {
     if let Some(name) = launcher::started_as(&args) {
         return launcher::run(&name, &args);
     }
-    let status = match plain_run(&args) {
-        Some(plain) => run::shared::run(plain.program, plain.args, plain.no_tty),
-        None => with_flags(&args),
+    let status = match (plain_run(&args), plain_env(&args)) {
+        (Some(plain), _) => run::shared::run(plain.program, plain.args, plain.no_tty),
+        (None, Some((program, rest))) => env::run(program, rest, env::EnvOptions::default()),
+        (None, None) => with_flags(&args),
     };
     let _ = std::io::stdout().flush();
     status
@@ -83,6 +85,13 @@ fn plain_run(args: &[OsString]) -> Option<PlainRun<'_>> {
     Some(PlainRun { no_tty, program, args })
 }
 
+/// `regrow env -- COMMAND ARGS`, which must not take long either.
+fn plain_env(args: &[OsString]) -> Option<(&OsStr, &[OsString])> {
+    let [_, verb, dashes, program, rest @ ..] = args else { return None };
+    let is_plain = verb == "env" && dashes == "--" && std::env::var_os("REGROW_LOG").is_none();
+    is_plain.then_some((program.as_os_str(), rest))
+}
+
 fn with_flags(args: &[OsString]) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -115,6 +124,7 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
         Action::Ls(args) => status::ls(args),
         Action::Show(args) => status::show(args),
         Action::Top(args) => top::top(args),
+        Action::Env(args) => env::env(args),
         Action::Link(args) => link::link(args),
         Action::Unlink(args) => link::unlink(args),
         Action::Completions(args) => completions::completions(args),

@@ -59,6 +59,9 @@ pub(crate) enum CliError {
     /// A launcher could not be made or removed.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// There are no launchers for `regrow env`.
+    #[error(transparent)]
+    Env(#[from] crate::env::place::EnvError),
     /// A benchmark has no result.
     #[error(transparent)]
     Bench(#[from] BenchError),

@@ -7,6 +7,9 @@
 //!                              /usr/bin/git, run as `regrow run` does, argv[0] as it was
 //! ```
 //!
+//! A launcher looks in `PATH` behind the first launcher of its name: what stands in front of it may be what has started it, in the belief
+//! that it is the next program of that name. Where there is nothing behind, it looks in all of `PATH`.
+//!
 //! Invariant: a launcher never runs a regrow: no other link, no link to a link, no other copy or version of this command. So
 //! two launchers never start one another.
 
@@ -14,6 +17,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::env::place::{compiler_of, is_found_by_path};
 use crate::log;
 use crate::own_file::{OWN_NAME, OwnFile};
 use crate::program_search::find_behind;
@@ -24,10 +28,15 @@ use crate::run::shared::{self, ProgramName};
 /// It is the last part of the path that the kernel executed. Where that is something else (a script whose interpreter this
 /// is) or no name (`/proc/self/exe`), it is the last part of `argv[0]`.
 pub(crate) fn started_as(args: &[OsString]) -> Option<OsString> {
-    let executed = Path::new(OsStr::from_bytes(rustix::param::linux_execfn().to_bytes()));
+    let executed = executed();
     let argv0 = args.first().map(Path::new).unwrap_or(Path::new(""));
     let is_own = |path: &Path| path.metadata().is_ok_and(|file| OwnFile::read().is(&file));
     name_of(executed, argv0, is_own)
+}
+
+/// The path that the kernel executed.
+fn executed() -> &'static Path {
+    Path::new(OsStr::from_bytes(rustix::param::linux_execfn().to_bytes()))
 }
 
 fn name_of(executed: &Path, argv0: &Path, is_own: impl FnOnce(&Path) -> bool) -> Option<OsString> {
@@ -48,12 +57,16 @@ pub(crate) fn run(name: &OsStr, args: &[OsString]) -> u8 {
         let _ = log::start(&filter);
     }
     let (argv0, rest) = args.split_first().map_or((name, &[][..]), |(first, rest)| (first.as_os_str(), rest));
-    match find_behind(name) {
-        Ok(file) => shared::run_as(
-            ProgramName { file: file.as_os_str(), argv0, preload: OsStr::new(""), single_use: false },
-            rest,
-            false,
-        ),
+    let compiler = compiler_of(Path::new(argv0));
+    let by_path = is_found_by_path(Path::new(argv0));
+    match compiler.map_or_else(|| find_behind(name), Ok) {
+        Ok(file) => {
+            // Who looks for a program's path and executes that has found the launcher of `regrow env` in the program's place.
+            let argv0 = if by_path { file.as_os_str() } else { argv0 };
+            let program =
+                ProgramName { file: file.as_os_str(), argv0, preload: OsStr::new(""), single_use: false };
+            shared::run_as(program, rest, false)
+        }
         Err(missing) => missing.tell(),
     }
 }

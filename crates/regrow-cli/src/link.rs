@@ -8,7 +8,7 @@
 
 pub(crate) mod error;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -96,6 +96,55 @@ pub(crate) fn link(args: &LinkArgs) -> Result<u8, CliError> {
     Ok(0)
 }
 
+/// Makes launchers in a folder that is there and has nothing but launchers: names of the file `client`, which this makes too if it is missing or of
+/// another version.
+pub(crate) fn make_launchers<'a>(
+    folder: &Path,
+    names: impl IntoIterator<Item = &'a OsStr>,
+    client: &Path,
+) -> Result<(), LinkError> {
+    let command = own_path(OwnFile::read())?;
+    let content = client_file::content(&command).map_err(|_| LinkError::NotOurselves { path: command })?;
+    client_file::put(client, &content, &[]).map_err(system(client, "the launchers' file cannot be made"))?;
+    names.into_iter().try_for_each(|name| {
+        let path = folder.join(name);
+        client_file::name_again(client, &path).map_err(system(&path, "the launcher cannot be made"))
+    })
+}
+
+/// The names of the launchers in a folder that has nothing else. One that is just being made is left out.
+pub(crate) fn launchers_in(folder: &Path) -> Result<Vec<OsString>, LinkError> {
+    let own = OwnFile::read();
+    let cannot_read = || system(folder, "the folder cannot be read");
+    let mut names = Vec::new();
+    for entry in folder.read_dir().map_err(cannot_read())? {
+        let path = entry.map_err(cannot_read())?.path();
+        if path
+            .file_name()
+            .is_some_and(|name| name.as_bytes().starts_with(client_file::UNFINISHED.as_bytes()))
+        {
+            continue;
+        }
+        match LinkPlace::look(&path, own)? {
+            LinkPlace::Launcher => names.extend(path.file_name().map(OsStr::to_owned)),
+            // Gone meanwhile.
+            LinkPlace::Vacant => {}
+            LinkPlace::Occupied => return Err(LinkError::Occupied { path }),
+        }
+    }
+    Ok(names)
+}
+
+/// Removes a launcher. It may be gone already.
+pub(crate) fn remove_launcher(path: &Path) -> Result<(), LinkError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(system(path, "cannot be removed")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Removes launchers.
 pub(crate) fn unlink(args: &UnlinkArgs) -> Result<u8, CliError> {
     let own = OwnFile::read();
@@ -106,12 +155,7 @@ pub(crate) fn unlink(args: &UnlinkArgs) -> Result<u8, CliError> {
         args.names.iter().map(|name| existing(&folder, name, own)).collect::<Result<_, _>>()?
     };
     for path in launchers {
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(system(&path, "cannot be removed")(error).into());
-            }
-            _ => {}
-        }
+        remove_launcher(&path)?;
     }
     Ok(0)
 }

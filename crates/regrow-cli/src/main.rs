@@ -8,6 +8,7 @@
 //!     daemon  one pool for all programs of a user; stop ends it
 //!     status, ls, show, top   what the daemon keeps
 //!     completions, man        what the definition of the command line says, for shells and for man
+//!     env     a command below which programs go through launchers
 //!     link    launchers, which run a program by its plain name; unlink removes them
 //!     record, replay, bench   what regrow-bench measures, printed and written
 //! ```
@@ -26,6 +27,7 @@ mod daemon;
 mod detach;
 mod dispatch;
 mod doctor;
+mod env;
 mod error;
 mod exit_status;
 mod launcher;

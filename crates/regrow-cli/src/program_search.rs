@@ -1,5 +1,6 @@
-//! The program that a launcher stands for: the first of its name in `PATH` that is no regrow.
+//! The program that a launcher stands for: the first of its name in `PATH` that is no regrow, behind the first that is one.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::io;
@@ -56,11 +57,23 @@ pub(crate) fn behind(program_or_name: &OsStr) -> Option<Result<PathBuf, MissingP
     is_launcher.then(|| find_behind(name))
 }
 
-/// The program of this name that is no regrow.
+/// The program of this name that is no regrow, behind the first that is one if there is such a program.
 pub(crate) fn find_behind(name: &OsStr) -> Result<PathBuf, MissingProgram> {
-    let own = OwnFile::read();
     let path = std::env::var_os("PATH");
-    find(name, path.as_deref(), |path, file| own.is_regrow(path, file)).map(|(path, _)| path)
+    find_behind_in(name, path.as_deref())
+}
+
+fn find_behind_in(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, MissingProgram> {
+    let own = OwnFile::read();
+    let has_passed_one = Cell::new(false);
+    let is_regrow = |path: &Path, file: &Metadata| {
+        let is_one = own.is_regrow(path, file);
+        has_passed_one.set(has_passed_one.get() || is_one);
+        is_one
+    };
+    find(name, path, |path, file| is_regrow(path, file) || !has_passed_one.get())
+        .or_else(|_| find(name, path, is_regrow))
+        .map(|(path, _)| path)
 }
 
 /// The first file of this name that can be executed, in the order of `execvp`, without those that `skip` names.
@@ -98,7 +111,7 @@ mod tests {
     /// A folder with files of the name `tool`: one that is a program, one that may not be executed, and so on.
     fn folders() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        for (folder, mode) in [("program", 0o755), ("denied", 0o644)] {
+        for (folder, mode) in [("program", 0o755), ("again", 0o755), ("denied", 0o644)] {
             let file = root.path().join(folder).join("tool");
             fs::create_dir(file.parent().unwrap()).unwrap();
             fs::write(&file, "#!/bin/sh\n").unwrap();
@@ -117,9 +130,7 @@ mod tests {
     fn found(root: &Path, folders: &[&str]) -> Result<PathBuf, MissingProgram> {
         let path: Vec<PathBuf> = folders.iter().map(|folder| root.join(folder)).collect();
         let path = std::env::join_paths(path).unwrap();
-        let own = OwnFile::read();
-        let name = OsStr::new("tool");
-        find(name, Some(&path), |path, file| own.is_regrow(path, file)).map(|(path, _)| path)
+        find_behind_in(OsStr::new("tool"), Some(&path))
     }
 
     #[test]
@@ -131,6 +142,10 @@ mod tests {
         assert_eq!(found(root, &all), program);
         let not_found = Err(MissingProgram::NotFound { name: "tool".into() });
         assert_eq!(found(root, &["launcher", "second", "copy", "none"]), not_found);
+        assert_eq!(found(root, &["again", "launcher", "program"]), program, "behind the first launcher");
+        let again = Ok(root.join("again/tool"));
+        assert_eq!(found(root, &["again", "launcher"]), again, "there is nothing behind it");
+        assert_eq!(found(root, &["again", "program"]), again);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use regrow_abi::{ImageHeader, PageEntry, VmaEntry};
 use regrow_sys::maps::{ReadMapsError, SmapsEntry, read_smaps};
@@ -24,6 +25,7 @@ pub(crate) struct ImageContents {
     pub(crate) patches: Vec<(u64, PatchKind)>,
     pub(crate) dependencies: Dependencies,
     pub(crate) learned: Vec<Vec<u8>>,
+    pub(crate) start_time: Option<Duration>,
 }
 
 /// A program at a snapshot point, kept.
@@ -43,6 +45,8 @@ pub struct Image {
     pub dependencies: Dependencies,
     /// Names of the environment variables that were read before the point: their values are part of the key.
     pub learned: Vec<Vec<u8>>,
+    /// The processor time from exec to the point. The tracer's stops are in it, about the same for all programs.
+    pub start_time: Option<Duration>,
     /// What a front end has reported.
     pub report: Vec<u8>,
     /// The point.
@@ -68,6 +72,7 @@ impl Image {
             patches: contents.patches,
             dependencies: contents.dependencies,
             learned: contents.learned,
+            start_time: contents.start_time,
             report,
             point,
             seed,

@@ -24,6 +24,7 @@ use regrow_sys::strings::NulFound;
 
 use super::relay::{self, Relay, RunEnd};
 use super::signals::Signals;
+use crate::env::place::is_found_by_path;
 use crate::exit_status::{self, REGROW_FAILED};
 use crate::message::{chain, complain};
 use crate::{detach, program_search};
@@ -141,6 +142,7 @@ pub(crate) fn take_over(what: &OsStr, args: &[OsString]) -> u8 {
         complain("there is no run to be taken over");
         return REGROW_FAILED;
     };
+    let argv0 = if is_found_by_path(Path::new(argv0)) { handed.program } else { argv0 };
     let program = ProgramName { preload: OsStr::new(""), file: handed.program, argv0, single_use: false };
     let mut client = Client::taken_over(handed.socket, handed.ticket);
     let signals = match Signals::held_since(handed.blocked) {

@@ -97,8 +97,6 @@ impl<'a> TreeView<'a> {
             *states.entry(state_name(body)).or_default() += 1;
         }
         let to_main = self.log.to_main().map_or(Value::None, |(p50, p99, count)| {
-            let micros =
-                |time: std::time::Duration| Value::Decimal((time.as_secs_f64() * 1e7).round() / 10.0);
             Value::fields([
                 ("p50", micros(p50)),
                 ("p99", micros(p99)),
@@ -230,6 +228,7 @@ fn image(tables: &Tables, id: ImageId, row: &ImageRow) -> Value {
         ("bodies", list(ids)),
         ("runs", Value::Number(runs)),
         ("kept_bytes", kept.map_or(Value::None, |kept| Value::Number(kept.bytes(bodies.len())))),
+        ("start_us", kept.and_then(|kept| kept.image.start_time).map_or(Value::None, micros)),
     ])
 }
 
@@ -253,9 +252,7 @@ fn body(image: ImageId, body: &Body, why: Value) -> Value {
 }
 
 fn creation(record: &Record) -> Value {
-    let micros = |time: Option<std::time::Duration>| {
-        time.map_or(Value::None, |time| Value::Decimal((time.as_secs_f64() * 1e7).round() / 10.0))
-    };
+    let micros = |time: Option<Duration>| time.map_or(Value::None, micros);
     Value::fields([
         ("at_s", Value::Decimal(record.at.as_secs_f64())),
         ("program", Value::text(&record.program)),
@@ -266,6 +263,11 @@ fn creation(record: &Record) -> Value {
         ("to_main_us", micros(record.to_main)),
         ("took_us", micros(record.took)),
     ])
+}
+
+/// Microseconds with a fraction.
+fn micros(time: Duration) -> Value {
+    Value::Decimal((time.as_secs_f64() * 1e7).round() / 10.0)
 }
 
 /// A stable name for what a body is doing.

@@ -18,6 +18,7 @@ use crate::making::fitness::check_task;
 use crate::making::initial_stack::InitialStack;
 use crate::making::memory::{Memory, read_memory};
 use crate::making::remote::{self, Remote};
+use crate::making::stat;
 use crate::making::task_facts::TaskFacts;
 use crate::making::trace::AtPoint;
 use crate::point::Point;
@@ -34,6 +35,7 @@ pub(crate) fn load(
     store: BorrowedFd<'_>,
 ) -> Result<ImageContents, MakeError> {
     let AtPoint { remote, stack, startup } = at_point;
+    let start_time = stat::processor_time(remote.pid());
     let is_warm = recipe.point == Point::Warm;
     check_task(remote.pid(), fd::COUNT + usize::from(is_warm), is_warm)?;
     let (remote, facts) = TaskFacts::read(remote, recipe.point)?;
@@ -78,7 +80,7 @@ pub(crate) fn load(
     let dependencies = Dependencies { files, absent: startup.absent.into_iter().collect() };
     let stack = stack_plan(&stack, recipe.point);
     let Memory { vmas, pages, .. } = memory;
-    Ok(ImageContents { header, vmas, pages, stack, patches, dependencies, learned })
+    Ok(ImageContents { header, vmas, pages, stack, patches, dependencies, learned, start_time })
 }
 
 /// Takes out of the stack what the image was made with and no run may find: arguments, and the environment but for the
