@@ -87,7 +87,7 @@ class Bench:
 
     def recycled(self) -> int:
         """How many runs the daemon has recycled."""
-        status = [self.regrow, "status", "--json"]
+        status = [str(self.regrow), "status", "--json"]
         done = subprocess.run(status, env=self.environment, stdout=subprocess.PIPE, check=True)
         creations = json.loads(done.stdout)["pool"]["creations"]
         return sum(sum(creations[way].values()) for way in ("recycled", "forked_body"))
