@@ -35,7 +35,7 @@ use command::{HandOver, hand_over};
 use order::{Given, Order, Program};
 use search::{Path, StartedAs};
 use start::Start;
-use talk::{Outcome, Signals};
+use talk::{Connection, Outcome, Signals};
 
 /// By it every regrow knows that this is a launcher.
 #[used]
@@ -142,9 +142,9 @@ fn ask(start: &Start, task: &Task, path: &Path) {
             args: start.block_from(task.first + 1)?,
             env: start.env_block,
         };
+        let connection = Connection::open(&place::address(start)?)?;
         let order = Order::new(program, given, signals.before)?;
-        let address = place::address(start)?;
-        Some(talk::until_the_end(&order, &address, &signals, program.path))
+        Some(talk::until_the_end(&order, &connection, &signals, program.path))
     });
     match done {
         Some(Outcome::Ended(status)) => end_as(status, &signals),

@@ -49,22 +49,31 @@ pub enum Outcome<'a> {
     TakeOver(TakenOver<'a>),
 }
 
+/// A connection to the daemon, and what is needed beside it.
+pub struct Connection {
+    socket: i32,
+    ticket: i32,
+    waiting: i32,
+}
+
+impl Connection {
+    /// Connects before the order is put together: the daemon looks at this process meanwhile. `None` without a daemon.
+    pub fn open(address: &Address) -> Option<Connection> {
+        let socket = sys::connect(address.filled()) as i32;
+        let ticket = sys::counter() as i32;
+        let waiting = sys::signal_descriptor(Signals::passed_on()) as i32;
+        (socket >= 0 && ticket >= 0 && waiting >= 0).then_some(Connection { socket, ticket, waiting })
+    }
+}
+
 /// Asks for the run and waits for its end.
 pub fn until_the_end<'a>(
     order: &Order,
-    address: &Address,
+    connection: &Connection,
     signals: &Signals,
     program: &'a [u8],
 ) -> Outcome<'a> {
-    let ticket = sys::counter() as i32;
-    let waiting = sys::signal_descriptor(Signals::passed_on()) as i32;
-    if ticket < 0 || waiting < 0 {
-        return Outcome::Nothing;
-    }
-    let socket = sys::connect(address.filled()) as i32;
-    if socket < 0 {
-        return Outcome::Nothing;
-    }
+    let Connection { socket, ticket, waiting } = *connection;
     let Some(secret) = proof::of_daemon(socket) else { return Outcome::Nothing };
     if order.send(socket, &secret, ticket) < 0 {
         return Outcome::Nothing;

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use regrow_engine::settings::Settings;
 
+/// A daemon changes no limit, niceness or the like of its own, which its runs inherit. It looks this often whether somebody else has.
+const REREAD_AFTER: Duration = Duration::from_millis(100);
+
 /// How a daemon works.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -22,7 +25,12 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            pool: Settings { shells: false, local_files_only: true, ..Settings::default() },
+            pool: Settings {
+                shells: false,
+                local_files_only: true,
+                reread_after: REREAD_AFTER,
+                ..Settings::default()
+            },
             max_clients: 512,
             max_runs: 128,
             idle: Some(Duration::from_secs(600)),
