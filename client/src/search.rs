@@ -85,7 +85,8 @@ pub fn program_beside(start: &Start, own: Stat, to: &mut Path) -> Option<()> {
 }
 
 /// Finds the program of a name or path, by the rules of `execvp`. That of a launcher stands behind this launcher: what stands in front may have
-/// started it. Where anything is unusual, there is none: the full command looks.
+/// started it. One that `PATH` does not have was started by its own path, and looks everywhere. Where anything is unusual, there is none: the
+/// full command looks.
 pub fn program(name: &[u8], start: &Start, own: Stat, is_launcher: bool, to: &mut Path) -> Option<()> {
     if name.contains(&b'/') {
         to.put(name);
@@ -95,7 +96,7 @@ pub fn program(name: &[u8], start: &Start, own: Stat, is_launcher: bool, to: &mu
         return is_program(&found, to).then_some(());
     }
     let path = start.variables.path?;
-    let mut is_behind = !is_launcher;
+    let mut has_launcher = false;
     for folder in path.split(|&byte| byte == b':') {
         to.clear();
         // An empty entry is the current directory.
@@ -106,13 +107,15 @@ pub fn program(name: &[u8], start: &Start, own: Stat, is_launcher: bool, to: &mu
         if !to.is_whole() {
             return None;
         }
-        match sys::stat(to.pointer()) {
-            Some(found) if found.identity == own.identity => is_behind = true,
-            Some(found) if is_behind && is_program(&found, to) => return Some(()),
-            _ => {}
+        let Some(found) = sys::stat(to.pointer()) else { continue };
+        let looks_for_launcher = is_launcher && !has_launcher;
+        if found.identity == own.identity || looks_for_launcher && found.is_file() && has_mark(to) {
+            has_launcher = true;
+        } else if !looks_for_launcher && is_program(&found, to) {
+            return Some(());
         }
     }
-    None
+    if is_launcher && !has_launcher { program(name, start, own, false, to) } else { None }
 }
 
 /// Whether a path is that of a program that is no regrow.
