@@ -91,6 +91,20 @@ fn a_launcher_is_recycled_and_its_program_sees_what_exec_would_show() {
     });
 }
 
+/// One that is started by its path, and that `PATH` does not have, is recycled by the client itself as well.
+#[test]
+fn a_launcher_that_path_does_not_have_is_recycled() {
+    let service = Service::start();
+    let launcher = service.launcher("sh");
+    eventually("a recycled run of a launcher", || {
+        let before = service.counted();
+        let output = service.plain(&launcher).args(["-c", "echo right; exit 3"]).output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(3), "right\n"), "{output:?}");
+        let after = service.counted();
+        after[0] > before[0] && after[1] > before[1]
+    });
+}
+
 /// Of the second, whose daemon is killed while it runs, the kernel tells the status.
 #[test]
 fn a_run_goes_on_when_its_daemon_is_killed_and_gives_its_status() {
