@@ -96,6 +96,26 @@ impl<const N: usize> Buffer<N> {
         }
     }
 
+    /// The room behind what is in it, for the kernel to write to.
+    pub fn unfilled(&mut self) -> &mut [u8] {
+        let room = &raw mut self.bytes;
+        // SAFETY: so many bytes follow; nobody reads one that was not written, and any bytes are a valid slice of them.
+        unsafe { core::slice::from_raw_parts_mut(room.cast::<u8>().add(self.length), N - self.length) }
+    }
+
+    /// Takes so many bytes in that were written there.
+    pub fn extend(&mut self, bytes: usize) {
+        self.length = (self.length + bytes).min(N);
+    }
+
+    /// Writes over bytes that are in it.
+    pub fn put_at(&mut self, at: usize, bytes: &[u8]) {
+        if at + bytes.len() <= self.length {
+            // SAFETY: these bytes are filled, and nobody else has a reference to them.
+            unsafe { copy(self.bytes.as_mut_ptr().add(at).cast(), bytes.as_ptr(), bytes.len()) };
+        }
+    }
+
     /// What is in it.
     pub fn filled(&self) -> &[u8] {
         // SAFETY: so many bytes are filled.

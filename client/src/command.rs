@@ -70,6 +70,8 @@ impl TakenOver<'_> {
 }
 
 /// Executes the full command. `first` is the argument that is the program's `argv[0]`. Returns when that fails.
+#[cold]
+#[inline(never)] // Its frame is large, and each page of it costs a fault.
 pub fn hand_over(what: &HandOver<'_>, start: &Start, first: usize) {
     let mut text = Buffer::<4500>::new();
     match what {

@@ -32,7 +32,7 @@ mod talk;
 use regrow_abi::client::LauncherMark;
 
 use command::{HandOver, hand_over};
-use order::{Given, Order, Program};
+use order::{Given, Order, Program, Room};
 use search::{Path, StartedAs};
 use start::Start;
 use talk::{Connection, Outcome, Signals};
@@ -133,6 +133,7 @@ fn ask(start: &Start, task: &Task, path: &Path) {
         return;
     }
     let signals = Signals::hold();
+    let mut room = Room::new();
     let done = given.and_then(|given| {
         // SAFETY: the path lives as long as the process: this function's caller never returns to its own.
         let path: &'static [u8] = unsafe { &*core::ptr::from_ref(path.filled().strip_suffix(&[0])?) };
@@ -143,7 +144,7 @@ fn ask(start: &Start, task: &Task, path: &Path) {
             env: start.env_block,
         };
         let connection = Connection::open(&place::address(start)?)?;
-        let order = Order::new(program, given, signals.before)?;
+        let order = Order::new(program, given, signals.before, &mut room)?;
         Some(talk::until_the_end(&order, &connection, &signals, program.path))
     });
     match done {

@@ -60,9 +60,12 @@ impl Given {
 /// Numbers beyond this one are not looked for.
 const FAR: i32 = 1024;
 
+/// Room for what of a message stands nowhere yet.
+pub type Room = Buffer<12_288>;
+
 /// A message, ready to be sent.
-pub struct Order {
-    buffer: Buffer<12_288>,
+pub struct Order<'a> {
+    buffer: &'a Room,
     /// Where the head ends, and where the length of the environment does.
     ends: [usize; 2],
     program: Program,
@@ -72,10 +75,9 @@ pub struct Order {
 /// Where the secret stands in the message.
 const SECRET: usize = 12;
 
-impl Order {
+impl<'a> Order<'a> {
     /// Puts it together, but for the secret. `None` where it cannot be, or would be too long.
-    pub fn new(program: Program, given: Given, blocked: u64) -> Option<Order> {
-        let mut buffer = Buffer::new();
+    pub fn new(program: Program, given: Given, blocked: u64, buffer: &'a mut Room) -> Option<Order<'a>> {
         buffer.put(&MAGIC);
         buffer.u16(VERSION);
         buffer.u16(kind::ONCE);
@@ -92,17 +94,8 @@ impl Order {
         let head = buffer.len();
         buffer.u32(program.env.len() as u32);
         let environment = buffer.len();
-        let mut directory = core::mem::MaybeUninit::<[u8; 4096]>::uninit();
-        // SAFETY: the kernel fills what is looked at below, and any bytes are a valid array of them.
-        let directory = unsafe { directory.assume_init_mut() };
-        let bytes = sys::current_directory(directory);
-        let directory = directory.get(..bytes.max(0) as usize)?;
-        // Where there is none, or it lies outside the root.
-        if directory.first() != Some(&b'/') {
-            return None;
-        }
-        buffer.counted(directory.strip_suffix(&[0])?);
-        put_task(&mut buffer, scheduling.nice, blocked);
+        put_directory(buffer)?;
+        put_task(buffer, scheduling.nice, blocked);
         // Namespaces and control group: the daemon asks the kernel.
         buffer.counted(&[]);
         buffer.counted(&[]);
@@ -143,6 +136,23 @@ impl Order {
         }
         sys::send(socket, &pieces, &control, bytes.next_multiple_of(8))
     }
+}
+
+/// The working directory. `None` where there is none, or it lies outside the root.
+fn put_directory(to: &mut Room) -> Option<()> {
+    // The kernel writes behind the place of the length.
+    let length_at = to.len();
+    to.u32(0);
+    let room = to.unfilled();
+    let bytes = sys::current_directory(room);
+    let directory = room.get(..bytes.max(0) as usize)?.strip_suffix(&[0])?;
+    if directory.first() != Some(&b'/') {
+        return None;
+    }
+    let length = directory.len();
+    to.extend(length);
+    to.put_at(length_at, &(length as u32).to_le_bytes());
+    Some(())
 }
 
 /// What the daemon compares with its own and the kernel does not tell it cheaply.

@@ -196,13 +196,14 @@ impl Ledger {
     /// once, so that only one run in many waits for that. A body that is used up is told of at once: another one is to be made.
     pub(crate) fn run_started(&mut self, run: RunInBody) -> bool {
         self.untold.push_back((self.at, run));
-        let is_due = |&(at, _): &(Duration, RunInBody)| at + UNTOLD_WAIT <= self.at;
-        run.single_use || self.untold.len() >= MAX_UNTOLD || self.untold.front().is_some_and(is_due)
+        let is_due = self.untold_due().is_some_and(|due| due <= self.at);
+        run.single_use || self.untold.len() >= MAX_UNTOLD || is_due
     }
 
-    /// Whether there are runs that the planner does not know of yet.
-    pub(crate) fn has_untold(&self) -> bool {
-        !self.untold.is_empty()
+    /// When the planner is to be told of runs that it does not know of yet, if there are any. Not at once: whoever waits for the next run
+    /// would wait for that too.
+    pub(crate) fn untold_due(&self) -> Option<Duration> {
+        self.untold.front().map(|&(at, _)| at + UNTOLD_WAIT)
     }
 
     /// Tells the planner of the runs that were started.

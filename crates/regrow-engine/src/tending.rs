@@ -95,13 +95,10 @@ pub(crate) fn finish(holdings: &mut Holdings, finished: Finished, max_bodies: us
 
 /// When there is something to do again, if nothing else happens: at once where there is work.
 pub(crate) fn next_work(holdings: &Holdings) -> Option<Instant> {
-    let now = Instant::now();
-    if holdings.ledger().has_untold() {
-        return Some(now);
-    }
     if is_idle(holdings) {
-        return holdings.next_tick();
+        return holdings.untold_due().into_iter().chain(holdings.next_tick()).min();
     }
+    let now = Instant::now();
     let images = &holdings.tables.images;
     let only_waits = holdings.tables.shells.no_used() && holdings.chores.all_may_wait();
     if only_waits && images.is_making() {

@@ -562,6 +562,11 @@ impl Holdings {
         self.tell(|ledger, _| ledger.tick());
     }
 
+    /// When the policy is to be told of runs that it does not know of.
+    pub(crate) fn untold_due(&self) -> Option<Instant> {
+        self.ledger.untold_due().map(|due| self.began + due)
+    }
+
     /// When the policy wants to be asked again, or memory is to be looked at.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         let planner = self.ledger.planner();

@@ -149,7 +149,7 @@ fn many_runs_or_an_old_one_are_a_reason_to_look() {
         (0..MAX_UNTOLD as u64).map(|n| ledger.run_started(run(2 + n, body, false))).collect();
     assert_eq!(due.iter().position(|&due| due), Some(MAX_UNTOLD - 1));
     ledger.tell_runs(&scene);
-    assert!(!ledger.has_untold());
+    assert_eq!(ledger.untold_due(), None);
     ledger.run_started(run(100, body, false));
     ledger.set_time(UNTOLD_WAIT);
     assert!(ledger.run_started(run(101, body, false)));
@@ -186,7 +186,7 @@ fn an_image_takes_its_bodies_and_untold_runs_along() {
     ledger.tell_runs(&scene);
     ledger.run_started(run(3, body, false));
     ledger.image_is_gone(IMAGE);
-    assert!(!ledger.has_untold() && ledger.is_unused(PROGRAM));
+    assert!(ledger.untold_due().is_none() && ledger.is_unused(PROGRAM));
     audit(&ledger);
 }
 
