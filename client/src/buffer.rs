@@ -4,28 +4,31 @@ use core::mem::MaybeUninit;
 
 use crate::arch::copy;
 
+/// Room for a path.
+pub type Path = Buffer<4096>;
+
 /// Bytes one after the other. What does not fit is left out, and [`Buffer::is_whole`] tells.
 pub struct Buffer<const N: usize> {
     bytes: [MaybeUninit<u8>; N],
     length: usize,
-    is_whole: bool,
+    is_cut: bool,
 }
 
 impl<const N: usize> Buffer<N> {
     /// An empty one, none of whose memory is touched.
     pub const fn new() -> Self {
-        Self { bytes: [const { MaybeUninit::uninit() }; N], length: 0, is_whole: true }
+        Self { bytes: [const { MaybeUninit::uninit() }; N], length: 0, is_cut: false }
     }
 
     /// Nothing was left out.
     pub fn is_whole(&self) -> bool {
-        self.is_whole
+        !self.is_cut
     }
 
     /// Empties it.
     pub fn clear(&mut self) {
         self.length = 0;
-        self.is_whole = true;
+        self.is_cut = false;
     }
 
     /// How much is in it.
@@ -36,7 +39,7 @@ impl<const N: usize> Buffer<N> {
     /// Appends bytes.
     pub fn put(&mut self, bytes: &[u8]) {
         if bytes.len() > N - self.length {
-            self.is_whole = false;
+            self.is_cut = true;
             return;
         }
         // SAFETY: there is room for as many bytes behind what is filled, and nobody else has a reference to it.

@@ -1,10 +1,10 @@
 //! The full command, which does what this client does not: its path is in the client's file, where `regrow link` has written it.
 
 use regrow_abi::client::{COMMAND, COMMAND_PATH_BYTES, HANDED_OVER, SETTINGS_MAGIC};
+use regrow_client::buffer::Buffer;
+use regrow_client::sys;
 
-use crate::buffer::Buffer;
 use crate::start::Start;
-use crate::sys;
 
 /// Most arguments that are handed over; beyond it, the program is executed without the full command.
 const MOST_ARGUMENTS: usize = 4096;

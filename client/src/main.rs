@@ -18,22 +18,18 @@
 #![no_std]
 #![no_main]
 
-mod arch;
-mod buffer;
 mod command;
-mod order;
-mod place;
-mod proof;
 mod search;
 mod start;
-mod sys;
 mod talk;
 
 use regrow_abi::client::LauncherMark;
+use regrow_client::buffer::Path;
+use regrow_client::order::{About, Given, Order, Program, Room};
+use regrow_client::{place, sys};
 
 use command::{HandOver, hand_over};
-use order::{Given, Order, Program, Room};
-use search::{Path, StartedAs};
+use search::StartedAs;
 use start::Start;
 use talk::{Connection, Outcome, Signals};
 
@@ -56,6 +52,8 @@ struct Task {
     /// A terminal does not keep the daemon from running the program.
     no_terminal: bool,
 }
+
+regrow_client::entry!();
 
 /// Where the kernel begins.
 ///
@@ -143,8 +141,10 @@ fn ask(start: &Start, task: &Task, path: &Path) {
             args: start.block_from(task.first + 1)?,
             env: start.env_block,
         };
-        let connection = Connection::open(&place::address(start)?)?;
-        let order = Order::new(program, given, signals.before, &mut room)?;
+        let connection = Connection::open(&place::address(start.variables.runtime_folder, start.user)?)?;
+        // What it ignores the daemon asks the kernel.
+        let about = About { blocked: signals.before, ignored: None, stays: false };
+        let order = Order::new(program, given, &about, &mut room)?;
         Some(talk::until_the_end(&order, &connection, &signals, program.path))
     });
     match done {
@@ -164,8 +164,7 @@ fn ask(start: &Start, task: &Task, path: &Path) {
 
 /// Whether the program could open `/dev/tty`.
 fn has_terminal() -> bool {
-    const READ_WRITE_NO_TERMINAL: usize = 0o402;
-    let fd = sys::open(c"/dev/tty".as_ptr().cast(), READ_WRITE_NO_TERMINAL);
+    let fd = sys::open_terminal();
     if fd >= 0 {
         sys::close(fd as i32);
     }
@@ -181,9 +180,4 @@ fn end_as(status: i32, signals: &Signals) -> ! {
     sys::die_by(signal, signals.held());
     // The first process of a pid namespace does not end by every signal.
     sys::exit(128 + signal)
-}
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    sys::exit(FAILED)
 }

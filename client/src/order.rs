@@ -15,15 +15,25 @@ use crate::sys;
 
 /// What is to run.
 #[derive(Clone, Copy)]
-pub struct Program {
+pub struct Program<'a> {
     /// Its path, without NUL.
-    pub path: &'static [u8],
+    pub path: &'a [u8],
     /// What it sees as `argv[0]`.
-    pub arg0: &'static [u8],
+    pub arg0: &'a [u8],
     /// Its arguments, each with its NUL.
-    pub args: &'static [u8],
+    pub args: &'a [u8],
     /// Its environment, each with its NUL.
-    pub env: &'static [u8],
+    pub env: &'a [u8],
+}
+
+/// What is said of an order beside its program and descriptors.
+pub struct About {
+    /// The signals that the run blocks.
+    pub blocked: u64,
+    /// Those that it ignores; without them the daemon asks the kernel.
+    pub ignored: Option<u64>,
+    /// The connection is for further orders.
+    pub stays: bool,
 }
 
 /// The descriptors that this process was given.
@@ -57,6 +67,59 @@ impl Given {
     }
 }
 
+impl Given {
+    /// Those that an execution passes on, in a process that has others of its own. `None` where there are more than a message carries, or
+    /// the kernel does not tell.
+    pub fn inherited() -> Option<Given> {
+        const FOLDER: usize = 0o200_000;
+        let folder = sys::open(c"/proc/self/fd".as_ptr().cast(), FOLDER) as i32;
+        if folder < 0 {
+            return None;
+        }
+        let mut given = Given { numbers: [0; MAX_TARGETS], count: 0 };
+        let done = given.list(folder);
+        sys::close(folder);
+        done.map(|()| given)
+    }
+
+    /// Takes in what a folder of descriptors names. It names them in rising order.
+    fn list(&mut self, folder: i32) -> Option<()> {
+        loop {
+            let mut entries = [0u64; 256];
+            let bytes = usize::try_from(sys::entries(folder, &mut entries)).ok()?;
+            if bytes == 0 {
+                return Some(());
+            }
+            // SAFETY: so many bytes of the words were written.
+            let mut rest = unsafe { core::slice::from_raw_parts(entries.as_ptr().cast::<u8>(), bytes) };
+            // Of each entry: inode, offset, length of the entry, type, name with its NUL.
+            while let Some(length) = rest.get(16..18).and_then(|two| two.first_chunk::<2>()) {
+                let (entry, next) = rest.split_at_checked(usize::from(u16::from_ne_bytes(*length)))?;
+                if let Some(number) = entry.get(19..).and_then(number_of)
+                    && sys::is_inherited(number)
+                {
+                    *self.numbers.get_mut(self.count)? = number;
+                    self.count += 1;
+                }
+                rest = next;
+            }
+        }
+    }
+}
+
+/// The number that a name is, which ends at its NUL.
+fn number_of(name: &[u8]) -> Option<i32> {
+    let mut number = 0i32;
+    for (at, &byte) in name.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => number = number.checked_mul(10)?.checked_add(i32::from(byte - b'0'))?,
+            0 if at > 0 => return Some(number),
+            _ => return None,
+        }
+    }
+    None
+}
+
 /// Numbers beyond this one are not looked for.
 const FAR: i32 = 1024;
 
@@ -68,7 +131,7 @@ pub struct Order<'a> {
     buffer: &'a Room,
     /// Where the head ends, and where the length of the environment does.
     ends: [usize; 2],
-    program: Program,
+    program: Program<'a>,
     given: Given,
 }
 
@@ -77,7 +140,8 @@ const SECRET: usize = 12;
 
 impl<'a> Order<'a> {
     /// Puts it together, but for the secret. `None` where it cannot be, or would be too long.
-    pub fn new(program: Program, given: Given, blocked: u64, buffer: &'a mut Room) -> Option<Order<'a>> {
+    pub fn new(program: Program<'a>, given: Given, about: &About, buffer: &'a mut Room) -> Option<Order<'a>> {
+        buffer.clear();
         buffer.put(&MAGIC);
         buffer.u16(VERSION);
         buffer.u16(kind::ONCE);
@@ -86,6 +150,7 @@ impl<'a> Order<'a> {
         for word in said(&scheduling) {
             buffer.u64(word);
         }
+        buffer.u32(u32::from(about.stays));
         buffer.counted(program.path);
         let has_own_name = program.arg0 != program.path;
         buffer.u32(u32::from(has_own_name));
@@ -95,7 +160,7 @@ impl<'a> Order<'a> {
         buffer.u32(program.env.len() as u32);
         let environment = buffer.len();
         put_directory(buffer)?;
-        put_task(buffer, scheduling.nice, blocked);
+        put_task(buffer, scheduling.nice, about);
         // Namespaces and control group: the daemon asks the kernel.
         buffer.counted(&[]);
         buffer.counted(&[]);
@@ -175,7 +240,7 @@ fn said(scheduling: &regrow_abi::SchedAttr) -> [u64; SAID_WORDS] {
 }
 
 /// The attributes of the run, in the order of the protocol. What is not set the daemon reads or has.
-fn put_task<const N: usize>(to: &mut Buffer<N>, nice: i32, blocked: u64) {
+fn put_task<const N: usize>(to: &mut Buffer<N>, nice: i32, about: &About) {
     const NOT_SET: u32 = 0;
     const SET: u32 = 1;
     let umask = sys::umask(0o77);
@@ -192,9 +257,12 @@ fn put_task<const N: usize>(to: &mut Buffer<N>, nice: i32, blocked: u64) {
             to.u64(bound);
         }
     }
-    to.u32(NOT_SET); // ignored signals: the daemon asks the kernel
+    to.u32(u32::from(about.ignored.is_some()));
+    if let Some(ignored) = about.ignored {
+        to.u64(ignored);
+    }
     to.u32(SET);
-    to.u64(blocked);
+    to.u64(about.blocked);
     to.u32(SET);
     for word in sys::affinity() {
         to.u64(word);

@@ -4,14 +4,12 @@
 
 use core::ffi::CStr;
 
-use regrow_abi::client::{COMMAND, COMPILERS, ENV_FOLDER, LauncherMark, MARK_BYTES, MARK_SEARCHED};
+use regrow_abi::client::{COMMAND, COMPILERS, ENV_FOLDER};
+use regrow_client::buffer::Path;
+use regrow_client::mark::{has_mark, is_program};
+use regrow_client::sys::{self, Stat};
 
-use crate::buffer::Buffer;
 use crate::start::Start;
-use crate::sys::{self, Stat};
-
-/// Room for a path.
-pub type Path = Buffer<4096>;
 
 /// What this process was started as.
 pub enum StartedAs {
@@ -116,33 +114,4 @@ pub fn program(name: &[u8], start: &Start, own: Stat, is_launcher: bool, to: &mu
         }
     }
     if is_launcher && !has_launcher { program(name, start, own, false, to) } else { None }
-}
-
-/// Whether a path is that of a program that is no regrow.
-fn is_program(found: &Stat, path: &Path) -> bool {
-    const ALL_EXECUTE: u32 = 0o111;
-    if !found.is_file() || found.mode & ALL_EXECUTE == 0 {
-        return false;
-    }
-    // An access list can take a right away that the mode shows.
-    sys::may_execute(path.pointer()) && !has_mark(path)
-}
-
-/// Whether a file has the mark of all launchers and commands. One that cannot be read counts as one without.
-fn has_mark(path: &Path) -> bool {
-    const READ_ONLY_NO_TERMINAL: usize = 0o400;
-    let fd = sys::open(path.pointer(), READ_ONLY_NO_TERMINAL) as i32;
-    if fd < 0 {
-        return false;
-    }
-    let mut head = core::mem::MaybeUninit::<[u8; MARK_SEARCHED]>::uninit();
-    // SAFETY: the kernel fills what is looked at below, and any bytes are a valid array of them.
-    let head = unsafe { head.assume_init_mut() };
-    let got = sys::read(fd, head);
-    sys::close(fd);
-    let mark = LauncherMark::MARK.bytes();
-    let head = head.get(..got.max(0) as usize).unwrap_or_default();
-    let starts = head.len().saturating_sub(MARK_BYTES - 1);
-    // The mark is aligned to four bytes, and so is where it stands.
-    (0..starts).step_by(4).any(|at| head.get(at..at + MARK_BYTES) == Some(&mark))
 }

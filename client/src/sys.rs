@@ -8,6 +8,11 @@ use crate::arch::{nr, stat, syscall6};
 /// Result of a system call: negative values are errors.
 pub type Res = isize;
 
+/// A signal came in between.
+pub const INTERRUPTED: Res = -4;
+/// There is nothing as yet.
+pub const TRY_AGAIN: Res = -11;
+
 macro_rules! call {
     ($number:expr $(, $arg:expr)* $(,)?) => {{
         let given = [$($arg as usize),*];
@@ -88,6 +93,12 @@ pub fn open(path: *const u8, flags: usize) -> Res {
     unsafe { call!(nr::OPEN, path, flags | CLOEXEC, 0) }
 }
 
+/// Opens the terminal of this process's session, if it has one.
+pub fn open_terminal() -> Res {
+    const READ_WRITE_NO_TERMINAL: usize = 0o402;
+    open(c"/dev/tty".as_ptr().cast(), READ_WRITE_NO_TERMINAL)
+}
+
 /// Closes a descriptor.
 pub fn close(fd: i32) {
     // SAFETY: a number.
@@ -98,6 +109,12 @@ pub fn close(fd: i32) {
 pub fn read(fd: i32, to: &mut [u8]) -> Res {
     // SAFETY: the slice is live.
     unsafe { call!(nr::READ, fd, to.as_mut_ptr(), to.len()) }
+}
+
+/// Writes.
+pub fn write(fd: i32, bytes: &[u8]) -> Res {
+    // SAFETY: the slice is live.
+    unsafe { call!(nr::WRITE, fd, bytes.as_ptr(), bytes.len()) }
 }
 
 /// Reads from the start of a file.
@@ -119,11 +136,33 @@ pub fn is_open(fd: i32) -> bool {
     unsafe { call!(nr::FCNTL, fd, GET_FLAGS) >= 0 }
 }
 
+/// Whether a descriptor is open, and an execution passes it on.
+pub fn is_inherited(fd: i32) -> bool {
+    const GET_FLAGS: usize = 1;
+    // SAFETY: numbers only.
+    unsafe { call!(nr::FCNTL, fd, GET_FLAGS) == 0 }
+}
+
+/// Reads entries of a folder; the bytes that were written, 0 at the end.
+pub fn entries(folder: i32, to: &mut [u64]) -> Res {
+    // SAFETY: the words are live.
+    unsafe { call!(nr::GETDENTS64, folder, to.as_mut_ptr(), size_of_val(to)) }
+}
+
 /// Has an execution keep a descriptor.
 pub fn keep_in_exec(fd: i32) {
     const SET_FLAGS: usize = 2;
     // SAFETY: numbers only.
     unsafe { call!(nr::FCNTL, fd, SET_FLAGS, 0) };
+}
+
+/// Gives a descriptor the first free number from one on, which an execution closes, in place of its own.
+pub fn move_up(fd: i32, from: usize) -> Res {
+    const DUPLICATE_CLOEXEC: usize = 1030;
+    // SAFETY: numbers only.
+    let high = unsafe { call!(nr::FCNTL, fd, DUPLICATE_CLOEXEC, from) };
+    close(fd);
+    high
 }
 
 /// The seals of a memfd; an error for anything else.
@@ -202,6 +241,33 @@ pub fn block_signals(how: usize, mask: u64) -> u64 {
     // SAFETY: a signal set of the kernel is 8 bytes.
     unsafe { call!(nr::RT_SIGPROCMASK, how, &raw const mask, &raw mut before, 8) };
     before
+}
+
+/// The signals that this process ignores.
+pub fn ignored_signals() -> u64 {
+    const IGNORED: usize = 1;
+    let mut mask = 0;
+    for signal in 1..=64u32 {
+        let mut action = [0usize; 4];
+        // SAFETY: the kernel's `struct sigaction` is four words.
+        unsafe { call!(nr::RT_SIGACTION, signal, 0, action.as_mut_ptr(), 8) };
+        if action[0] == IGNORED {
+            mask |= 1 << (signal - 1);
+        }
+    }
+    mask
+}
+
+/// The number of this process.
+pub fn own_number() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { call!(nr::GETPID) as i32 }
+}
+
+/// Its effective user.
+pub fn effective_user() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call!(nr::GETEUID) as u32 }
 }
 
 /// A descriptor that is readable when one of these signals is pending.
@@ -330,6 +396,13 @@ pub fn wait(one: i32, other: i32) -> (bool, bool) {
     // SAFETY: two of the kernel's `struct pollfd`, the second half of whose second word it writes.
     unsafe { call!(nr::PPOLL, both.as_mut_ptr(), both.len(), 0, 0, 8) };
     (both[0][1] >> 16 != 0, both[1][1] >> 16 != 0)
+}
+
+/// Waits until a descriptor is readable, or a signal comes that is not blocked by this mask.
+pub fn wait_with_signals(fd: i32, blocked: u64) {
+    let mut one = [fd, 1];
+    // SAFETY: one `struct pollfd`, and a signal set of 8 bytes.
+    unsafe { call!(nr::PPOLL, one.as_mut_ptr(), 1, 0, &raw const blocked, 8) };
 }
 
 /// Becomes a program. Returns only when it fails.

@@ -1,11 +1,11 @@
 //! The connection: sends the order, waits for the answer, and leaves all that is not the end to the full command.
 
-use regrow_abi::client::{MAGIC, VERSION, kind};
+use regrow_client::message::Message;
+use regrow_client::order::Order;
+use regrow_client::place::Address;
+use regrow_client::{proof, sys};
 
 use crate::command::TakenOver;
-use crate::order::Order;
-use crate::place::Address;
-use crate::{proof, sys};
 
 /// The signals that a command passes on to its run: HUP, INT, QUIT, USR1, USR2, TERM, CONT, TSTP, WINCH.
 const PASSED_ON: [u32; 9] = [1, 2, 3, 10, 12, 15, 18, 20, 28];
@@ -96,33 +96,6 @@ pub fn until_the_end<'a>(
         }
         if has_signal {
             return Outcome::TakeOver(run);
-        }
-    }
-}
-
-/// What the client understands of a message.
-enum Message {
-    Started(i32),
-    Ended(i32),
-    Declined,
-    /// The full command reads it: it is still there.
-    Other,
-}
-
-impl Message {
-    /// Of the first bytes of a message: the header, and a number where there is one.
-    fn read(bytes: &[u8]) -> Message {
-        let Some((header, rest)) = bytes.split_first_chunk::<8>() else { return Message::Other };
-        let [a, b, c, d, version @ .., low, high] = *header;
-        if [a, b, c, d] != MAGIC || version != VERSION.to_le_bytes() {
-            return Message::Other;
-        }
-        let number = rest.first_chunk::<4>().map(|number| i32::from_le_bytes(*number));
-        match (u16::from_le_bytes([low, high]), number) {
-            (kind::STARTED, Some(pid)) => Message::Started(pid),
-            (kind::ENDED, Some(status)) => Message::Ended(status),
-            (kind::DECLINED, _) => Message::Declined,
-            _ => Message::Other,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Builds the client of one page, checks that it is one small piece without relocations, and hands it to the crate.
+//! Builds what does without a libc, and hands it to the crate: the client of one page, which is one small piece without relocations, and the
+//! builtins for bash.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,15 +14,18 @@ fn main() {
     let crate_dir = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets the crate's folder"));
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets the output folder"));
     let client_dir = crate_dir.join("../../client");
-    for part in ["src", "link.ld", "Cargo.toml", "Cargo.lock", "../crates/regrow-abi/src"] {
+    for part in ["src", "builtin", "link.ld", "Cargo.toml", "Cargo.lock", "../crates/regrow-abi/src"] {
         println!("cargo::rerun-if-changed={}", client_dir.join(part).display());
     }
     let elf = build_client(&client_dir, &out_dir.join("client"));
     check(&elf);
     fs::write(out_dir.join("client.bin"), elf).expect("the output folder is writable");
+    let library = build_builtins(&client_dir, &out_dir.join("builtin"));
+    fs::write(out_dir.join("builtins.txt"), names(&library)).expect("the output folder is writable");
+    fs::write(out_dir.join("builtin.so"), library).expect("the output folder is writable");
 }
 
-/// Builds the client with its own lock file and target folder; returns the linked file.
+/// Builds the client; returns the linked file.
 fn build_client(client_dir: &Path, target_dir: &Path) -> Vec<u8> {
     let script = fs::canonicalize(client_dir.join("link.ld")).expect("the client has a linker script");
     let link_args = [
@@ -36,9 +40,20 @@ fn build_client(client_dir: &Path, target_dir: &Path) -> Vec<u8> {
     let mut flags: Vec<String> = link_args.iter().map(|arg| format!("-Clink-arg={arg}")).collect();
     flags.push(format!("-Clink-arg=-Wl,-T,{}", script.display()));
     flags.push("-Crelocation-model=static".to_owned());
+    build(&client_dir.join("Cargo.toml"), target_dir, &flags, "regrow-client")
+}
+
+/// Builds the library of builtins for bash; returns the linked file.
+fn build_builtins(client_dir: &Path, target_dir: &Path) -> Vec<u8> {
+    let flags = ["-nostartfiles", "-nostdlib", "-Wl,--build-id=none"].map(|arg| format!("-Clink-arg={arg}"));
+    build(&client_dir.join("builtin/Cargo.toml"), target_dir, &flags, "libregrow_builtin.so")
+}
+
+/// Builds a package of the client's workspace with its own lock file and target folder; returns a file of what comes of it.
+fn build(manifest: &Path, target_dir: &Path, flags: &[String], file: &str) -> Vec<u8> {
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--release", "--locked", "--manifest-path"])
-        .arg(client_dir.join("Cargo.toml"))
+        .arg(manifest)
         .arg("--target-dir")
         .arg(target_dir)
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
@@ -47,8 +62,22 @@ fn build_client(client_dir: &Path, target_dir: &Path) -> Vec<u8> {
         .env_remove("CARGO_BUILD_TARGET")
         .status()
         .expect("cargo starts");
-    assert!(status.success(), "building the client failed: {status}");
-    fs::read(target_dir.join("release/regrow-client")).expect("the client was linked")
+    assert!(status.success(), "building {file} failed: {status}");
+    fs::read(target_dir.join("release").join(file)).expect("it was linked")
+}
+
+/// The names of the builtins that a library has. It needs no other library, and of the shell what a builtin needs.
+fn names(library: &[u8]) -> String {
+    let file = object::File::parse(library).expect("the linker writes ELF");
+    let imports = file.imports().expect("it has a table of them");
+    assert!(imports.iter().all(|import| import.library().is_empty()), "the library of builtins needs others");
+    let exports = file.exports().expect("it has a table of them");
+    let names =
+        exports.iter().filter_map(|export| std::str::from_utf8(export.name()).ok()?.strip_suffix("_struct"));
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    assert!(names.len() > 50, "the library has builtins for {names:?} alone");
+    names.join(" ")
 }
 
 /// Nothing is to be done before its first instruction but to map it.

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `nr` | the numbers of the system calls that the client makes |
 //! | `syscall6` | one system call |
-//! | the entry | calls `client_start` with the address of what the kernel has put on the stack |
+//! | `entry!` | the entry of a program: calls `client_start` with the address of what the kernel has put on the stack |
 //! | `copy` | bytes, without a call of the compiler's `memcpy` |
 //! | `stat` | where the fields stand in the kernel's `struct stat` |
 

@@ -1,11 +1,12 @@
 //! x86-64: the entry, system calls, and what the compiler expects of a C library.
 
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 
 /// Numbers of the system calls that the client makes.
 pub mod nr {
     #![allow(missing_docs, reason = "the names are the kernel's")]
     pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
     pub const OPEN: usize = 2;
     pub const CLOSE: usize = 3;
     pub const STAT: usize = 4;
@@ -26,9 +27,11 @@ pub mod nr {
     pub const GETCWD: usize = 79;
     pub const READLINK: usize = 89;
     pub const UMASK: usize = 95;
+    pub const GETEUID: usize = 107;
     pub const PERSONALITY: usize = 135;
     pub const PRCTL: usize = 157;
     pub const SCHED_GETAFFINITY: usize = 204;
+    pub const GETDENTS64: usize = 217;
     pub const EXIT_GROUP: usize = 231;
     pub const IOPRIO_GET: usize = 252;
     pub const PPOLL: usize = 271;
@@ -57,16 +60,21 @@ pub mod stat {
     pub const SIZE: usize = 48;
 }
 
-// The kernel hands over a stack on which argc, argv, the environment and the auxiliary vector stand.
-global_asm!(
-    ".globl client_entry",
-    "client_entry:",
-    "xor ebp, ebp",
-    "mov rdi, rsp",
-    "and rsp, -16",
-    "call client_start",
-    "ud2",
-);
+/// The entry of a program. The kernel hands over a stack on which argc, argv, the environment and the auxiliary vector stand.
+#[macro_export]
+macro_rules! entry {
+    () => {
+        core::arch::global_asm!(
+            ".globl client_entry",
+            "client_entry:",
+            "xor ebp, ebp",
+            "mov rdi, rsp",
+            "and rsp, -16",
+            "call client_start",
+            "ud2",
+        );
+    };
+}
 
 /// One system call. Returns what the kernel returns: negative values down to -4095 are errors.
 ///

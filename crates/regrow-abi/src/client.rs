@@ -4,7 +4,7 @@
 /// The first four bytes of each message.
 pub const MAGIC: [u8; 4] = *b"RGRW";
 /// Raised by every change of a message.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 /// The longest message.
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Most descriptors that a message carries.
@@ -19,7 +19,7 @@ pub const PROOF_NUMBERS: core::ops::RangeInclusive<i32> = 30..=93;
 
 /// The numbers of the kinds of messages that the client sends or understands.
 pub mod kind {
-    /// One order on a connection of its own.
+    /// One order, with all that a daemon must know of its client.
     pub const ONCE: u16 = 9;
     /// The run is there.
     pub const STARTED: u16 = 65;

@@ -13,7 +13,7 @@ use self::daemon::{BudgetArgs, DaemonArgs, PathArgs, STOP_EXAMPLES, StatusArgs, 
 use self::env::EnvArgs;
 use self::measure::{BenchArgs, RecordArgs, ReplayArgs};
 use self::run::RunArgs;
-use self::setup::{CompletionsArgs, DoctorArgs, LinkArgs, ManArgs, UnlinkArgs};
+use self::setup::{BuiltinsArgs, CompletionsArgs, DoctorArgs, LinkArgs, ManArgs, UnlinkArgs};
 use self::web::WebArgs;
 
 /// What `regrow --help` ends with.
@@ -89,6 +89,8 @@ pub(crate) enum Action {
     Link(LinkArgs),
     /// Remove launchers
     Unlink(UnlinkArgs),
+    /// Print the line by which bash has small programs recycled without a process of its own
+    Builtins(BuiltinsArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Write the manual pages

@@ -14,8 +14,8 @@ use crate::exit_status::{FAILED, REGROW_FAILED};
 use crate::message::{chain, complain};
 use crate::run::shared::ProgramName;
 use crate::{
-    bench, completions, daemon, doctor, env, launcher, link, log, manual, record, replay, run, status, top,
-    web,
+    bench, builtins, completions, daemon, doctor, env, launcher, link, log, manual, record, replay, run,
+    status, top, web,
 };
 
 /// Does what the command line says, and returns the exit status.
@@ -127,6 +127,7 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
         Action::Env(args) => env::env(args),
         Action::Link(args) => link::link(args),
         Action::Unlink(args) => link::unlink(args),
+        Action::Builtins(args) => builtins::builtins(args),
         Action::Completions(args) => completions::completions(args),
         Action::Man(args) => manual::man(args),
     }

@@ -10,6 +10,7 @@ use regrow_bench::record::RecordError;
 use regrow_bench::replay::error::ReplayError;
 use regrow_sys::disable::DisableError;
 
+use crate::builtins::BuiltinsError;
 use crate::link::error::LinkError;
 use crate::log::LogError;
 
@@ -59,6 +60,9 @@ pub(crate) enum CliError {
     /// A launcher could not be made or removed.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// There are no builtins.
+    #[error(transparent)]
+    Builtins(#[from] BuiltinsError),
     /// There are no launchers for `regrow env`.
     #[error(transparent)]
     Env(#[from] crate::env::place::EnvError),

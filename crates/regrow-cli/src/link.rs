@@ -222,9 +222,14 @@ fn folder(named: Option<&Path>) -> Result<PathBuf, LinkError> {
     if let Some(named) = named {
         return std::path::absolute(named).map_err(system(named, "it leads nowhere"));
     }
+    data_folder().map(|data| data.join("bin")).ok_or(LinkError::NoHome)
+}
+
+/// The user's folder for what this command makes.
+pub(crate) fn data_folder() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
-    data.map(|data| data.join("regrow/bin")).ok_or(LinkError::NoHome)
+    let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")))?;
+    Some(data.join("regrow"))
 }
 
 /// The line that puts the folder at the front of `PATH`, if it is not there.
@@ -238,7 +243,7 @@ fn line_to_add(folder: &Path, path: Option<&OsStr>) -> Option<String> {
 }
 
 /// A word as a shell reads it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%".contains(c);
     if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }

@@ -20,6 +20,7 @@
 #![allow(unsafe_code, reason = "the entry point is the C library's")]
 
 mod bench;
+mod builtins;
 mod cli;
 mod client_file;
 mod completions;

@@ -27,6 +27,19 @@ Examples:
   regrow link --dir ~/bin git";
 
 /// What `regrow unlink --help` ends with.
+const BUILTINS_EXAMPLES: &str = "\
+A script in bash that evaluates the line has the daemon run these programs: nothing is forked or
+executed for them. Where the daemon cannot run one (there is a terminal, it is not kept as yet, the
+daemon is gone), the shell executes it as before. The line does nothing in other shells.
+
+The library is put to $XDG_DATA_HOME/regrow/builtins.so, or ~/.local/share/regrow/builtins.so.
+
+Exit status: 0 when the line is printed, else 2.
+
+Examples:
+  eval \"$(regrow builtins)\"
+  eval \"$(regrow builtins sed grep git)\"
+  BASH_ENV=<(regrow builtins) bash script.sh";
 const UNLINK_EXAMPLES: &str = "\
 The command removes nothing but launchers.
 
@@ -87,6 +100,15 @@ pub(crate) struct UnlinkArgs {
 
     /// The programs, as you type them
     #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<OsString>,
+}
+
+/// The arguments of `regrow builtins`.
+#[derive(Debug, Args)]
+#[command(after_help = BUILTINS_EXAMPLES)]
+pub(crate) struct BuiltinsArgs {
+    /// The programs [default: all for which there is a builtin and which are in PATH]
+    #[arg(value_name = "NAME", value_hint = ValueHint::CommandName)]
     pub(crate) names: Vec<OsString>,
 }
 

@@ -35,12 +35,14 @@ pub(super) struct Standing {
     is_proved: bool,
     /// What the kernel said, and when: the signals that it ignores, if it has the daemon's rights.
     seen: Option<(Option<u64>, Instant)>,
+    /// When it was seen to have the daemon's namespaces and control groups.
+    seen_inside: Option<Instant>,
 }
 
 impl Standing {
     /// Of the process that has connected a socket.
     pub(super) fn of(socket: BorrowedFd<'_>) -> Standing {
-        Standing { process: PeerProcess::of(socket).ok(), is_proved: false, seen: None }
+        Standing { process: PeerProcess::of(socket).ok(), is_proved: false, seen: None, seen_inside: None }
     }
 
     /// The client has told a secret, which is the daemon's or is not.
@@ -75,12 +77,16 @@ impl Standing {
     ) -> Result<u64, CallerPart> {
         let ignored = self.look(domain).filter(|_| self.is_proved).ok_or(CallerPart::Confinement)?;
         let process = self.process.as_ref().ok_or(CallerPart::Process)?;
+        if self.seen_inside.is_some_and(|at| at.elapsed() < VALID) {
+            return Ok(ignored);
+        }
         if !domain.namespaces.are_of(process) {
             return Err(CallerPart::Namespace);
         }
         if cgroup.is_some_and(|own| process.cgroup().is_none_or(|other| other != own)) {
             return Err(CallerPart::Cgroup);
         }
+        self.seen_inside = Some(Instant::now());
         Ok(ignored)
     }
 }

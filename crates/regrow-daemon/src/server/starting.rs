@@ -29,17 +29,19 @@ impl Server {
         self.ask_for(client, message, received, told, admitted);
     }
 
-    /// Starts the one run of a connection. What the client does not say the kernel does.
+    /// Starts a run of a client without a libc. What that does not say the kernel does.
     pub(super) fn run_once(&mut self, client: u64, once: OnceMessage, received: Received) {
-        let OnceMessage { secret, said, run: mut message } = once;
+        let OnceMessage { secret, said, stays, run: mut message } = once;
         let Some(connection) = self.clients.get_mut(client) else { return };
-        connection.is_once = true;
+        connection.is_once = !stays;
         connection.standing.prove(self.listener.proof().is(&secret));
         let own = self.controller.shard().view().domain();
         let cgroup = (!self.options.any_cgroup).then_some(own.cgroup.as_slice());
         let ignored = connection.standing.ignored_signals(&self.security, cgroup);
         let admitted = ignored.and_then(|ignored| {
-            message.task.set_ignored_signals(ignored);
+            if message.task.ignored_signals().is_none() {
+                message.task.set_ignored_signals(ignored);
+            }
             if said == own.said() { Ok(()) } else { Err(CallerPart::Scheduling) }
         });
         let admitted = admitted.map_err(|what| Fallback::CallerChanged { what });

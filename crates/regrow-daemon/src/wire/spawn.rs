@@ -38,14 +38,16 @@ pub struct SpawnMessage {
     pub preload: Strings,
 }
 
-/// One order on a connection of its own, in one message: what the client of one page sends (`client/`). Of `run` it leaves out what the
-/// daemon asks the kernel: ids, capabilities, namespaces and control group of the client's process, and the signals that it ignores.
+/// One order with all that a daemon must know of its client, in one message: what a client without a libc sends (`client/`). Of `run` it leaves out what the
+/// daemon asks the kernel: ids, capabilities, namespaces and control group of the client's process, and, where the client does not say them, the signals that it ignores.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OnceMessage {
     /// The secret that a client can read which may look into the daemon.
     pub secret: Vec<u8>,
     /// What the client says of itself (`regrow_sys::caller::Domain::said`).
     pub said: [u64; SAID_WORDS],
+    /// The connection is for further orders: the daemon does not close it when the run has ended or is declined.
+    pub stays: bool,
     /// What is to run.
     pub run: SpawnMessage,
 }
@@ -55,13 +57,14 @@ impl OnceMessage {
         let mut to = Writer::new(kind::ONCE);
         to.bytes(&self.secret);
         self.said.iter().for_each(|&word| to.u64(word));
+        to.flag(self.stays);
         self.run.put(&mut to);
         to
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Result<OnceMessage, WireError> {
-        let (secret, said) = (from.bytes("secret")?, from.u64s("said")?);
-        Ok(OnceMessage { secret, said, run: SpawnMessage::read(from)? })
+        let (secret, said, stays) = (from.bytes("secret")?, from.u64s("said")?, from.flag("stays")?);
+        Ok(OnceMessage { secret, said, stays, run: SpawnMessage::read(from)? })
     }
 }
 

@@ -64,6 +64,7 @@ fn every_message_comes_back() {
         ToDaemon::Once(Box::new(OnceMessage {
             secret: vec![7; 24],
             said: [1, 2, 3, 4, 5, 6, 7, 8, 9],
+            stays: true,
             run: spawn(),
         })),
         ToDaemon::Once(Box::default()),

@@ -1,0 +1,139 @@
+//! `regrow builtins`: the library of builtins for bash (`client/builtin/`), and the line by which a shell takes them.
+//!
+//! The library stands in the user's folder of data. Shells have it mapped, so that it is never written to: another version takes its name.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use regrow_daemon::client::{Client, ClientError};
+use regrow_daemon::place::Place;
+
+use crate::cli::setup::BuiltinsArgs;
+use crate::error::CliError;
+use crate::message::{chain, complain};
+use crate::{detach, link, program_search};
+
+/// The library.
+const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/builtin.so"));
+/// The names that it has builtins for, in order, separated by blanks.
+const NAMES: &str = include_str!(concat!(env!("OUT_DIR"), "/builtins.txt"));
+
+/// Why there are no builtins.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BuiltinsError {
+    /// There is no builtin of this name.
+    #[error("{}: there is no builtin for it; there are some for {NAMES}", name.display())]
+    NoBuiltin {
+        /// The name.
+        name: OsString,
+    },
+    /// Neither a flag nor the environment names the user's folder.
+    #[error("neither XDG_DATA_HOME nor HOME names a folder for the library")]
+    NoHome,
+    /// The system refuses.
+    #[error("{}: {what}: {source}", path.display())]
+    System {
+        /// What it speaks of.
+        path: PathBuf,
+        /// What the command tried.
+        what: &'static str,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+/// Puts the library in its place, sees that there is a daemon, and prints the line for a shell.
+pub(crate) fn builtins(args: &BuiltinsArgs) -> Result<u8, CliError> {
+    let known: Vec<&str> = NAMES.split_whitespace().collect();
+    let is_there = |name: &OsStr| program_search::find_behind(name).is_ok();
+    for name in &args.names {
+        if !known.iter().any(|known| OsStr::new(known) == name) {
+            return Err(BuiltinsError::NoBuiltin { name: name.clone() }.into());
+        }
+        if !is_there(name) {
+            return Err(CliError::NoProgram { program: name.clone() });
+        }
+    }
+    let is_wanted = |name: &OsStr| {
+        if args.names.is_empty() { is_there(name) } else { args.names.iter().any(|wanted| wanted == name) }
+    };
+    let names: Vec<&str> = known.into_iter().filter(|name| is_wanted(OsStr::new(name))).collect();
+    let path = link::data_folder().ok_or(BuiltinsError::NoHome)?.join("builtins.so");
+    put(&path)?;
+    look_for_daemon();
+    let line = line(&path, &names);
+    let _ = writeln!(io::stdout(), "{line}");
+    Ok(0)
+}
+
+/// What a shell is to evaluate. All shells but bash do nothing.
+fn line(library: &Path, names: &[&str]) -> String {
+    let library = link::quoted(&library.to_string_lossy());
+    format!("if [ -n \"${{BASH_VERSION-}}\" ]; then enable -f {library} {}; fi", names.join(" "))
+}
+
+/// Puts the library to a path, if it is not there.
+fn put(path: &Path) -> Result<(), BuiltinsError> {
+    let failed = |what| move |source| BuiltinsError::System { path: path.to_owned(), what, source };
+    if std::fs::read(path).is_ok_and(|found| found == LIBRARY) {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(folder).map_err(failed("its folder cannot be made"))?;
+    let mut beside = tempfile::NamedTempFile::new_in(folder).map_err(failed("it cannot be written"))?;
+    beside.write_all(LIBRARY).map_err(failed("it cannot be written"))?;
+    beside.into_temp_path().persist(path).map_err(|error| failed("it cannot be written")(error.error))
+}
+
+/// Has a daemon there for the first builtin.
+fn look_for_daemon() {
+    let connected = Place::of_user().map(|place| Client::connect(&place).map(drop));
+    match connected {
+        Ok(Ok(())) => {}
+        Ok(Err(ClientError::NoDaemon { .. })) => detach::start_daemon(),
+        Ok(Err(error)) => complain(&format!("bash executes the programs: {}", chain(&error))),
+        Err(error) => complain(&format!("bash executes the programs: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_put_in_the_place_of_another_and_not_written_again() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("regrow/builtins.so");
+        put(&path).expect("it is written");
+        let first = path.metadata().expect("it is there").ino();
+        put(&path).expect("it is there");
+        assert_eq!(path.metadata().expect("it is there").ino(), first);
+        std::fs::write(&path, b"another version").expect("it is ours");
+        let mapped = std::fs::File::open(&path).expect("it is there");
+        put(&path).expect("it is written");
+        assert_eq!(std::fs::read(&path).expect("it is there"), LIBRARY);
+        assert_eq!(mapped.metadata().expect("it is open").len(), 15, "what a shell has mapped is left alone");
+    }
+
+    #[test]
+    fn there_are_builtins_for_what_scripts_start_and_for_none_that_bash_has() {
+        let names: Vec<&str> = NAMES.split_whitespace().collect();
+        for name in ["sed", "grep", "cat", "expr", "git", "perl"] {
+            assert!(names.contains(&name), "{name}");
+        }
+        for name in ["true", "echo", "test", "printf", "env", "xargs", "sleep"] {
+            assert!(!names.contains(&name), "{name}");
+        }
+        assert!(names.is_sorted(), "{NAMES}");
+    }
+
+    #[test]
+    fn the_line_names_the_library_as_a_shell_reads_it() {
+        let line = line(Path::new("/home/it's mine/builtins.so"), &["sed", "cat"]);
+        let wanted =
+            "if [ -n \"${BASH_VERSION-}\" ]; then enable -f '/home/it'\\''s mine/builtins.so' sed cat; fi";
+        assert_eq!(line, wanted);
+    }
+}
