@@ -14,6 +14,12 @@ pub struct Buffer<const N: usize> {
     is_cut: bool,
 }
 
+impl<const N: usize> Default for Buffer<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<const N: usize> Buffer<N> {
     /// An empty one, none of whose memory is touched.
     pub const fn new() -> Self {
@@ -32,7 +38,7 @@ impl<const N: usize> Buffer<N> {
     }
 
     /// How much is in it.
-    pub fn len(&self) -> usize {
+    pub fn length(&self) -> usize {
         self.length
     }
 

@@ -156,9 +156,9 @@ impl<'a> Order<'a> {
         buffer.u32(u32::from(has_own_name));
         buffer.counted(if has_own_name { program.arg0 } else { &[] });
         buffer.u32(program.args.len() as u32);
-        let head = buffer.len();
+        let head = buffer.length();
         buffer.u32(program.env.len() as u32);
-        let environment = buffer.len();
+        let environment = buffer.length();
         put_directory(buffer)?;
         put_task(buffer, scheduling.nice, about);
         // Namespaces and control group: the daemon asks the kernel.
@@ -173,7 +173,7 @@ impl<'a> Order<'a> {
         buffer.u32(0);
         buffer.u32(0);
         let order = Order { buffer, ends: [head, environment], program, given };
-        let whole = order.buffer.len() + program.args.len() + program.env.len();
+        let whole = order.buffer.length() + program.args.len() + program.env.len();
         (order.buffer.is_whole() && whole <= MAX_MESSAGE).then_some(order)
     }
 
@@ -189,7 +189,7 @@ impl<'a> Order<'a> {
             [self.program.args.as_ptr() as usize, self.program.args.len()],
             self.buffer.piece(head, environment),
             [self.program.env.as_ptr() as usize, self.program.env.len()],
-            self.buffer.piece(environment, self.buffer.len()),
+            self.buffer.piece(environment, self.buffer.length()),
         ];
         let bytes = HEADER + (self.given.count + 1) * 4;
         let mut control = [0u64; 2 + MAX_TARGETS / 2 + 1];
@@ -206,7 +206,7 @@ impl<'a> Order<'a> {
 /// The working directory. `None` where there is none, or it lies outside the root.
 fn put_directory(to: &mut Room) -> Option<()> {
     // The kernel writes behind the place of the length.
-    let length_at = to.len();
+    let length_at = to.length();
     to.u32(0);
     let room = to.unfilled();
     let bytes = sys::current_directory(room);

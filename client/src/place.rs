@@ -22,7 +22,7 @@ pub fn address(runtime_folder: Option<&[u8]>, user: u32) -> Option<Address> {
             folder.decimal(user);
         }
     }
-    let length = folder.len();
+    let length = folder.length();
     folder.put(&[0]);
     let found = sys::lstat(folder.pointer()).filter(|_| folder.is_whole())?;
     let is_ours = found.is_folder() && found.user == user && found.mode & 0o022 == 0;

@@ -67,7 +67,7 @@ impl Memory {
         for word in bash::words(words) {
             self.strings.put(word.to_bytes_with_nul());
         }
-        let args = self.strings.len();
+        let args = self.strings.length();
         let variables = self.put_environment(found.path());
         if variables.for_command || !self.strings.is_whole() {
             return None;

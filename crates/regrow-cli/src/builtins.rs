@@ -2,9 +2,11 @@
 //!
 //! The library stands in the user's folder of data. Shells have it mapped, so that it is never written to: another version takes its name.
 
-use std::ffi::{OsStr, OsString};
+pub(crate) mod error;
+
+use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use regrow_daemon::client::{Client, ClientError};
 use regrow_daemon::place::Place;
@@ -14,34 +16,12 @@ use crate::error::CliError;
 use crate::message::{chain, complain};
 use crate::{detach, link, program_search};
 
+use self::error::BuiltinsError;
+
 /// The library.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/builtin.so"));
 /// The names that it has builtins for, in order, separated by blanks.
 const NAMES: &str = include_str!(concat!(env!("OUT_DIR"), "/builtins.txt"));
-
-/// Why there are no builtins.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BuiltinsError {
-    /// There is no builtin of this name.
-    #[error("{}: there is no builtin for it; there are some for {NAMES}", name.display())]
-    NoBuiltin {
-        /// The name.
-        name: OsString,
-    },
-    /// Neither a flag nor the environment names the user's folder.
-    #[error("neither XDG_DATA_HOME nor HOME names a folder for the library")]
-    NoHome,
-    /// The system refuses.
-    #[error("{}: {what}: {source}", path.display())]
-    System {
-        /// What it speaks of.
-        path: PathBuf,
-        /// What the command tried.
-        what: &'static str,
-        /// What it says.
-        source: io::Error,
-    },
-}
 
 /// Puts the library in its place, sees that there is a daemon, and prints the line for a shell.
 pub(crate) fn builtins(args: &BuiltinsArgs) -> Result<u8, CliError> {
@@ -49,7 +29,7 @@ pub(crate) fn builtins(args: &BuiltinsArgs) -> Result<u8, CliError> {
     let is_there = |name: &OsStr| program_search::find_behind(name).is_ok();
     for name in &args.names {
         if !known.iter().any(|known| OsStr::new(known) == name) {
-            return Err(BuiltinsError::NoBuiltin { name: name.clone() }.into());
+            return Err(BuiltinsError::NoBuiltin { name: name.clone(), known: NAMES }.into());
         }
         if !is_there(name) {
             return Err(CliError::NoProgram { program: name.clone() });

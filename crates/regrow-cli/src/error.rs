@@ -10,7 +10,7 @@ use regrow_bench::record::RecordError;
 use regrow_bench::replay::error::ReplayError;
 use regrow_sys::disable::DisableError;
 
-use crate::builtins::BuiltinsError;
+use crate::builtins::error::BuiltinsError;
 use crate::link::error::LinkError;
 use crate::log::LogError;
 
