@@ -11,6 +11,7 @@
 //! The benchmark checks every status, and fails when the daemon recycles fewer than 95 of 100 runs. A client starts a run
 //! that the daemon declines by `posix_spawn`.
 
+mod builtins;
 mod commands;
 mod connected;
 mod launchers;
@@ -53,6 +54,7 @@ pub fn measure(runs: u32) -> Result<Vec<Figure>, BenchError> {
     figures.extend(many(&daemon)?);
     figures.extend(commands::measure(&daemon, runs)?);
     figures.extend(launchers::measure(&daemon, runs.min(LAUNCHER_RUNS))?);
+    figures.extend(builtins::measure(&daemon, runs.min(LAUNCHER_RUNS))?);
     Ok(figures)
 }
 

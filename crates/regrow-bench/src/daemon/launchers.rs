@@ -14,7 +14,7 @@ use crate::samples::{Samples, now_ns};
 use crate::system::native::PosixSpawn;
 
 /// Where launchers look for their programs: those that are compared, and no others of their names.
-const PATH: &str = "/usr/bin:/bin";
+pub(super) const PATH: &str = "/usr/bin:/bin";
 /// How many commands a shell's loop runs.
 const LOOP: u32 = 20;
 /// How many loops of each side there are before those that count.
@@ -45,27 +45,11 @@ pub(super) fn measure(daemon: &OwnDaemon, runs: u32) -> Result<Vec<Figure>, Benc
 }
 
 fn compare(daemon: &OwnDaemon, folder: &Path, case: &Case, runs: u32) -> Result<[Figure; 3], BenchError> {
-    let launcher = link(folder, case)?;
+    let launcher = link(folder, case.program)?;
     let by = |program: &Path| looped(daemon, program, case.args);
     let ways = [by(Path::new(case.program))?, by(&launcher)?];
     same_output(case.program, &ways_by_shell(daemon, [Path::new(case.program), &launcher], case))?;
-    for _ in 0..WARMUP {
-        for way in &ways {
-            check(spawn(way)?)?;
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
-    let before = daemon.recycled()?;
-    let mut times = [Samples::default(), Samples::default()];
-    for _ in 0..runs {
-        for (way, times) in ways.iter().zip(&mut times) {
-            let called_ns = now_ns();
-            check(spawn(way)?)?;
-            times.push(now_ns() - called_ns);
-        }
-    }
-    check_recycled("launchers", daemon.recycled()? - before, u64::from(runs) * u64::from(LOOP))?;
-    let [plain, launched] = times.map(|times| percentiles(&times).p50 / f64::from(LOOP));
+    let [plain, launched] = in_turn(daemon, &ways, (runs, LOOP), 1)?;
     let name = format!("{} {}", case.program, case.args);
     let name = name.trim_end();
     Ok([
@@ -80,9 +64,40 @@ fn compare(daemon: &OwnDaemon, folder: &Path, case: &Case, runs: u32) -> Result<
     ])
 }
 
+/// Has each of some loops, of so many commands, run in turn so many times; of these, so many have the daemon run their commands. The median of each,
+/// for one command.
+pub(super) fn in_turn<const N: usize>(
+    daemon: &OwnDaemon,
+    ways: &[PosixSpawn; N],
+    (runs, commands): (u32, u32),
+    by_daemon: u64,
+) -> Result<[f64; N], BenchError> {
+    for _ in 0..WARMUP {
+        for way in ways {
+            check(spawn(way)?)?;
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let before = daemon.recycled()?;
+    let mut times = std::array::from_fn::<_, N, _>(|_| Samples::default());
+    for _ in 0..runs {
+        for (way, times) in ways.iter().zip(&mut times) {
+            let called_ns = now_ns();
+            check(spawn(way)?)?;
+            times.push(now_ns() - called_ns);
+        }
+    }
+    check_recycled(
+        "a shell's loop",
+        daemon.recycled()? - before,
+        u64::from(runs) * u64::from(commands) * by_daemon,
+    )?;
+    Ok(times.map(|times| percentiles(&times).p50 / f64::from(commands)))
+}
+
 /// Makes the launcher of a program.
-fn link(folder: &Path, case: &Case) -> Result<PathBuf, BenchError> {
-    let name = Path::new(case.program).file_name().unwrap_or_default();
+pub(super) fn link(folder: &Path, program: &str) -> Result<PathBuf, BenchError> {
+    let name = Path::new(program).file_name().unwrap_or_default();
     let mut command = Command::new(own_path()?);
     command.args(["link", "--dir"]).arg(folder).arg(name).env("PATH", PATH).stderr(Stdio::null());
     let status = command.status().map_err(BenchError::system("a launcher cannot be made"))?;
