@@ -18,8 +18,14 @@ const LOOP: u32 = 200;
 /// How many loops of each way there are.
 const MOST_RUNS: u32 = 20;
 /// Programs by their names, with their arguments as a shell reads them. What they write is no line of a script's own.
-const CASES: [(&str, &str); 4] =
-    [("cat", "/dev/null"), ("expr", "1 + 1"), ("sed", "s/a/b/ /proc/version"), ("git", "--version")];
+const CASES: [(&str, &str); 6] = [
+    ("cat", "/dev/null"),
+    ("expr", "1 + 1"),
+    ("sed", "s/a/b/ /proc/version"),
+    ("git", "--version"),
+    ("perl", "-e 1"),
+    ("python3", "-c pass"),
+];
 
 /// A builtin that is to be used instead of a launcher is so many times as quick.
 const WORTH_IT: f64 = 1.3;
