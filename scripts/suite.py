@@ -205,6 +205,9 @@ def main() -> int:
     SUMMARY.unlink(missing_ok=True)
     # Whoever ends it ends the parts with it.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    # A shell has what it starts in the background ignore these two, and tests send them. No part inherits a handler.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     # What make tells those that it calls is not for the parts.
     for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
         os.environ.pop(name, None)
