@@ -39,7 +39,7 @@ Exit status: 0 when the line is printed, else 2.
 Examples:
   eval \"$(regrow builtins)\"
   eval \"$(regrow builtins sed grep git)\"
-  BASH_ENV=<(regrow builtins) bash script.sh";
+  regrow builtins > ~/.builtins; BASH_ENV=~/.builtins bash script.sh";
 const UNLINK_EXAMPLES: &str = "\
 The command removes nothing but launchers.
 
