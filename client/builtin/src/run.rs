@@ -45,7 +45,10 @@ static SHELL: Shell = Shell(UnsafeCell::new(Memory {
 pub fn run(name: &'static CStr, words: *const Words) -> c_int {
     // SAFETY: see `Shell`.
     let memory = unsafe { &mut *SHELL.0.get() };
-    memory.run(name, words).unwrap_or(FALL_BACK)
+    let status = memory.run(name, words).unwrap_or(FALL_BACK);
+    // It may not come back: nothing of this call is open any more.
+    bash::act();
+    status
 }
 
 /// What an order needs of the environment.
@@ -182,6 +185,11 @@ fn until_the_end(connection: &mut Connection, ticket: &Ticket, signals: u64) -> 
         }
         if bytes < 0 {
             wait(connection, signals);
+            if bash::is_interrupted() {
+                // The run ends with its connection.
+                connection.close();
+                break Some(UNKNOWN);
+            }
             continue;
         }
         match Message::read(message.get(..bytes as usize).unwrap_or_default()) {
@@ -198,18 +206,14 @@ fn until_the_end(connection: &mut Connection, ticket: &Ticket, signals: u64) -> 
     status
 }
 
-/// Waits for a message. A signal that ends the shell, or what it is doing, ends the run with its connection.
-fn wait(connection: &mut Connection, signals: u64) {
+/// Waits for a message, or a signal that ends the shell or what it is doing.
+fn wait(connection: &Connection, signals: u64) {
     // Whatever comes after the question ends the wait.
     sys::block_signals(2, !0);
     if !bash::is_interrupted() {
         sys::wait_with_signals(connection.socket(), signals);
     }
     sys::block_signals(2, signals);
-    if bash::is_interrupted() {
-        connection.close();
-        bash::act();
-    }
 }
 
 /// Waits for the end of a run whose daemon is gone. Nobody knows its status.

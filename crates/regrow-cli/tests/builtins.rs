@@ -244,6 +244,31 @@ fn without_a_daemon_and_with_a_terminal_the_shell_executes_the_programs() {
     assert_eq!(text(&output.stdout), "2\n1\n", "{output:?}");
 }
 
+/// The connection stays, and the kernel is asked who has made it.
+#[test]
+fn a_shell_in_another_namespace_executes_the_programs() {
+    let shells = Shells::new();
+    shells.same("expr 1 + 1; expr 2 + 2", 2);
+    let can_unshare =
+        Command::new("unshare").args(["-u", "true"]).status().is_ok_and(|status| status.success());
+    if !can_unshare {
+        println!("no right to make namespaces");
+        return;
+    }
+    for flag in ["-u", "-i", "-m", "-n", "-C"] {
+        let before = shells.service.counted();
+        let mut command = shells.service.plain("unshare");
+        command.args([flag, "--", "bash"]).arg(shells.file("script.sh")).env("BASH_ENV", shells.file("all"));
+        let output = command.output().unwrap();
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(0), "2\n4\n"),
+            "{flag}: {output:?}"
+        );
+        assert_eq!(shells.service.counted(), before, "{flag}");
+    }
+}
+
 #[test]
 fn what_is_too_long_for_a_message_is_executed() {
     let shells = Shells::new();
