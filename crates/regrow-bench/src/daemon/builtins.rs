@@ -1,11 +1,10 @@
 //! The builtins for bash against launchers and the programs themselves, in a loop of bash, in turn.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::launchers::{PATH, in_turn, link};
+use super::launchers::{PATH, in_turn, link, shell};
 use super::own::{OwnDaemon, own_path};
 use crate::error::BenchError;
 use crate::figure::Figure;
@@ -81,10 +80,7 @@ fn line(daemon: &OwnDaemon, folder: &Path, name: &str) -> Result<String, BenchEr
 /// A shell that begins with a script and then runs a command in a loop, with its output to nowhere.
 fn looped(daemon: &OwnDaemon, begin: &str, command: &str) -> Result<PosixSpawn, BenchError> {
     let script = format!("{begin}; for ((i = 0; i < {LOOP}; i++)); do {command} >/dev/null || exit 1; done");
-    if File::open("/dev/tty").is_ok() {
-        return daemon.command(Path::new("/usr/bin/setsid"), &["--wait", BASH, "-c", &script]);
-    }
-    daemon.command(Path::new(BASH), &["-c", &script])
+    shell(daemon, BASH, &["-c", &script])
 }
 
 /// Each way writes the same.

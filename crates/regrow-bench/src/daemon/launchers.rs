@@ -110,13 +110,15 @@ fn looped(daemon: &OwnDaemon, program: &Path, args: &str) -> Result<PosixSpawn, 
     let script = format!(
         "PATH={PATH}; i=0; while [ $i -lt {LOOP} ]; do \"$0\" {args} >/dev/null || exit 1; i=$((i + 1)); done"
     );
-    let words = ["-c", &script, &program.to_string_lossy()];
+    shell(daemon, "/bin/sh", &["-c", &script, &program.to_string_lossy()])
+}
+
+/// A shell with these words. Where there is a terminal it is in a session of its own: programs would be executed there.
+pub(super) fn shell(daemon: &OwnDaemon, shell: &str, words: &[&str]) -> Result<PosixSpawn, BenchError> {
     if File::open("/dev/tty").is_ok() {
-        // A launcher executes its program where there is a terminal.
-        let words = [&["--wait", "/bin/sh"], &words[..]].concat();
-        return daemon.command(Path::new("/usr/bin/setsid"), &words);
+        return daemon.command(Path::new("/usr/bin/setsid"), &[&["--wait", shell], words].concat());
     }
-    daemon.command(Path::new("/bin/sh"), &words)
+    daemon.command(Path::new(shell), words)
 }
 
 /// What program and launcher write.
