@@ -26,7 +26,8 @@ impl Attributes {
         unsafe {
             for number in 0..LIMITS {
                 let limit = (&raw mut (*to).limits).cast::<[u64; 2]>().add(number) as usize;
-                sys::raw(nr::PRLIMIT64, [0, number, 0, limit, 0, 0]);
+                // Less than half of what `prlimit64` takes, which looks its process up.
+                sys::raw(nr::GETRLIMIT, [number, limit, 0, 0, 0, 0]);
             }
             let processors = &raw mut (*to).processors;
             sys::raw(nr::SCHED_GETAFFINITY, [0, size_of_val(&*processors), processors as usize, 0, 0, 0]);

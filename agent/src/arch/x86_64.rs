@@ -31,6 +31,7 @@ pub mod nr {
     pub const FCNTL: usize = 72;
     pub const CHDIR: usize = 80;
     pub const UMASK: usize = 95;
+    pub const GETRLIMIT: usize = 97;
     pub const SETPGID: usize = 109;
     pub const SETSID: usize = 112;
     pub const GETSID: usize = 124;

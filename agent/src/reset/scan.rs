@@ -44,9 +44,27 @@ pub fn each_changed(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>
     }
 }
 
+/// Finds the pages of mapped files that nobody may write to: anonymous ones in the place of the file's, the file's, and guard pages. Of
+/// absent pages nothing is told.
+pub fn each_of_files(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>) -> ResetResult {
+    // From the kernel on by which a scan tells of guard pages, a word does.
+    let guard = if guard_category(agent) == 0 { 0 } else { GUARD };
+    read_words(agent, start, end, &mut |at, word| {
+        let found = match word {
+            _ if word & guard != 0 => PageFound::Guard,
+            _ if word & PRESENT_OR_SWAPPED == 0 => return Ok(()),
+            _ if word & FILE_OR_SHARED != 0 => PageFound::OfFile,
+            _ => PageFound::Anonymous,
+        };
+        each(at, at + PAGE_BYTES, found)
+    })
+}
+
 const PRESENT: u64 = 1 << 63;
 const PRESENT_OR_SWAPPED: u64 = 3 << 62;
 const FILE_OR_SHARED: u64 = 1 << 61;
+/// A guard page (Linux 6.15).
+const GUARD: u64 = 1 << 58;
 const WRITE_PROTECTED: u64 = 1 << 57;
 const MAPPED_ONCE: u64 = 1 << 56;
 

@@ -1,6 +1,6 @@
 //! Which pages of an image a run has written: userfaultfd in its asynchronous mode (Linux 6.7).
 //!
-//! The memory of the program (of a small image what cannot be written to) is registered once, when the body is made, and write-protected.
+//! The memory of the program is registered once, when the body is made, and write-protected. A small image is looked at as a whole.
 //! The kernel lifts the protection of a page at the first write to it, without telling anybody, and `PAGEMAP_SCAN` finds those pages. A page
 //! that was written once stays unprotected, and so is looked at after every run: most runs of a program write the same pages, and a fault
 //! costs more than a comparison.
@@ -33,7 +33,7 @@ const PROTECT: u64 = 1 << 0;
 pub fn begin(agent: &Agent) {
     // SAFETY: the private area is this process's own.
     unsafe { (*agent.private()).uffd = -1 };
-    if !agent.has(features::TRACK_WRITES) || !agent.has(features::PAGEMAP_SCAN) {
+    if !agent.has(features::TRACK_WRITES) || !agent.has(features::PAGEMAP_SCAN) || is_small(agent) {
         return;
     }
     // SAFETY: numbers only.
@@ -63,20 +63,23 @@ pub fn is_on(agent: &Agent) -> bool {
 pub fn resume(agent: &Agent, flags: u32, start: u64, bytes: u64) -> bool {
     // SAFETY: as above.
     let fd = unsafe { (*agent.private()).uffd };
-    fd < 0 || !is_tracked(agent, flags) || register_range(fd, start, bytes)
+    fd < 0 || !is_tracked(flags) || register_range(fd, start, bytes)
 }
 
-/// Whether a mapping with these flags is tracked. Of a small image what can be written to is not: it is looked at as a whole, which is soon
-/// done, and a run can have guard pages in it (`MADV_GUARD_INSTALL`), for which a protected page is in the way: the kernel tries for ever.
-fn is_tracked(agent: &Agent, flags: u32) -> bool {
-    let is_small = agent.pages().len() < SMALL_PAGES;
-    let left = if is_small { vma_flags::WRITE } else { 0 } | vma_flags::HANDS_OFF | vma_flags::SHARED;
-    flags & left == 0
+/// Whether the body's image is small. It is looked at as a whole, which is soon done, and a run can have guard pages in it
+/// (`MADV_GUARD_INSTALL`), for which a protected page is in the way: the kernel tries for ever.
+pub fn is_small(agent: &Agent) -> bool {
+    agent.pages().len() < SMALL_PAGES
+}
+
+/// Whether a mapping with these flags is tracked.
+fn is_tracked(flags: u32) -> bool {
+    flags & (vma_flags::HANDS_OFF | vma_flags::SHARED) == 0
 }
 
 /// Each mapping that is tracked.
 pub fn each_mapping(agent: &Agent, mut each: impl FnMut(u64, u64) -> bool) -> bool {
-    let mut tracked = agent.vmas().iter().filter(|vma| is_tracked(agent, vma.flags));
+    let mut tracked = agent.vmas().iter().filter(|vma| is_tracked(vma.flags));
     tracked.all(|vma| each(vma.start, vma.end - vma.start))
 }
 
