@@ -54,12 +54,15 @@ pub fn begin(agent: &Agent) {
     unsafe { Attributes::read(had.cast()) };
 }
 
-/// Whether the keeper has what it had.
+/// Whether the keeper has what it had. The engine binds it to a processor, but for one of a front end.
 pub fn are_unchanged(agent: &Agent) -> bool {
     let [had, has] = places(agent);
     // SAFETY: as above; both places have this many words.
     unsafe {
         Attributes::read(has.cast());
+        if !agent.is_warm() {
+            (&raw mut (*has.cast::<Attributes>()).processors).write((*had.cast::<Attributes>()).processors);
+        }
         (0..ATTRIBUTE_WORDS).all(|word| *had.cast::<u64>().add(word) == *has.cast::<u64>().add(word))
     }
 }

@@ -20,6 +20,7 @@ pub use crate::control::{Bell, Purpose, ResetWork, Times};
 use crate::keepers::Keepers;
 use crate::laid::Laid;
 use crate::line::{Line, Waits};
+use crate::place::Place;
 use crate::reaping::{self, END_TIMEOUT};
 use crate::run::Run;
 
@@ -127,6 +128,8 @@ pub struct Body {
     compared: AtomicBool,
     /// Bounds that the address space was last given.
     bounds: [u64; 4],
+    /// Where its tasks wake.
+    place: Place,
     /// The argument block of the last run: most runs have the same environment as the one before, many the same arguments.
     laid: Laid,
     /// How many orders it has had.
@@ -204,6 +207,7 @@ impl Body {
             is_spent: false,
             compared: AtomicBool::new(false),
             bounds: [0; 4],
+            place: Place::default(),
             laid: Laid::default(),
             runs: 0,
             keepers: keepers.clone(),
@@ -348,6 +352,21 @@ impl Body {
         }
     }
 
+    /// Whether it is being put back on the processor of the calling thread.
+    #[must_use]
+    pub fn is_put_back_here(&self) -> bool {
+        self.place.is_here() && self.line.is_over(self.runs) && self.line.waits().is_none()
+    }
+
+    /// Waits until the body has told that it is armed: whoever tells is about to sleep.
+    #[must_use]
+    pub fn await_armed(&self, timeout: Duration) -> bool {
+        let is_armed = |state| state == Some(State::Armed);
+        self.line.waits().is_some()
+            || self.line.await_report(timeout)
+                && self.control.wait_until(timeout, is_armed) == Some(State::Armed)
+    }
+
     /// Whether its keeper is gone or has given it up.
     #[must_use]
     pub fn is_broken(&self) -> bool {
@@ -429,6 +448,11 @@ impl Body {
         if let Some(directory) = run.directory {
             self.control.write_args(cwd_offset, directory);
             self.control.write_args(directory_end - 1, &[0]);
+        }
+        if let Some(all) = run.processors {
+            // A reset that changes mappings takes longer than to wake another processor, which puts the body back beside the caller then.
+            let is_short = self.control.reset_work().mappings == 0;
+            self.place.prepare([self.keeper, pid], all, run.caller_sleeps && is_short);
         }
         let extra = Extra {
             bounds_differ: block.bounds != self.bounds,

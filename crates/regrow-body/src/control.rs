@@ -368,6 +368,9 @@ impl ControlArea {
         order.comm = run.exec_path.map(comm).unwrap_or_default();
         order.cwd_offset = more.cwd_offset;
         order.task = *run.task;
+        if let Some(all) = run.processors {
+            order.task.set_affinity(all);
+        }
         write_targets(order, run.fds);
     }
 

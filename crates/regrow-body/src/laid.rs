@@ -59,6 +59,8 @@ mod tests {
             env,
             fds: &[],
             task,
+            processors: None,
+            caller_sleeps: false,
             directory: None,
             exec_path: None,
             random: [0; 3],

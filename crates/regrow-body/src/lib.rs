@@ -11,6 +11,7 @@ mod ending;
 mod keepers;
 mod laid;
 mod line;
+mod place;
 mod prefault;
 mod reaping;
 pub mod run;
@@ -19,5 +20,6 @@ pub mod verify;
 
 pub use body::{Bell, Body, BodyError, Making, Purpose, ResetWork, StartError, Times};
 pub use keepers::Keepers;
+pub use place::Processors;
 pub use run::Run;
 pub use shell::Shell;

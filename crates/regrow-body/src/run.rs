@@ -5,6 +5,8 @@ use std::os::fd::BorrowedFd;
 use regrow_abi::task::Task;
 use regrow_sys::strings::Strings;
 
+use crate::place::Processors;
+
 /// One run.
 #[derive(Debug)]
 pub struct Run<'a> {
@@ -16,6 +18,10 @@ pub struct Run<'a> {
     pub fds: &'a [(BorrowedFd<'a>, i32)],
     /// What the run is told to be. What is not set it has from the keeper.
     pub task: &'a Task,
+    /// The processors that the run may use, where a body's processes can be told.
+    pub processors: Option<&'a Processors>,
+    /// The calling thread is about to sleep until the run is over, or under way: it wakes on the caller's processor.
+    pub caller_sleeps: bool,
     /// Working directory, without its NUL, where it is not the caller's.
     pub directory: Option<&'a [u8]>,
     /// The path given to exec, when it is not that of the image (a script's): `AT_EXECFN`, and the task's name.

@@ -80,7 +80,7 @@ impl Shard {
         let ordered_ns = monotonic_ns();
         let mut caller = self.check()?;
         caller.set_blocked_signals(caller::signal_mask());
-        self.start_as(request, &request.task.inherit(&caller), ordered_ns)
+        self.start_as(request, &request.task.inherit(&caller), ordered_ns, true)
     }
 
     /// As [`Shard::start`], for somebody else who is of this process's domain: the task of the request says all that a run
@@ -91,7 +91,9 @@ impl Shard {
     pub fn start_for(&mut self, request: &Request) -> Result<Started, Fallback> {
         let ordered_ns = monotonic_ns();
         self.check()?;
-        self.start_as(request, &request.task, ordered_ns)
+        // Whoever starts runs for others sleeps if there is but one.
+        let sleeps = self.holdings.tables.processes.iter().len() == 0;
+        self.start_as(request, &request.task, ordered_ns, sleeps)
     }
 
     /// What must be looked up before a run of a request can be started; nothing where it is remembered, or no file keeps anybody waiting.
@@ -102,8 +104,15 @@ impl Shard {
     }
 
     /// Starts a run that is to be this task.
-    fn start_as(&mut self, request: &Request, task: &Task, ordered_ns: u64) -> Result<Started, Fallback> {
-        let (body, started) = self.starter(ordered_ns).start(request, task)?;
+    fn start_as(
+        &mut self,
+        request: &Request,
+        task: &Task,
+        ordered_ns: u64,
+        caller_sleeps: bool,
+    ) -> Result<Started, Fallback> {
+        let starter = Starter { caller_sleeps, ..self.starter(ordered_ns) };
+        let (body, started) = { starter }.start(request, task)?;
         self.last = Some(body);
         Ok(started)
     }
@@ -111,7 +120,7 @@ impl Shard {
     fn starter(&mut self, ordered_ns: u64) -> Starter<'_> {
         let Shard { settings, caller, workshop, forker, holdings, reports, random, .. } = self;
         let finder = Finder { settings, workshop, caller, holdings };
-        Starter { finder, forker, reports, random, ordered_ns }
+        Starter { finder, forker, reports, random, caller_sleeps: false, ordered_ns }
     }
 
     fn finder(&mut self) -> Finder<'_> {

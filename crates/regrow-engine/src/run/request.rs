@@ -182,6 +182,8 @@ impl Request {
             env: &self.env,
             fds,
             task,
+            processors: None,
+            caller_sleeps: false,
             directory: self.current_dir.as_deref().map(CStr::to_bytes),
             exec_path: None,
             random: [0; 3],

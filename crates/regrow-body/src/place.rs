@@ -1,0 +1,51 @@
+//! The processor on which a body's tasks wake: the caller's, where the caller is about to sleep.
+//!
+//! To wake a task on the waker's own processor costs a microsecond or two; to wake an idle one up to fifty, most of them of the waker's time.
+//! The kernel wakes a task where it slept last, if that processor is idle. So the keeper, and with it the processes that it makes, is bound to
+//! the processor that the last order came from, and both are moved when the caller has moved. A run takes its processors with its order.
+
+use regrow_abi::task::AFFINITY_WORDS;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+
+/// The processors that a task may use, one bit each.
+pub type Processors = [u64; AFFINITY_WORDS];
+
+/// Where a body's tasks wake.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// The processor that they are bound to.
+    bound_to: Option<usize>,
+}
+
+impl Place {
+    /// Whether the tasks are bound to the processor of the calling thread.
+    pub(crate) fn is_here(&self) -> bool {
+        self.bound_to == Some(sched_getcpu())
+    }
+
+    /// Binds the tasks, which sleep, to the processor of the calling thread, where it is about to sleep, and to all processors otherwise.
+    pub(crate) fn prepare(&mut self, tasks: [i32; 2], all: &Processors, caller_sleeps: bool) {
+        let many = || all.iter().map(|word| word.count_ones()).sum::<u32>() > 1;
+        let wanted = Some(sched_getcpu()).filter(|&here| caller_sleeps && here < CpuSet::MAX_CPU && many());
+        if self.bound_to == wanted {
+            return;
+        }
+        let mut set = CpuSet::new();
+        match wanted {
+            Some(here) => set.set(here),
+            None => processors(all).for_each(|processor| set.set(processor)),
+        }
+        // One that cannot be bound wakes where the kernel likes.
+        for pid in tasks.into_iter().filter_map(Pid::from_raw) {
+            let _ = sched_setaffinity(Some(pid), &set);
+        }
+        self.bound_to = wanted;
+    }
+}
+
+/// The numbers of the processors of a mask.
+fn processors(mask: &Processors) -> impl Iterator<Item = usize> {
+    let is_set = |number: &usize| mask.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1);
+    (0..CpuSet::MAX_CPU.min(AFFINITY_WORDS * 64)).filter(is_set)
+}
