@@ -70,6 +70,7 @@ fn connected(daemon: &OwnDaemon, runs: u32) -> Result<Vec<Figure>, BenchError> {
         daemons.push(client.by_daemon()?);
     }
     check_recycled(WHAT, client.recycled, client.runs)?;
+    eprintln!("leased {} of {}", client.leased(), client.runs);
     let (ours, theirs) = (percentiles(&daemons), percentiles(&natives));
     Ok(vec![
         Figure::at_least(
@@ -102,7 +103,7 @@ fn many(daemon: &OwnDaemon) -> Result<Vec<Figure>, BenchError> {
         workers.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
     let mut times = Samples::default();
-    let (mut runs, mut recycled) = (0, 0);
+    let (mut runs, mut recycled, mut leased) = (0, 0, 0);
     for outcome in outcomes {
         let panicked = |_| std::io::Error::other("the thread of a client panicked");
         let outcome =
@@ -111,8 +112,10 @@ fn many(daemon: &OwnDaemon) -> Result<Vec<Figure>, BenchError> {
         own.into_iter().for_each(|time| times.push(time));
         runs += client.runs;
         recycled += client.recycled;
+        leased += client.leased();
     }
     check_recycled(WHAT, recycled, runs)?;
+    eprintln!("leased {leased} of {runs}");
     let ratio = took[0].as_secs_f64() / took[1].as_secs_f64();
     let seconds = took[1].as_secs_f64();
     let times = percentiles(&times);
