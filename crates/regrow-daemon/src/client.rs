@@ -156,9 +156,9 @@ impl Client {
         self.give_back(returned);
         let like = asks.then(|| SpawnMessage { args: Strings::new(), ..run.clone() });
         let status = self.complete_by_daemon(run, descriptors)?;
-        if let Some(like) = like {
+        if let Some(like) = like.filter(|_| status.is_some()) {
             // A connection that is broken is seen at the next request: this one is carried out.
-            let granted = status.and_then(|_| self.ask_for_lease(like).ok().flatten());
+            let granted = self.ask_for_lease(like).ok().flatten();
             self.leasing.granted(granted);
         }
         Ok(status)
