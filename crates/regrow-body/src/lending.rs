@@ -21,12 +21,13 @@ pub(crate) enum Lending {
     No,
     /// By its control area.
     Possible(OwnedFd),
-    Lent,
+    /// This process was armed then.
+    Lent(i32),
 }
 
 impl Lending {
     pub(crate) fn is_lent(&self) -> bool {
-        matches!(self, Lending::Lent)
+        matches!(self, Lending::Lent(_))
     }
 }
 
@@ -62,7 +63,7 @@ impl Body {
         let socket = self.line.socket().try_clone_to_owned()?;
         match std::mem::replace(&mut self.lending, Lending::No) {
             Lending::Possible(control) if self.runs == 0 => {
-                self.lending = Lending::Lent;
+                self.lending = Lending::Lent(armed);
                 self.line.forget();
                 Ok(Lent { socket, control, armed })
             }
@@ -91,11 +92,28 @@ impl Body {
         killed.for_each(|&pid| child::kill(pid));
         let _ = raw::pidfd_kill(self.keeper_pidfd.as_fd(), libc::SIGKILL);
         let _ = raw::ends_within(self.keeper_pidfd.as_fd(), END_TIMEOUT);
-        // One that the keeper has made meanwhile ends by itself.
-        let last = self.control.pid();
-        let is_last = !ending.contains(&last) && child::is_child(last) && !is_others(last);
-        ending.extend(is_last.then_some(last));
+        // What waits for an order, or was made meanwhile, ends by itself.
+        for pid in self.told().into_iter().chain([self.control.pid()]) {
+            if !ending.contains(&pid) && child::is_child(pid) && !is_others(pid) {
+                ending.push(pid);
+            }
+        }
         ending
+    }
+
+    /// The processes that the body has told of, as far as nobody else has read it.
+    fn told(&self) -> Vec<i32> {
+        let mut told = Vec::new();
+        if let Lending::Lent(first) = self.lending {
+            told.push(first);
+        }
+        while let Some(waits) = self.line.waits() {
+            if let Waits::Armed { pid, .. } | Waits::Gone { pid } = waits {
+                told.push(pid);
+            }
+            self.line.forget();
+        }
+        told
     }
 
     /// Whether a process other than the keeper uses the memory.

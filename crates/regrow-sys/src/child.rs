@@ -42,8 +42,17 @@ pub fn all() -> Vec<i32> {
 /// Whether a process is a child of this one, not ended, that leads a process group.
 #[must_use]
 pub fn leads_group(pid: i32) -> bool {
-    let group = || rustix::process::getpgid(Pid::from_raw(pid.max(0))).map(Pid::as_raw_pid);
-    pid > 0 && is_living_child(pid) && group() == Ok(pid)
+    is_of_own_group(pid) && is_living_child(pid)
+}
+
+/// Whether a process is a child of this one that has ended, was not waited for, and has led a process group.
+#[must_use]
+pub fn led_group(pid: i32) -> bool {
+    is_of_own_group(pid) && look(pid) == Some(false)
+}
+
+fn is_of_own_group(pid: i32) -> bool {
+    pid > 0 && rustix::process::getpgid(Pid::from_raw(pid)).map(Pid::as_raw_pid) == Ok(pid)
 }
 
 /// Whether a process has ended or has begun to: the kernel may have taken its memory from it already, before its end can be waited for.

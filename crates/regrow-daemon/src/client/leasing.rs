@@ -69,6 +69,8 @@ pub(super) struct Leasing {
     /// The mounts of this process. A change is told once.
     mounts: Option<File>,
     is_off: bool,
+    /// The process that has the leases: a forked copy of it must not use them.
+    process: u32,
     random: RandomWords,
     runs: u64,
 }
@@ -100,7 +102,8 @@ pub(super) enum Outcome {
 impl Leasing {
     pub(super) fn new() -> Leasing {
         let random = RandomWords::new();
-        Leasing { known: Vec::new(), mounts: None, is_off: false, random, runs: 0 }
+        let process = std::process::id();
+        Leasing { known: Vec::new(), mounts: None, is_off: false, process, random, runs: 0 }
     }
 
     /// How many runs were started in bodies on lease.
@@ -120,6 +123,9 @@ impl Leasing {
 
     /// What is to be done before a run is started here.
     pub(super) fn first(&mut self, run: &SpawnMessage) -> First {
+        if self.process != std::process::id() {
+            *self = Leasing { is_off: true, ..Leasing::new() };
+        }
         let Some(at) = self.known.iter().position(|known| known.is_like(run)) else { return First::Ask };
         // The one that is used stands last.
         if at + 1 != self.known.len() {

@@ -220,16 +220,25 @@ impl Server {
     fn take_records(&mut self, held: &mut ClientLease) -> bool {
         let mut has_left = false;
         for record in held.lease.take_records() {
-            let is_taken = self.runs.get(record.pid).is_none()
-                && !self.leases.is_current(record.pid, held.number)
-                && record.pid > 0
-                && matches!(raw::wait_pid(record.pid, true), Ok(Some(_)));
-            if is_taken {
+            let is_others =
+                self.runs.get(record.pid).is_some() || self.leases.is_current(record.pid, held.number);
+            // One that lives is not what the client says.
+            if record.pid > 0 && !is_others && !matches!(raw::wait_pid(record.pid, true), Ok(None)) {
                 has_left |= raw::has_members(record.pid);
                 self.controller.ran(&held.lease, &record);
             }
         }
         has_left
+    }
+
+    /// Waits for the runs of a lease that its client has not told of: they lead groups, and are nobody else's.
+    fn sweep(&self) {
+        let is_known = |pid: i32| {
+            let is_closing = self.leases.closing.iter().any(|one| one.processes.contains(&pid));
+            self.runs.get(pid).is_some() || self.leases.is_current(pid, 0) || is_closing
+        };
+        let ended = child::all().into_iter().filter(|&pid| child::led_group(pid) && !is_known(pid));
+        ended.for_each(|pid| drop(raw::wait_pid(pid, true)));
     }
 
     /// Takes the last records of leases that have ended, and lets those go of which no process is left.
@@ -242,8 +251,13 @@ impl Server {
             one.processes.retain(|&pid| matches!(raw::wait_pid(pid, true), Ok(None)));
         }
         let (over, going): (Vec<_>, Vec<_>) = closing.into_iter().partition(|one| one.is_read);
-        over.into_iter().for_each(|one| self.controller.lease_is_over(one.held.lease));
         self.leases.closing = going;
+        if !over.is_empty() {
+            // What the other clients have told of is noted first.
+            self.take_ended();
+            self.sweep();
+        }
+        over.into_iter().for_each(|one| self.controller.lease_is_over(one.held.lease));
         if !self.leases.closing.is_empty() {
             self.leases.due = Some(Instant::now() + REAPED_AFTER);
         }
