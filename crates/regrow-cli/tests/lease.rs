@@ -138,8 +138,7 @@ fn a_run_has_the_environment_the_directory_and_the_limits_of_its_own_request() {
         let directory = ["/", "/usr"][usize::from(round % 2 == 0)];
         message.directory = directory.as_bytes().to_vec();
         message.task.set_limit(Resource::Nofile, 100 + round % 4, 200).set_umask(0o20 + (round % 2) as u32);
-        let expected =
-            format!("{} {directory} {} 00{:o}\n", round % 3, 100 + round % 4, 0o20 + round % 2);
+        let expected = format!("{} {directory} {} 00{:o}\n", round % 3, 100 + round % 4, 0o20 + round % 2);
         let mut times = 0;
         let before = borrower.client.leased_runs();
         eventually("some runs of it", || {

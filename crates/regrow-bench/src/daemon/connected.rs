@@ -27,7 +27,7 @@ pub(super) struct DaemonClient {
     posix_spawn: PosixSpawn,
     pub(super) runs: u64,
     pub(super) recycled: u64,
-    /// How many of the runs were started in bodies on lease.
+    /// How many runs were started in bodies on lease before those that count.
     leased_before: u64,
 }
 
@@ -38,7 +38,20 @@ impl DaemonClient {
         let mut message = spawn_message::<&OsStr>(program.as_os_str(), &[])?;
         message.targets = vec![0, 1, 2];
         let client = Client::connect(&daemon.place)?;
-        Ok(DaemonClient { client, message, null, posix_spawn: spawner(program)?, runs: 0, recycled: 0, leased_before: 0 })
+        Ok(DaemonClient {
+            client,
+            message,
+            null,
+            posix_spawn: spawner(program)?,
+            runs: 0,
+            recycled: 0,
+            leased_before: 0,
+        })
+    }
+
+    /// Has every run by the daemon itself.
+    pub(super) fn lease_nothing(&mut self) {
+        self.client.lease_nothing();
     }
 
     /// Nanoseconds of one run by the daemon, from the call to its end seen. The client itself starts what the daemon declines.

@@ -98,7 +98,10 @@ impl Borrower {
         let thread = std::thread::spawn(move || {
             let descriptors = [input.as_fd(), output.as_fd(), output.as_fd()];
             let ended = client.complete(message, &descriptors);
-            assert!(ended.is_err() || client.leased_runs() == before + 1, "it was started without the daemon");
+            assert!(
+                ended.is_err() || client.leased_runs() == before + 1,
+                "it was started without the daemon"
+            );
             (client, ended)
         });
         let mut line = String::new();
@@ -107,7 +110,8 @@ impl Borrower {
     }
 
     pub(crate) fn status(&mut self) -> Status {
-        let told: serde_json::Value = serde_json::from_str(&self.client.ask(Question::Status).unwrap()).unwrap();
+        let told: serde_json::Value =
+            serde_json::from_str(&self.client.ask(Question::Status).unwrap()).unwrap();
         let number = |name: &str| told["daemon"][name].as_u64().unwrap();
         let creations = &told["pool"]["creations"];
         let of = |way: &str| -> u64 {
@@ -147,7 +151,9 @@ impl Running {
 pub(crate) fn children(parent: i32) -> HashSet<i32> {
     let threads = fs::read_dir(format!("/proc/{parent}/task")).unwrap();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<i32>>()).collect()
+    lists
+        .flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<i32>>())
+        .collect()
 }
 
 /// Whether a text is in the writable memory of one of these processes.

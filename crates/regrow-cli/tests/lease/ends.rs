@@ -101,7 +101,10 @@ fn a_daemon_that_is_told_to_stop_waits_for_a_run_on_lease() {
     let null = std::fs::File::open("/dev/null").unwrap();
     let null = std::os::fd::AsFd::as_fd(&null);
     // It declines, or is gone.
-    assert!(borrower.client.complete(message, &[null, null, null]).is_ok_and(|ended| ended.is_none()) || !lives(daemon));
+    assert!(
+        borrower.client.complete(message, &[null, null, null]).is_ok_and(|ended| ended.is_none())
+            || !lives(daemon)
+    );
     assert_eq!(borrower.client.leased_runs(), after, "nothing is started any more");
     drop((borrower, observer));
     assert!(service.daemon_ends().success());

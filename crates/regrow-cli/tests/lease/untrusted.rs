@@ -32,14 +32,18 @@ struct RawLease {
 
 impl RawLease {
     fn of(service: &Service, borrower: &Borrower) -> RawLease {
-        let connection =
-            rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        let connection = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
         rustix::net::connect(&connection, &SocketAddrUnix::new(service.place().socket()).unwrap()).unwrap();
         introduce(connection.as_fd());
         let message = borrower.message(std::path::Path::new("/bin/sh"), &[]);
         let message = ToDaemon::Lease(Box::new(message)).to_bytes();
-        sendmsg(&connection, &[IoSlice::new(&message)], &mut SendAncillaryBuffer::default(), SendFlags::empty())
-            .unwrap();
+        sendmsg(
+            &connection,
+            &[IoSlice::new(&message)],
+            &mut SendAncillaryBuffer::default(),
+            SendFlags::empty(),
+        )
+        .unwrap();
         let mut bytes = vec![0; 65536];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -113,7 +117,10 @@ fn a_client_that_writes_anything_harms_itself_alone() {
         }
         assert_eq!(other.shell("exit 4").0, Some(4 << 8));
         let _ = rustix::net::shutdown(&lease.socket, rustix::net::Shutdown::Both);
-        assert!(rustix::fs::ftruncate(&lease.page, 0).is_err() && rustix::fs::ftruncate(&lease.control, 0).is_err());
+        assert!(
+            rustix::fs::ftruncate(&lease.page, 0).is_err()
+                && rustix::fs::ftruncate(&lease.control, 0).is_err()
+        );
         drop(lease);
         assert_eq!(other.shell("exit 6").0, Some(6 << 8));
     }

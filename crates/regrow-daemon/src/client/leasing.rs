@@ -339,7 +339,8 @@ fn targets<'a>(run: &SpawnMessage, descriptors: &[BorrowedFd<'a>]) -> Option<Vec
     }
     let mut fds: Vec<_> = descriptors.iter().copied().zip(run.targets.iter().copied()).collect();
     fds.sort_by_key(|&(_, target)| target);
-    let is_plain = fds.first().is_none_or(|first| first.1 >= 0) && fds.is_sorted_by(|one, next| one.1 < next.1);
+    let is_plain =
+        fds.first().is_none_or(|first| first.1 >= 0) && fds.is_sorted_by(|one, next| one.1 < next.1);
     is_plain.then_some(fds)
 }
 

@@ -78,7 +78,15 @@ impl GrantMessage {
             patches.push((address, patch));
         }
         let layout = Layout { stack, patches };
-        Ok(GrantMessage { lease, armed, timed, first_args, exec_path: has_path.then_some(path), task, layout })
+        Ok(GrantMessage {
+            lease,
+            armed,
+            timed,
+            first_args,
+            exec_path: has_path.then_some(path),
+            task,
+            layout,
+        })
     }
 }
 

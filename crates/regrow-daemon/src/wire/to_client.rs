@@ -87,11 +87,7 @@ impl ToClient {
                 writer.bytes(detail);
             }
             Self::Answer { text, .. } | Self::Failed { text } => writer.bytes(text),
-            Self::Stopped { .. }
-            | Self::Continued
-            | Self::Ended { .. }
-            | Self::Leased(_)
-            | Self::Done => {}
+            Self::Stopped { .. } | Self::Continued | Self::Ended { .. } | Self::Leased(_) | Self::Done => {}
         }
         writer.0
     }

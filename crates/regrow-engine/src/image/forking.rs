@@ -20,7 +20,8 @@ impl BodyForker {
     /// Bodies of a shard with these settings, noted in this registry.
     pub(crate) fn new(settings: &Settings, keepers: Keepers) -> BodyForker {
         let purpose = if settings.reuse == Reuse::Never { Purpose::OneRun } else { Purpose::Runs };
-        let how = Making { verify: settings.verify, sessions: settings.sessions, purpose, ..Making::default() };
+        let how =
+            Making { verify: settings.verify, sessions: settings.sessions, purpose, ..Making::default() };
         BodyForker { how, fault: settings.fault, keepers }
     }
 
