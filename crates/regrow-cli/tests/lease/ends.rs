@@ -66,7 +66,7 @@ fn a_run_that_is_killed_ends_so_and_the_next_one_does_not() {
 }
 
 #[test]
-fn a_run_goes_on_when_the_daemon_is_killed() {
+fn a_run_goes_on_when_its_lender_is_killed() {
     let mut service = Service::start();
     let mut borrower = Borrower::of(&service);
     borrower.lease();
