@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use regrow_abi::fault::FaultPoint;
-use regrow_abi::{Broken, CONTROL_BYTES, Refused, State};
+use regrow_abi::{Broken, CONTROL_BYTES, State};
 use regrow_image::image::Image;
 use regrow_sys::child;
 use regrow_sys::raw::{self, SharedMapping};
@@ -18,10 +18,11 @@ use crate::control::{Addressee, ControlArea, RunOf};
 pub use crate::control::{Bell, Purpose, ResetWork, Times};
 use crate::desk::Desk;
 use crate::keepers::Keepers;
-use crate::lending::Lending;
+use crate::lent::Lending;
 use crate::line::{Line, Waits};
 use crate::reaping::{self, END_TIMEOUT};
 use crate::run::Run;
+pub use crate::start_error::StartError;
 
 /// How long a new body may take to arm its first process.
 const FIRST_ARM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -64,31 +65,6 @@ pub enum BodyError {
     Silent {
         /// The keeper.
         keeper: i32,
-    },
-}
-
-/// Why a run did not start in a body. Nothing of the program has run.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// No process is armed.
-    #[error("the body is not armed")]
-    NotArmed,
-    /// Arguments and environment do not fit into the image's room for them.
-    #[error("arguments and environment are larger than the body's room for them")]
-    TooLarge,
-    /// More descriptors than an order can carry.
-    #[error("{0} descriptors are more than an order can carry")]
-    TooManyDescriptors(usize),
-    /// The body does not answer, or says what cannot be.
-    #[error("the body is broken: {0}")]
-    Broken(io::Error),
-    /// The agent could not carry out a step of the order.
-    #[error("{step:?}: {source}")]
-    Refused {
-        /// Which.
-        step: Refused,
-        /// Why.
-        source: io::Error,
     },
 }
 

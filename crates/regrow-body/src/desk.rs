@@ -4,10 +4,10 @@ use regrow_abi::{ARG_AREA_BYTES, MAX_FDS};
 use regrow_image::image::PatchKind;
 use regrow_image::stack_plan::StackPlan;
 
-use crate::body::StartError;
 use crate::control::{Addressee, ControlArea, Extra};
 use crate::laid::Laid;
 use crate::run::Run;
+use crate::start_error::StartError;
 
 /// What is remembered from one order to the next.
 #[derive(Debug, Default)]

@@ -103,13 +103,13 @@ impl LeasePage {
 
     // The daemon's side.
 
-    /// Has the client start nothing until the lease is [settled](LeasePage::settle).
+    /// Has the client start nothing until the lease is [concluded](LeasePage::conclude).
     pub fn set_busy(&self) {
         let _ = self.words().state.compare_exchange(OK, BUSY, SeqCst, SeqCst);
     }
 
     /// Ends the lease, or lets the client go on.
-    pub fn settle(&self, holds: bool) {
+    pub fn conclude(&self, holds: bool) {
         if holds {
             let _ = self.words().state.compare_exchange(BUSY, OK, SeqCst, SeqCst);
         } else {
@@ -198,17 +198,17 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_holds_when_it_is_settled_and_never_again_after_its_end() {
+    fn a_lease_that_holds_can_end_and_one_that_has_ended_never_holds_again() {
         let (daemons, clients) = pages();
-        assert!(!clients.holds() && !clients.is_revoked(), "it is not settled");
-        daemons.settle(true);
+        assert!(!clients.holds() && !clients.is_revoked(), "it is not concluded");
+        daemons.conclude(true);
         assert!(clients.holds());
         daemons.set_busy();
         assert!(!clients.holds());
-        daemons.settle(true);
+        daemons.conclude(true);
         assert!(clients.holds());
-        daemons.settle(false);
-        daemons.settle(true);
+        daemons.conclude(false);
+        daemons.conclude(true);
         daemons.set_busy();
         assert!(!clients.holds() && clients.is_revoked());
     }

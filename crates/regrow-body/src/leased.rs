@@ -18,13 +18,13 @@ use regrow_image::stack_plan::StackPlan;
 use regrow_sys::ended::Stranger;
 use regrow_sys::raw::SharedMapping;
 
-use crate::body::StartError;
 use crate::control::{Addressee, Bell, ControlArea, RunOf};
 use crate::desk::Desk;
 use crate::lease::LeasePage;
-use crate::lending::Lent;
+use crate::lent::Lent;
 use crate::line::{Line, Waits};
 use crate::run::Run;
+use crate::start_error::StartError;
 
 /// How an order for a body is laid out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,49 +7,14 @@
 //! process that the kernel finds in the body, or that is nobody else's.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use regrow_sys::{child, raw};
 
 use crate::body::Body;
+use crate::lent::{LeaseEnd, Lending, Lent};
 use crate::line::Waits;
 use crate::reaping::END_TIMEOUT;
-
-/// Whether a body can be lent, or is.
-#[derive(Debug)]
-pub(crate) enum Lending {
-    No,
-    /// By its control area.
-    Possible(OwnedFd),
-    /// This process was armed then.
-    Lent(i32),
-}
-
-impl Lending {
-    pub(crate) fn is_lent(&self) -> bool {
-        matches!(self, Lending::Lent(_))
-    }
-}
-
-/// What the borrower of a body is given.
-#[derive(Debug)]
-pub struct Lent {
-    /// The owner's end of the body's socket.
-    pub socket: OwnedFd,
-    /// The control area.
-    pub control: OwnedFd,
-    /// The process that waits for the first order.
-    pub armed: i32,
-}
-
-/// How a lease ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaseEnd {
-    /// The borrower waits for the run that is under way.
-    RunGoesOn,
-    /// The borrower is gone.
-    RunIsKilled,
-}
 
 impl Body {
     /// Lends it: no run was in it, and this process starts none any more.

@@ -19,7 +19,7 @@ use std::process::Command;
 
 use borrower::{Borrower, children, has_in_memory};
 use regrow_abi::task::Resource;
-use service::{Service, eventually};
+use service::eventually;
 
 /// How often a program is replaced.
 const REPLACEMENTS: usize = 40;
@@ -30,7 +30,7 @@ const RUNS: usize = 25;
 
 #[test]
 fn a_request_that_is_made_again_needs_the_daemon_no_more() {
-    let service = Service::start();
+    let service = borrower::service();
     let mut borrower = Borrower::of(&service);
     borrower.lease();
     let before = (borrower.status(), borrower.client.leased_runs());
@@ -54,7 +54,7 @@ fn a_request_that_is_made_again_needs_the_daemon_no_more() {
 
 #[test]
 fn the_status_of_a_leased_run_is_that_of_its_program() {
-    let service = Service::start();
+    let service = borrower::service();
     let mut borrower = Borrower::of(&service);
     let scripts = [
         "exit 0",
@@ -80,7 +80,7 @@ fn the_status_of_a_leased_run_is_that_of_its_program() {
 #[test]
 fn nothing_of_a_leased_run_is_in_the_next() {
     const SECRET: &str = "what-only-one-run-knows";
-    let service = Service::start();
+    let service = borrower::service();
     let mut borrower = Borrower::of(&service);
     borrower.lease();
     let running = borrower.shell_with_input(&format!("word={SECRET}; echo $$; read line; exit 4"));
@@ -95,7 +95,7 @@ fn nothing_of_a_leased_run_is_in_the_next() {
 
 #[test]
 fn a_program_that_is_replaced_is_never_run_from_an_earlier_file() {
-    let service = Service::start();
+    let service = borrower::service();
     let program = service.folder().join("program");
     let replace = |with: &str| {
         let new = service.folder().join("new");
@@ -128,7 +128,7 @@ fn a_program_that_is_replaced_is_never_run_from_an_earlier_file() {
 
 #[test]
 fn a_run_has_the_environment_the_directory_and_the_limits_of_its_own_request() {
-    let service = Service::start();
+    let service = borrower::service();
     let mut borrower = Borrower::of(&service);
     let script = "echo $WORD $(pwd) $(ulimit -n) $(umask); exit 0";
     for round in 0..12u64 {
@@ -156,7 +156,7 @@ fn a_run_has_the_environment_the_directory_and_the_limits_of_its_own_request() {
 
 #[test]
 fn many_clients_have_leases_at_a_time() {
-    let service = Service::start();
+    let service = borrower::service();
     service.warm(&["sh", "-c", "exit 0"]);
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
@@ -178,7 +178,7 @@ fn many_clients_have_leases_at_a_time() {
 
 #[test]
 fn an_order_that_is_refused_is_the_daemons_to_decline() {
-    let service = Service::start();
+    let service = borrower::service();
     let mut borrower = Borrower::of(&service);
     let folder = service.folder().join("folder");
     fs::create_dir(&folder).unwrap();

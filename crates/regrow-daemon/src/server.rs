@@ -20,6 +20,7 @@ mod closing;
 mod connection;
 mod error;
 mod leases;
+mod lending;
 mod listener;
 mod lookups;
 mod options;

@@ -102,7 +102,7 @@ impl Shard {
     pub(crate) fn lend_for(&mut self, request: &Request) -> Result<(Lease, Grant), Fallback> {
         self.check()?;
         let lent = self.starter(0).lend(request)?;
-        self.holdings.settle_leases();
+        self.holdings.conclude_leases();
         Ok(lent)
     }
 
@@ -113,7 +113,7 @@ impl Shard {
 
     /// Looks whether files have changed, and for which leases that matters.
     pub(crate) fn look_after_leases(&mut self) -> Result<(), Fallback> {
-        self.check().map(|_| self.holdings.settle_leases())
+        self.check().map(|_| self.holdings.conclude_leases())
     }
 
     /// Ends all leases.

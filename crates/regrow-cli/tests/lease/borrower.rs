@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::thread::JoinHandle;
 
 use regrow_daemon::caller::spawn_message;
@@ -14,6 +16,15 @@ use regrow_daemon::wire::{Question, SpawnMessage};
 use regrow_sys::strings::Strings;
 
 use crate::service::{Service, eventually};
+
+/// What this process is, as a message says it. It is asked once, before any test makes a file: to be asked it sets its umask for a moment.
+static SELF: LazyLock<SpawnMessage> = LazyLock::new(|| spawn_message::<&str>("".as_ref(), &[]).unwrap());
+
+/// A daemon of a test's own.
+pub(crate) fn service() -> Service {
+    LazyLock::force(&SELF);
+    Service::start()
+}
 
 /// A connected client.
 pub(crate) struct Borrower {
@@ -43,7 +54,11 @@ impl Borrower {
 
     /// A run with a short environment.
     pub(crate) fn message(&self, program: &Path, args: &[&str]) -> SpawnMessage {
-        let mut message = spawn_message(program.as_os_str(), args).unwrap();
+        let mut message = SELF.clone();
+        message.program = program.as_os_str().as_bytes().to_vec();
+        for arg in args {
+            message.args.push(&[arg.as_bytes()]).unwrap();
+        }
         message.env = Strings::new();
         for entry in [self.variable.as_str(), "PATH=/usr/bin:/bin"] {
             message.env.push(&[entry.as_bytes()]).unwrap();

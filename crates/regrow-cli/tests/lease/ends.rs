@@ -7,8 +7,8 @@ use regrow_daemon::client::Client;
 use regrow_daemon::place::Place;
 use rustix::process::Signal;
 
-use crate::borrower::{Borrower, children};
-use crate::service::{Service, eventually, kernel_keeps_statuses, lives, signal, state};
+use crate::borrower::{Borrower, children, service};
+use crate::service::{eventually, kernel_keeps_statuses, lives, signal, state};
 
 /// Where the client of another process finds its daemon; it is one that is killed.
 const PLACE: &str = "REGROW_TEST_PLACE";
@@ -30,7 +30,7 @@ fn client_of_another_process() {
 
 #[test]
 fn a_client_that_is_killed_leaves_no_run_and_no_body() {
-    let service = Service::start();
+    let service = service();
     service.warm(&["sh", "-c", "exit 0"]);
     for script in ["echo $$; while :; do sleep 1; done", "echo $$; exec sleep 600"] {
         let mut client = Command::new(std::env::current_exe().unwrap());
@@ -54,7 +54,7 @@ fn a_client_that_is_killed_leaves_no_run_and_no_body() {
 
 #[test]
 fn a_run_that_is_killed_ends_so_and_the_next_one_does_not() {
-    let service = Service::start();
+    let service = service();
     let mut borrower = Borrower::of(&service);
     for _ in 0..5 {
         borrower.lease();
@@ -67,7 +67,7 @@ fn a_run_that_is_killed_ends_so_and_the_next_one_does_not() {
 
 #[test]
 fn a_run_goes_on_when_its_lender_is_killed() {
-    let mut service = Service::start();
+    let mut service = service();
     let mut borrower = Borrower::of(&service);
     borrower.lease();
     let running = borrower.shell_with_input("echo $$; read line; exit 5");
@@ -86,7 +86,7 @@ fn a_run_goes_on_when_its_lender_is_killed() {
 
 #[test]
 fn a_daemon_that_is_told_to_stop_waits_for_a_run_on_lease() {
-    let mut service = Service::start();
+    let mut service = service();
     let mut borrower = Borrower::of(&service);
     borrower.lease();
     let mut observer = Borrower::of(&service);
@@ -112,7 +112,7 @@ fn a_daemon_that_is_told_to_stop_waits_for_a_run_on_lease() {
 
 #[test]
 fn a_lease_that_is_not_used_ends_and_another_one_is_asked_for() {
-    let service = Service::start();
+    let service = service();
     let mut borrower = Borrower::of(&service);
     borrower.lease();
     let mut observer = Borrower::of(&service);
@@ -132,7 +132,7 @@ fn a_lease_that_is_not_used_ends_and_another_one_is_asked_for() {
 
 #[test]
 fn a_run_that_leaves_a_process_behind_costs_its_body() {
-    let service = Service::start();
+    let service = service();
     let mut borrower = Borrower::of(&service);
     borrower.lease();
     let (status, _) = borrower.shell("exec >/dev/null 2>&1; sleep 600 &");

@@ -11,7 +11,7 @@ use rustix::net::{
     SocketAddrUnix, SocketType, recvmsg, sendmsg,
 };
 
-use crate::borrower::{Borrower, children};
+use crate::borrower::{Borrower, children, service};
 use crate::service::{Service, eventually, lives};
 
 /// Where the page of a lease has the process that is under way, how many records it has, and the first one.
@@ -70,7 +70,7 @@ impl RawLease {
 
 #[test]
 fn a_client_that_names_other_processes_harms_none_of_them() {
-    let service = Service::start();
+    let service = service();
     let mut other = Borrower::of(&service);
     other.lease();
     let mut third = Borrower::of(&service);
@@ -100,7 +100,7 @@ fn a_client_that_names_other_processes_harms_none_of_them() {
 
 #[test]
 fn a_client_that_writes_anything_harms_itself_alone() {
-    let service = Service::start();
+    let service = service();
     let mut other = Borrower::of(&service);
     other.lease();
     let daemon = service.daemon();

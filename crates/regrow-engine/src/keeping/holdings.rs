@@ -194,7 +194,7 @@ impl Holdings {
             watch.clear();
         }
         self.tables.begin_anew(generation);
-        self.settle_leases();
+        self.conclude_leases();
     }
 
     // Programs.
@@ -311,7 +311,7 @@ impl Holdings {
         });
         self.drop_all_changed(changed);
         if is_read {
-            self.settle_leases();
+            self.conclude_leases();
         }
     }
 
@@ -502,19 +502,19 @@ impl Holdings {
     }
 
     /// Ends the leases whose images are gone, and lets the others go on.
-    pub(crate) fn settle_leases(&mut self) {
+    pub(crate) fn conclude_leases(&mut self) {
         let bodies = &self.tables.bodies;
-        self.leases.settle(|id| bodies.image_of(id).is_some());
+        self.leases.conclude(|id| bodies.image_of(id).is_some());
     }
 
     /// Ends all leases.
     pub(crate) fn revoke_leases(&mut self) {
-        self.leases.settle(|_| false);
+        self.leases.conclude(|_| false);
     }
 
     /// A lease is over, and its body gone.
     pub(crate) fn lease_is_over(&mut self, id: BodyId) {
-        self.leases.settle(|other| other != id);
+        self.leases.conclude(|other| other != id);
         self.take_back(id, None);
     }
 

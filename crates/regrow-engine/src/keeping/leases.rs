@@ -51,7 +51,7 @@ impl Lease {
     /// See [`Body::end_lease`].
     #[must_use]
     pub fn end(&self, how: LeaseEnd, is_others: impl Fn(i32) -> bool) -> Vec<i32> {
-        self.page.settle(false);
+        self.page.conclude(false);
         self.body.end_lease(how, || self.page.current(), is_others)
     }
 }
@@ -90,7 +90,7 @@ impl Leases {
         self.holding.len() < MOST && lent.saturating_add(bytes) <= budget_bytes
     }
 
-    /// Adds a lease, which is not settled.
+    /// Adds a lease, which is not concluded.
     pub(crate) fn add(&mut self, body: BodyId, page: Arc<LeasePage>, bytes: u64) {
         self.holding.insert(body, (page, bytes));
     }
@@ -100,16 +100,16 @@ impl Leases {
         self.holding.contains_key(&body)
     }
 
-    /// Has no client start anything until the leases are settled.
+    /// Has no client start anything until the leases are concluded.
     pub(crate) fn set_busy(&self) {
         self.holding.values().for_each(|(page, _)| page.set_busy());
     }
 
     /// Ends the leases of bodies that are gone, and lets the others go on.
-    pub(crate) fn settle(&mut self, is_there: impl Fn(BodyId) -> bool) {
+    pub(crate) fn conclude(&mut self, is_there: impl Fn(BodyId) -> bool) {
         self.holding.retain(|&body, (page, _)| {
             let holds = is_there(body);
-            page.settle(holds);
+            page.conclude(holds);
             holds
         });
     }
