@@ -106,7 +106,9 @@ impl Iterator for Parts<'_> {
         let is_ours = |vma: &VmaEntry| vma.flags & vma_flags::HANDS_OFF == 0;
         let (mut vmas, by_words) = (self.vmas, self.by_words);
         let is_of_file = |vma: &VmaEntry| by_words && vma.flags & KIND == vma_flags::FILE;
-        while let [vma, rest @ ..] = vmas && !is_ours(vma) {
+        while let [vma, rest @ ..] = vmas
+            && !is_ours(vma)
+        {
             vmas = rest;
         }
         let [first, rest @ ..] = vmas else { return None };
