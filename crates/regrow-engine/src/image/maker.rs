@@ -2,9 +2,10 @@
 //! the first run of a program need not wait for it.
 
 use std::ffi::{CStr, CString};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use regrow_abi::fault;
 use regrow_abi::task::Task;
@@ -22,6 +23,10 @@ use crate::run::lookup::are_local;
 use crate::run::program::{Key, refusal};
 use crate::settings::PointChoice;
 use regrow_sys::raw::detached_thread;
+
+/// How often, and how long at most, is looked whether the kernel's stamps have passed the last change of a file. A moment of theirs lasts 1 to 10 ms.
+const SETTLE_STEP: Duration = Duration::from_millis(1);
+const SETTLE_WAIT: Duration = Duration::from_millis(50);
 
 /// An image with its first body.
 #[derive(Debug)]
@@ -55,12 +60,25 @@ pub(crate) fn start(job: Job) -> Receiver<Result<Built, Fallback>> {
 }
 
 /// As [`build`], a second time where a file was written at the moment in which the first began, or since: the kernel's stamps tell moments
-/// of some milliseconds apart, so that a program that is run as soon as it is written is always of that kind.
+/// of some milliseconds apart, so that a program that is run as soon as it is written is always of that kind. An image may be made within
+/// one such moment, so the second begins in a later one.
 fn rebuild_if_written(job: &Job) -> Result<Built, Fallback> {
     let built = build(job)?;
-    let has_settled =
-        |file: &PathBuf| FileIdentity::of_path(file).is_ok_and(|found| found.changed_before(built.started));
-    if built.image.dependencies.files.iter().all(has_settled) { Ok(built) } else { build(job) }
+    let have_settled =
+        |moment| built.image.dependencies.files.iter().all(|file| has_changed_before(file, moment));
+    if have_settled(built.started) {
+        return Ok(built);
+    }
+    let began = Instant::now();
+    while !have_settled(Stamp::now()) && began.elapsed() < SETTLE_WAIT {
+        std::thread::sleep(SETTLE_STEP);
+    }
+    build(job)
+}
+
+/// Whether a file's content is older than a moment. A file that is gone has none.
+fn has_changed_before(file: &Path, moment: Stamp) -> bool {
+    FileIdentity::of_path(file).is_ok_and(|found| found.changed_before(moment))
 }
 
 /// Makes an image and its first body.
