@@ -4,7 +4,7 @@
 /// The first four bytes of each message.
 pub const MAGIC: [u8; 4] = *b"RGRW";
 /// Raised by every change of a message.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 /// The longest message.
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Most descriptors that a message carries.

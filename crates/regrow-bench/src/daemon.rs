@@ -1,7 +1,8 @@
 //! `regrow bench --daemon`: what the daemon costs its clients.
 //!
 //! ```text
-//!   connected   a client that stays connected: posix_spawn and an order to the daemon in turn, call to end seen
+//!   connected   a client that stays connected: posix_spawn, a run in the body that the daemon has lent to it, and an order to the daemon in
+//!               turn, call to end seen
 //!               32 of them at a time: runs per second by either method, blocks in turn
 //!   commands    `regrow run -- PROG`, `env PROG` and PROG itself in turn, by posix_spawn and in a shell's loop
 //!   launchers   a launcher and its program in turn, in a shell's loop
@@ -9,7 +10,7 @@
 //! ```
 //!
 //! The benchmark checks every status, and fails when the daemon recycles fewer than 95 of 100 runs. A client starts a run
-//! that the daemon declines by `posix_spawn`.
+//! that the daemon declines by `posix_spawn`. It fails too when clients start fewer than 95 of 100 runs in bodies on lease.
 
 mod builtins;
 mod commands;
@@ -32,6 +33,8 @@ use crate::samples::Samples;
 
 /// What is measured, for its errors.
 const WHAT: &str = "the daemon's runs";
+/// The same for those that the clients start by themselves.
+const LEASED: &str = "runs in bodies on lease";
 /// How many clients there are at a time.
 const CLIENTS: usize = 32;
 /// How many blocks there are of each method.
@@ -61,25 +64,33 @@ pub fn measure(runs: u32) -> Result<Vec<Figure>, BenchError> {
 /// One client that stays connected.
 fn connected(daemon: &OwnDaemon, runs: u32) -> Result<Vec<Figure>, BenchError> {
     let mut client = DaemonClient::new(daemon, Path::new("/bin/true"))?;
+    let mut without_lease = DaemonClient::new(daemon, Path::new("/bin/true"))?;
+    without_lease.lease_nothing();
     client.warm_up(WARMUP, Duration::from_millis(1))?;
-    let (mut daemons, mut natives) = (Samples::default(), Samples::default());
+    without_lease.warm_up(WARMUP, Duration::from_millis(1))?;
+    let (mut daemons, mut orders, mut natives) = (Samples::default(), Samples::default(), Samples::default());
     for _ in 0..runs {
         thread::sleep(Duration::from_micros(100));
         natives.push(client.by_posix_spawn()?);
         thread::sleep(Duration::from_micros(100));
         daemons.push(client.by_daemon()?);
+        thread::sleep(Duration::from_micros(100));
+        orders.push(without_lease.by_daemon()?);
     }
+    check_recycled(WHAT, without_lease.recycled, without_lease.runs)?;
     check_recycled(WHAT, client.recycled, client.runs)?;
-    let (ours, theirs) = (percentiles(&daemons), percentiles(&natives));
+    check_recycled(LEASED, client.leased(), client.runs)?;
+    let (ours, ordered, theirs) = (percentiles(&daemons), percentiles(&orders), percentiles(&natives));
     Ok(vec![
         Figure::at_least(
             "/bin/true, connected client, against posix_spawn",
             theirs.p50 / ours.p50,
-            8.0,
+            10.0,
             "times",
         ),
         Figure::told("/bin/true, connected client, p50", ours.p50, "us"),
         Figure::told("/bin/true, connected client, p99", ours.p99, "us"),
+        Figure::told("/bin/true, connected client that has every run by the daemon, p50", ordered.p50, "us"),
         Figure::told("/bin/true, posix_spawn, p50", theirs.p50, "us"),
     ])
 }
@@ -102,7 +113,7 @@ fn many(daemon: &OwnDaemon) -> Result<Vec<Figure>, BenchError> {
         workers.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
     let mut times = Samples::default();
-    let (mut runs, mut recycled) = (0, 0);
+    let (mut runs, mut recycled, mut leased) = (0, 0, 0);
     for outcome in outcomes {
         let panicked = |_| std::io::Error::other("the thread of a client panicked");
         let outcome =
@@ -111,8 +122,10 @@ fn many(daemon: &OwnDaemon) -> Result<Vec<Figure>, BenchError> {
         own.into_iter().for_each(|time| times.push(time));
         runs += client.runs;
         recycled += client.recycled;
+        leased += client.leased();
     }
     check_recycled(WHAT, recycled, runs)?;
+    check_recycled(LEASED, leased, runs)?;
     let ratio = took[0].as_secs_f64() / took[1].as_secs_f64();
     let seconds = took[1].as_secs_f64();
     let times = percentiles(&times);

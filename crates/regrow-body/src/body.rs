@@ -1,28 +1,29 @@
 //! One body: a keeper, the process that it has armed, and the engine's ends of their control area and socket.
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use regrow_abi::fault::FaultPoint;
-use regrow_abi::{ARMED_GO, Broken, CONTROL_BYTES, MAX_FDS, Refused, State};
-use regrow_image::image::{Image, PatchKind};
+use regrow_abi::{Broken, CONTROL_BYTES, State};
+use regrow_image::image::Image;
 use regrow_sys::child;
 use regrow_sys::raw::{self, SharedMapping};
 use rustix::fs::{SealFlags, fcntl_add_seals};
 
 use crate::ahead;
-use crate::control::{Addressee, ControlArea, Extra, RunOf};
+use crate::control::{Addressee, ControlArea, RunOf};
 pub use crate::control::{Bell, Purpose, ResetWork, Times};
+use crate::desk::Desk;
 use crate::keepers::Keepers;
-use crate::laid::Laid;
+use crate::lent::Lending;
 use crate::line::{Line, Waits};
 use crate::place::Place;
 use crate::reaping::{self, END_TIMEOUT};
 use crate::run::Run;
+pub use crate::start_error::StartError;
 
 /// How long a new body may take to arm its first process.
 const FIRST_ARM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -68,31 +69,6 @@ pub enum BodyError {
     },
 }
 
-/// Why a run did not start in a body. Nothing of the program has run.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// No process is armed.
-    #[error("the body is not armed")]
-    NotArmed,
-    /// Arguments and environment do not fit into the image's room for them.
-    #[error("arguments and environment are larger than the body's room for them")]
-    TooLarge,
-    /// More descriptors than an order can carry.
-    #[error("{0} descriptors are more than an order can carry")]
-    TooManyDescriptors(usize),
-    /// The body does not answer, or says what cannot be.
-    #[error("the body is broken: {0}")]
-    Broken(io::Error),
-    /// The agent could not carry out a step of the order.
-    #[error("{step:?}: {source}")]
-    Refused {
-        /// Which.
-        step: Refused,
-        /// Why.
-        source: io::Error,
-    },
-}
-
 /// A kept address space with its keeper. Dropping it ends the keeper, and the armed process if there is one; a process
 /// that runs in it goes on.
 ///
@@ -126,15 +102,14 @@ pub struct Body {
     is_spent: bool,
     /// In verify mode: it was compared since its last run.
     compared: AtomicBool,
-    /// Bounds that the address space was last given.
-    bounds: [u64; 4],
     /// Where its tasks wake.
     place: Place,
-    /// The argument block of the last run: most runs have the same environment as the one before, many the same arguments.
-    laid: Laid,
+    desk: Desk,
     /// How many orders it has had.
     pub(crate) runs: u64,
     pub(crate) keepers: Keepers,
+    /// What it can be lent by, where it was made to be.
+    pub(crate) lending: Lending,
 }
 
 /// How a body is made.
@@ -148,6 +123,8 @@ pub struct Making {
     pub purpose: Purpose,
     /// Nobody waits for it: what its first run is going to touch is mapped.
     pub ahead: bool,
+    /// It can be lent to another process.
+    pub lendable: bool,
 }
 
 impl Body {
@@ -188,6 +165,7 @@ impl Body {
             reaping::reap_unseen(&control, keeper);
             BodyError::Setup { step: "opening a keeper's pidfd", source }
         })?;
+        let lending = if how.lendable { Lending::Possible(memfd) } else { Lending::No };
         let line = ours
             .map(Line::new)
             .ok_or_else(|| setup("making a socket")(io::ErrorKind::NotConnected.into()))?;
@@ -206,9 +184,9 @@ impl Body {
             purpose: how.purpose,
             is_spent: false,
             compared: AtomicBool::new(false),
-            bounds: [0; 4],
             place: Place::default(),
-            laid: Laid::default(),
+            desk: Desk::default(),
+            lending,
             runs: 0,
             keepers: keepers.clone(),
         };
@@ -280,6 +258,9 @@ impl Body {
     /// What it is doing. A body that has served its one run is broken.
     #[must_use]
     pub fn state(&self) -> Option<State> {
+        if self.lending.is_lent() {
+            return Some(State::Running);
+        }
         if self.is_spent {
             let is_over = self.line.is_over(self.runs) || self.has_run_left();
             return Some(if is_over { State::Broken } else { State::Running });
@@ -430,51 +411,23 @@ impl Body {
     /// # Errors
     /// [`StartError`]: nothing of the program has run. After [`StartError::Broken`] the body must be dropped.
     pub fn start(&mut self, image: &Image, run: &Run<'_>) -> Result<i32, StartError> {
-        if run.fds.len() > MAX_FDS {
-            return Err(StartError::TooManyDescriptors(run.fds.len()));
-        }
-        self.laid.lay_out(&image.stack, run).ok_or(StartError::TooLarge)?;
-        let cwd_offset = self.laid.bytes.len().next_multiple_of(16);
-        let directory_end = cwd_offset + run.directory.map_or(0, |directory| directory.len() + 1);
-        if directory_end > regrow_abi::ARG_AREA_BYTES {
-            return Err(StartError::TooLarge);
-        }
+        self.desk.lay_out(&image.stack, run)?;
         let pid = self.take_armed()?;
         if run.traced {
             regrow_sys::ptrace::seize_to_exit(pid).map_err(StartError::Broken)?;
-        }
-        let block = &self.laid.block;
-        self.control.write_args(0, &self.laid.bytes);
-        if let Some(directory) = run.directory {
-            self.control.write_args(cwd_offset, directory);
-            self.control.write_args(directory_end - 1, &[0]);
         }
         if let Some(all) = run.processors {
             // A reset that changes mappings takes longer than to wake another processor, which puts the body back beside the caller then.
             let is_short = self.control.reset_work().mappings == 0;
             self.place.prepare([self.keeper, pid], all, run.caller_sleeps && is_short);
         }
-        let extra = Extra {
-            bounds_differ: block.bounds != self.bounds,
-            cwd_offset: u32::try_from(cwd_offset).unwrap_or(0),
-        };
         let to = Addressee { pid, serial: self.runs + 1 };
-        self.control.write_order(to, run, block, self.laid.bytes.len() as u64, extra);
-        self.control.write_patches(image.patches.iter().map(|&(address, kind)| {
-            let value = match kind {
-                PatchKind::Argv => block.argv,
-                PatchKind::Argc => block.argc,
-                PatchKind::Envp => block.envp,
-                PatchKind::Argv0(offset) => block.argv0 + offset,
-                PatchKind::ExecPath(original) => block.exec_path.unwrap_or(original),
-            };
-            (address, value)
-        }));
-        self.send(to.serial, run.fds).map_err(StartError::Broken)?;
+        self.desk.write(&self.control, to, run, &image.patches);
+        self.line.send_order(to.serial, run.fds).map_err(StartError::Broken)?;
         self.is_given(pid);
         self.is_spent = run.single_use || self.purpose == Purpose::OneRun;
         self.group = if run.task.session() || run.task.process_group() == Some(0) { pid } else { 0 };
-        self.bounds = self.laid.block.bounds;
+        self.desk.is_sent();
         if run.await_start {
             self.await_start(pid, run.busy_poll)?;
         }
@@ -504,24 +457,6 @@ impl Body {
         self.compared.store(false, SeqCst);
         self.last_run = pid;
         self.runs += 1;
-    }
-
-    pub(crate) fn send(&self, serial: u64, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {
-        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-        let socket = self.line.socket();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let mut list = [socket; MAX_FDS];
-        for (to, from) in list.iter_mut().zip(fds) {
-            *to = from.0;
-        }
-        let list = list.get(..fds.len()).unwrap_or_default();
-        if !list.is_empty() {
-            ancillary.push(SendAncillaryMessage::ScmRights(list));
-        }
-        self.line.set_sent(serial);
-        sendmsg(socket, &[io::IoSlice::new(&[ARMED_GO])], &mut ancillary, SendFlags::NOSIGNAL)?;
-        Ok(())
     }
 
     /// Waits until the order is carried out or refused. An order that was not refused has been carried out, or is about to be: its

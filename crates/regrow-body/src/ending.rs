@@ -17,6 +17,9 @@ impl Drop for Body {
             // A forked copy of the caller: the keeper is its parent's.
             return;
         }
+        if self.lending.is_lent() {
+            return self.drop_lent();
+        }
         let has_run_in_it = self.has_run_in_it();
         // The armed process sees the end of its socket and exits; then the keeper does.
         self.line.close();

@@ -9,14 +9,18 @@
 //! after the last order, and an order was refused when a message names it. Invariant: what is read here was sent by the keeper or by a
 //! process that had not begun.
 
+use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use regrow_abi::{REPORT_WORDS, Refused, Report};
+use regrow_abi::{ARMED_GO, MAX_FDS, REPORT_WORDS, Refused, Report};
 use regrow_sys::raw;
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, recv, sendmsg, shutdown,
+};
 
 /// What a body was told to be waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +108,30 @@ impl Line {
         Some((step, errno))
     }
 
+    /// A line to a body that this side was told of that it waits: in what was read already.
+    pub(crate) fn of_armed(socket: OwnedFd, pid: i32) -> Line {
+        let line = Line::new(socket);
+        line.inbox().waits = Some(Waits::Armed { pid, is_shell: false });
+        line
+    }
+
+    /// Sends the message of an order, with its descriptors.
+    pub(crate) fn send_order(&self, serial: u64, fds: &[(BorrowedFd<'_>, i32)]) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let mut list = [self.socket(); MAX_FDS];
+        for (to, from) in list.iter_mut().zip(fds) {
+            *to = from.0;
+        }
+        let list = list.get(..fds.len()).unwrap_or_default();
+        if !list.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(list));
+        }
+        self.set_sent(serial);
+        sendmsg(self.socket(), &[io::IoSlice::new(&[ARMED_GO])], &mut ancillary, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
     /// Notes that an order is about to be sent.
     pub(crate) fn set_sent(&self, serial: u64) {
         self.sent.store(serial, SeqCst);
@@ -186,7 +214,7 @@ impl Inbox {
 mod tests {
     use super::*;
     use regrow_sys::raw;
-    use rustix::net::{SendFlags, send};
+    use rustix::net::send;
 
     fn line() -> (Line, OwnedFd) {
         let (ours, theirs) = raw::agent_socket().expect("a socket");

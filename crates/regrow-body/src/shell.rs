@@ -93,7 +93,7 @@ impl Shell {
         self.body.control.write_args(0, &bytes);
         let to = Addressee { pid, serial: self.body.runs + 1 };
         self.body.control.write_exec_order(to, run, &fds, place);
-        self.body.send(to.serial, &fds).map_err(StartError::Broken)?;
+        self.body.line.send_order(to.serial, &fds).map_err(StartError::Broken)?;
         drop(fds);
         drop(write);
         self.body.is_given(pid);

@@ -1,6 +1,7 @@
 //! The client's side: a connection to the daemon, and the run as the client sees it.
 
 mod error;
+mod leasing;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,10 +14,15 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
 };
 
+use regrow_sys::strings::Strings;
+
 use crate::place::Place;
 use crate::proof;
 use crate::ticket::Ticket;
-use crate::wire::{MAX_FDS, MAX_MESSAGE, MAX_TARGETS, Question, SpawnMessage, ToClient, ToDaemon};
+use crate::wire::{
+    GRANT_FDS, GrantMessage, MAX_FDS, MAX_MESSAGE, MAX_TARGETS, Question, SpawnMessage, ToClient, ToDaemon,
+};
+use leasing::{First, Leasing, Outcome};
 
 pub use error::ClientError;
 
@@ -58,12 +64,16 @@ pub enum RunEvent {
     Declined(String),
 }
 
+/// A body that is lent, and what is used of it.
+type Grant = (GrantMessage, Vec<OwnedFd>);
+
 /// A connection to a daemon.
 #[derive(Debug)]
 pub struct Client {
     socket: OwnedFd,
     ticket: Ticket,
     buffer: Vec<u8>,
+    leasing: Leasing,
 }
 
 impl Client {
@@ -82,13 +92,14 @@ impl Client {
         let socket = connect().map_err(|error| ClientError::NoDaemon { path, source: error.into() })?;
         let ticket = Ticket::new().map_err(|source| ClientError::Caller { what: "an eventfd", source })?;
         introduce(socket.as_fd());
-        Ok(Client { socket, ticket, buffer: Vec::new() })
+        Ok(Client { socket, ticket, buffer: Vec::new(), leasing: Leasing::new() })
     }
 
     /// Goes on with a connection on which a run was asked for, and with its ticket: a client of one page hands both over.
     #[must_use]
     pub fn taken_over(socket: OwnedFd, ticket: OwnedFd) -> Client {
-        Client { socket, ticket: Ticket::from(Arc::new(ticket)), buffer: Vec::new() }
+        let ticket = Ticket::from(Arc::new(ticket));
+        Client { socket, ticket, buffer: Vec::new(), leasing: Leasing::new() }
     }
 
     /// Asks for a run; `descriptors` get the numbers of `run.targets`.
@@ -124,6 +135,8 @@ impl Client {
     /// Asks for a run and waits for its end. `Ok(None)`: the daemon declines, nothing of the program has run, and the
     /// caller is to execute it by other means.
     ///
+    /// A request that is made again and again gets a body on lease, in which runs are started without the daemon.
+    ///
     /// # Errors
     /// As [`Client::spawn`].
     pub fn complete(
@@ -131,7 +144,73 @@ impl Client {
         mut run: SpawnMessage,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Option<i32>, ClientError> {
+        match self.run_leased(&run, descriptors) {
+            Outcome::Ended(status) => return Ok(Some(status)),
+            Outcome::Unknown => return Err(unknown(ClientError::Lost(io::ErrorKind::NotFound.into()))),
+            Outcome::NotRun => {}
+            Outcome::GiveBack(lease) => self.give_back([lease]),
+        }
         run.end_only = true;
+        let mut returned = Vec::new();
+        let asks = self.leasing.note(&run, &mut returned);
+        self.give_back(returned);
+        let like = asks.then(|| SpawnMessage { args: Strings::new(), ..run.clone() });
+        let status = self.complete_by_daemon(run, descriptors)?;
+        if let Some(like) = like.filter(|_| status.is_some()) {
+            // A connection that is broken is seen at the next request: this one is carried out.
+            let granted = self.ask_for_lease(like).ok().flatten();
+            self.leasing.granted(granted);
+        }
+        Ok(status)
+    }
+
+    /// How many runs were started without the daemon.
+    #[must_use]
+    pub fn leased_runs(&self) -> u64 {
+        self.leasing.runs()
+    }
+
+    /// Has the daemon asked for every run from here on.
+    pub fn lease_nothing(&mut self) {
+        let returned = self.leasing.turn_off();
+        self.give_back(returned);
+    }
+
+    /// Starts a run in a body on lease, where there is one for it.
+    fn run_leased(&mut self, run: &SpawnMessage, descriptors: &[BorrowedFd<'_>]) -> Outcome {
+        match self.leasing.first(run) {
+            First::Start => {}
+            First::Ask => return Outcome::NotRun,
+            First::Renew(lease) => {
+                let holds = self.tell(&ToDaemon::Renew(lease)).is_ok();
+                self.leasing.renewed(holds);
+            }
+        }
+        self.leasing.run(run, descriptors)
+    }
+
+    /// Asks for a lease; `None` when the daemon refuses.
+    fn ask_for_lease(&mut self, like: SpawnMessage) -> Result<Option<Grant>, ClientError> {
+        self.send(&ToDaemon::Lease(Box::new(like)).to_bytes(), &[])?;
+        match self.receive_all()? {
+            (ToClient::Leased(grant), fds) => Ok(Some((*grant, fds))),
+            (ToClient::Declined { .. }, _) => Ok(None),
+            (message, _) => Err(unexpected(message)),
+        }
+    }
+
+    fn give_back(&self, leases: impl IntoIterator<Item = u32>) {
+        for lease in leases {
+            // A connection that is broken gives everything back.
+            let _ = self.send(&ToDaemon::Return(lease).to_bytes(), &[]);
+        }
+    }
+
+    fn complete_by_daemon(
+        &mut self,
+        run: SpawnMessage,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Option<i32>, ClientError> {
         self.send_spawn(run, descriptors)?;
         let mut message = self.first_answer()?.0;
         loop {
@@ -273,8 +352,13 @@ impl Client {
     }
 
     fn receive(&mut self) -> Result<(ToClient, Option<OwnedFd>), ClientError> {
+        let (message, descriptors) = self.receive_all()?;
+        Ok((message, descriptors.into_iter().next()))
+    }
+
+    fn receive_all(&mut self) -> Result<(ToClient, Vec<OwnedFd>), ClientError> {
         self.buffer.resize(MAX_MESSAGE, 0);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GRANT_FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut self.buffer)];
         let got = loop {
@@ -283,10 +367,11 @@ impl Client {
                 other => break other?,
             }
         };
-        let rights = ancillary.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+        let rights = ancillary.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => Some(rights),
             _ => None,
         });
+        let rights: Vec<OwnedFd> = rights.flatten().collect();
         if got.bytes == 0 {
             return Err(ClientError::Lost(io::ErrorKind::UnexpectedEof.into()));
         }

@@ -3,8 +3,8 @@
 //! ```text
 //!   epoll ──┬─ listener    a new client: its user is looked at, the oldest idle one leaves where there are too many
 //!           ├─ client      a message: a run, a question, an end; or it has gone: its run is killed
-//!           ├─ signals     SIGCHLD: which runs were stopped, go on, have ended
-//!           │              SIGTERM, SIGINT: no further runs; leave when those that are there have ended
+//!           ├─ children    SIGCHLD: which runs were stopped, go on, have ended
+//!           ├─ signals     SIGTERM, SIGINT: no further runs; leave when those that are there have ended
 //!           └─ lookups     a thread has looked a program up: its run is started
 //! ```
 //!
@@ -19,6 +19,8 @@ mod clients;
 mod closing;
 mod connection;
 mod error;
+mod leases;
+mod lending;
 mod listener;
 mod lookups;
 mod options;
@@ -45,6 +47,7 @@ use clients::Clients;
 use closing::Closer;
 use connection::Received;
 use error::system;
+use leases::Leases;
 use lookups::Lookups;
 use poller::Poller;
 use runs::{Runs, declined};
@@ -57,11 +60,12 @@ pub use options::ServerOptions;
 /// A turn of the loop that takes longer is told of.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What the loop calls the listener, the signals and what has been looked up; clients have numbers from [`FIRST_CLIENT`] on.
+/// What the loop calls the listener, the signals, what has been looked up and the ends of processes; clients have numbers from [`FIRST_CLIENT`] on.
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
 const LOOKED_UP: u64 = 2;
-const FIRST_CLIENT: u64 = 3;
+const CHILDREN: u64 = 3;
+const FIRST_CLIENT: u64 = 4;
 
 /// The daemon.
 pub struct Server {
@@ -70,8 +74,11 @@ pub struct Server {
     poller: Poller,
     listener: Listener,
     signals: OwnedFd,
+    /// `SIGCHLD`.
+    children: OwnedFd,
     clients: Clients,
     runs: Runs,
+    leases: Leases,
     lookups: Lookups,
     closer: Closer,
     user: u32,
@@ -95,11 +102,13 @@ impl Server {
     /// [`ServeError::System`].
     pub fn new(listener: Listener, options: ServerOptions, log: CreationLog) -> Result<Server, ServeError> {
         let bit = |signal: i32| 1u64 << (signal - 1);
-        let set = bit(libc::SIGCHLD) | bit(libc::SIGTERM) | bit(libc::SIGINT) | bit(libc::SIGHUP);
+        let (children, _) = raw::signals_as_descriptor(bit(libc::SIGCHLD)).map_err(system("signals"))?;
+        let set = bit(libc::SIGTERM) | bit(libc::SIGINT) | bit(libc::SIGHUP);
         let (signals, _) = raw::signals_as_descriptor(set).map_err(system("signals"))?;
         let poller = Poller::new().map_err(system("epoll"))?;
         poller.add(&listener, LISTENER).map_err(system("epoll"))?;
         poller.add(&signals, SIGNALS).map_err(system("epoll"))?;
+        poller.add(&children, CHILDREN).map_err(system("epoll"))?;
         let lookups = Lookups::new().map_err(system("an eventfd"))?;
         poller.add(lookups.bell(), LOOKED_UP).map_err(system("epoll"))?;
         let controller = Controller::new(options.pool.clone(), log);
@@ -111,8 +120,10 @@ impl Server {
             poller,
             listener,
             signals,
+            children,
             clients: Clients::new(FIRST_CLIENT),
             runs: Runs::default(),
+            leases: Leases::default(),
             lookups,
             closer: Closer::new(),
             user: rustix::process::geteuid().as_raw(),
@@ -144,6 +155,7 @@ impl Server {
                     LISTENER => self.accept(),
                     SIGNALS => self.take_signals(),
                     LOOKED_UP => self.take_looked_up(),
+                    CHILDREN => self.take_ends(),
                     client => self.take_message(client),
                 }
             }
@@ -151,6 +163,7 @@ impl Server {
             if self.stopping {
                 self.decline_waiting();
             }
+            self.look_after_leases();
             if self.rests_until.is_some_and(|until| until <= Instant::now()) {
                 self.rests_until = None;
                 self.listen(true);
@@ -168,7 +181,7 @@ impl Server {
     }
 
     fn is_done(&self) -> bool {
-        let quiet = self.runs.is_empty();
+        let quiet = self.runs.is_empty() && self.leases.is_empty();
         let idle = |limit: Duration| self.clients.is_empty() && self.last_busy.elapsed() >= limit;
         quiet && (self.stopping || self.options.idle.is_some_and(idle))
     }
@@ -180,7 +193,8 @@ impl Server {
         let rest = self.rests_until.map(|until| until.saturating_duration_since(Instant::now()));
         let work = self.controller.next_work().map(|next| next.saturating_duration_since(Instant::now()));
         let told = self.runs.told_at().map(|at| at.saturating_duration_since(Instant::now()));
-        let time = [idle, rest, work, told].into_iter().flatten().min()?;
+        let leases = self.leases.next_due().map(|due| due.saturating_duration_since(Instant::now()));
+        let time = [idle, rest, work, told, leases].into_iter().flatten().min()?;
         // Not before the time has come: the kernel rounds up.
         rustix::event::Timespec::try_from(time).ok()
     }
@@ -224,6 +238,9 @@ impl Server {
         }
         match message {
             ToDaemon::Run(message) => self.run(client, *message, received),
+            ToDaemon::Lease(message) => self.lend(client, *message),
+            ToDaemon::Renew(lease) => self.renew(client, lease),
+            ToDaemon::Return(lease) => self.take_back(client, lease),
             ToDaemon::Ask(question) => self.answer(client, &question),
             ToDaemon::Clear => {
                 self.change_pool(client, |controller, pool| controller.control(pool, Control::Drop));
@@ -265,6 +282,8 @@ impl Server {
             self.controller.close(pool);
             done
         });
+        self.controller.revoke_leases();
+        self.end_revoked();
         while self.controller.work() {}
         raw::trim_heap();
         let answer = match done {
@@ -275,9 +294,16 @@ impl Server {
     }
 
     fn answer(&mut self, client: u64, question: &Question) {
+        self.take_ended();
         // The one that asks is not counted.
         let clients = self.clients.len().saturating_sub(1);
-        let state = DaemonState { clients, runs: self.runs.len(), stopping: self.stopping, once: self.once };
+        let state = DaemonState {
+            clients,
+            runs: self.runs.len(),
+            leases: self.leases.len(),
+            stopping: self.stopping,
+            once: self.once,
+        };
         let text = match answer::answer(&mut self.controller, question, state) {
             Ok(text) => text.into_bytes(),
             Err(error) => {
@@ -303,6 +329,12 @@ impl Server {
                 self.stopping = true;
             }
         }
+    }
+
+    /// Reads that processes have ended, and tells the clients of those that are their runs.
+    fn read_ends(&mut self) {
+        let mut buffer = [0u8; 128];
+        let _ = rustix::io::read(&self.children, &mut buffer);
         for (pid, change) in self.runs.changes() {
             self.tell(pid, change);
         }
@@ -339,9 +371,19 @@ impl Server {
         }
     }
 
+    /// Drops the client that has been idle for longest. False when there is none.
+    fn drop_longest_idle(&mut self) -> bool {
+        let longest = self.clients.longest_idle(|client| self.leases.has(client));
+        longest.is_some_and(|client| {
+            self.forget(client);
+            true
+        })
+    }
+
     /// A client is gone: so is its run.
     fn forget(&mut self, client: u64) {
         self.lookups.forget(client);
+        self.end_leases_of(client);
         let connection = self.clients.remove(client, &self.poller);
         if let Some(pid) = connection.and_then(|connection| connection.run) {
             self.runs.abandon(pid);

@@ -8,6 +8,7 @@ use regrow_daemon::wire::{MAX_FDS, MAX_MESSAGE, MAX_TARGETS, ToClient, ToDaemon,
 /// The sources of the codec.
 const KIND: &str = include_str!("../src/wire/kind.rs");
 const SPAWN: &str = include_str!("../src/wire/spawn.rs");
+const GRANT: &str = include_str!("../src/wire/grant.rs");
 const TASK: &str = include_str!("../src/wire/task.rs");
 const TO_DAEMON: &str = include_str!("../src/wire/to_daemon.rs");
 const TO_CLIENT: &str = include_str!("../src/wire/to_client.rs");
@@ -90,13 +91,18 @@ fn every_field_stands_where_it_is_read() {
     assert!(fields_of_run && once.contains("run: SpawnMessage::read(from)"));
     assert_eq!(quoted(&row[2])[..2], fields(once)[..2]);
 
-    for (source, decoder, kinds) in [(TO_DAEMON, "ToDaemon", 7), (TO_CLIENT, "ToClient", 8)] {
+    let grant = part(GRANT, "fn read(from: &mut Reader<'_>) -> Result<GrantMessage", "\n    }");
+    let grant = fields(&grant.replace("task::read(from)", "from.task(\"task\")"));
+    assert!(grant.len() > 8, "{grant:?}");
+    assert_eq!(names_below(&page, "The fields of `leased`:"), grant);
+
+    for (source, decoder, kinds) in [(TO_DAEMON, "ToDaemon", 9), (TO_CLIENT, "ToClient", 8)] {
         let begin = format!("from_bytes(message: &[u8]) -> Result<{decoder}");
         let decoder = part(source, &begin, "kind => return Err");
         let arms: Vec<&str> = decoder
             .split("kind::")
             .skip(1)
-            .filter(|arm| !arm.starts_with("RUN ") && !arm.starts_with("ONCE "))
+            .filter(|arm| !["RUN ", "ONCE ", "LEASE ", "LEASED "].iter().any(|kind| arm.starts_with(kind)))
             .collect();
         assert_eq!(arms.len(), kinds);
         for arm in arms {

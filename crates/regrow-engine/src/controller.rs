@@ -19,7 +19,10 @@ mod tree;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use regrow_body::lease::LeaseRecord;
+
 use crate::clock::monotonic_ns;
+use crate::keeping::leases::{Grant, Lease};
 use crate::log::{CreationLog, Record};
 use crate::run::creation::{Creation, Fallback, RequestPart};
 use crate::run::lookup::Lookup;
@@ -92,6 +95,65 @@ impl Controller {
         let started = self.shard.start_for(request)?;
         self.shard.count(&started.creation);
         Ok(started)
+    }
+
+    /// Lends a body for runs like a request. Each of them is told of by [`Controller::ran`].
+    ///
+    /// # Errors
+    /// [`Fallback`]: why there is none to be lent.
+    pub fn lend(&mut self, request: &Request) -> Result<(Lease, Grant), Fallback> {
+        self.shard.lend_for(request)
+    }
+
+    /// Whether a lease holds. One that does not is to be ended.
+    #[must_use]
+    pub fn lease_holds(&self, lease: &Lease) -> bool {
+        self.shard.lease_holds(lease)
+    }
+
+    /// Looks at everything that may have changed, so that the leases hold that are to.
+    ///
+    /// # Errors
+    /// [`Fallback`]: nothing is to be started at present.
+    pub fn look_after_leases(&mut self) -> Result<(), Fallback> {
+        self.shard.look_after_leases()
+    }
+
+    /// Has no lease hold any more.
+    pub fn revoke_leases(&mut self) {
+        self.shard.revoke_leases();
+    }
+
+    /// Takes the body of a lease that was ended.
+    pub fn lease_is_over(&mut self, lease: Lease) {
+        self.shard.lease_is_over(lease);
+    }
+
+    /// Whether a process is one that the pool keeps.
+    #[must_use]
+    pub fn is_own(&self, pid: i32) -> bool {
+        self.shard.is_own(pid)
+    }
+
+    /// Notes a process that the client of a lease has created and waited for.
+    pub fn ran(&mut self, lease: &Lease, record: &LeaseRecord) {
+        let program = lease.program.to_string_lossy().into_owned();
+        if record.refused {
+            return self.declined(&program, Fallback::UnsupportedRequest { what: RequestPart::Step(None) });
+        }
+        self.shard.count(&lease.creation);
+        let since =
+            |later_ns: u64, earlier_ns: u64| later_ns.checked_sub(earlier_ns).map(Duration::from_nanos);
+        let entered_ns = Some(record.entered_ns).filter(|&ns| ns != 0);
+        self.log.add(Record {
+            number: 0,
+            at: since(record.ordered_ns, self.began_ns).unwrap_or_default(),
+            program,
+            site: None,
+            creation: lease.creation.clone(),
+            to_main: entered_ns.and_then(|entered_ns| since(entered_ns, record.ordered_ns)),
+            took: since(record.ended_ns, record.ordered_ns),
+        });
     }
 
     /// Notes that a process was not created here, and why.

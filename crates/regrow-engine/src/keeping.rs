@@ -2,6 +2,7 @@
 
 pub(crate) mod holdings;
 pub mod inspection;
+pub mod leases;
 pub(crate) mod mounts;
 pub mod watch;
 pub mod work;

@@ -20,6 +20,7 @@ use crate::ids::{BodyId, ImageId, ProcessId};
 use crate::image::forking::BodyForker;
 use crate::keeping::holdings::Holdings;
 use crate::keeping::inspection::{self, Reports};
+use crate::keeping::leases::{Grant, Lease};
 use crate::keeping::mounts::OnMount;
 use crate::keeping::watch::Watch;
 use crate::keeping::work::{Finished, Work};
@@ -94,6 +95,45 @@ impl Shard {
         // Whoever starts runs for others sleeps if there is but one.
         let sleeps = self.holdings.tables.processes.iter().len() == 0;
         self.start_as(request, &request.task, ordered_ns, sleeps)
+    }
+
+    /// Lends a body for runs like a request of somebody else's (see [`Shard::start_for`]).
+    ///
+    /// # Errors
+    /// [`Fallback`].
+    pub(crate) fn lend_for(&mut self, request: &Request) -> Result<(Lease, Grant), Fallback> {
+        self.check()?;
+        let lent = self.starter(0).lend(request)?;
+        self.holdings.conclude_leases();
+        Ok(lent)
+    }
+
+    /// Whether a lease holds.
+    pub(crate) fn lease_holds(&self, lease: &Lease) -> bool {
+        self.holdings.leases.holds(lease.id)
+    }
+
+    /// Looks whether files have changed, and for which leases that matters.
+    pub(crate) fn look_after_leases(&mut self) -> Result<(), Fallback> {
+        self.check().map(|_| self.holdings.conclude_leases())
+    }
+
+    /// Ends all leases.
+    pub(crate) fn revoke_leases(&mut self) {
+        self.holdings.revoke_leases();
+    }
+
+    /// A lease has ended: its body goes.
+    pub(crate) fn lease_is_over(&mut self, lease: Lease) {
+        self.holdings.lease_is_over(lease.id);
+        self.holdings.chores.discard_body(lease.body);
+    }
+
+    /// Whether a process is one that the shard keeps: a keeper, one that shares memory with it, or a seed.
+    pub(crate) fn is_own(&self, pid: i32) -> bool {
+        let images = self.holdings.tables.images.iter_kept();
+        self.workshop.keepers().is_of_a_body(pid)
+            || images.into_iter().any(|(_, kept)| kept.image.seed().pid() == pid)
     }
 
     /// What must be looked up before a run of a request can be started; nothing where it is remembered, or no file keeps anybody waiting.

@@ -2,4 +2,5 @@
 
 pub(crate) mod finder;
 pub(crate) mod in_shell;
+pub(crate) mod leasing;
 pub(crate) mod starting;

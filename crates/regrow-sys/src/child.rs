@@ -31,6 +31,32 @@ pub fn is_living_child(pid: i32) -> bool {
     look(pid) == Some(true)
 }
 
+/// The children of this process, of all its threads, as far as the kernel lists them.
+#[must_use]
+pub fn all() -> Vec<i32> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>())
+        .collect()
+}
+
+/// Whether a process is a child of this one, not ended, that leads a process group.
+#[must_use]
+pub fn leads_group(pid: i32) -> bool {
+    is_of_own_group(pid) && is_living_child(pid)
+}
+
+/// Whether a process is a child of this one that has ended, was not waited for, and has led a process group.
+#[must_use]
+pub fn led_group(pid: i32) -> bool {
+    is_of_own_group(pid) && look(pid) == Some(false)
+}
+
+fn is_of_own_group(pid: i32) -> bool {
+    pid > 0 && rustix::process::getpgid(Pid::from_raw(pid)).map(Pid::as_raw_pid) == Ok(pid)
+}
+
 /// Whether a process has ended or has begun to: the kernel may have taken its memory from it already, before its end can be waited for.
 #[must_use]
 pub fn is_ending(pid: i32) -> bool {

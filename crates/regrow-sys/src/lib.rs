@@ -6,6 +6,7 @@ mod blocked_signals;
 pub mod caller;
 pub mod child;
 pub mod disable;
+pub mod ended;
 pub mod environ;
 pub mod exec;
 pub mod follow;

@@ -105,7 +105,10 @@ pub fn pidfd_exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
 }
 
 /// The wait status of a process; `None` before its parent has waited for it.
-fn pidfd_exit_code(pidfd: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+///
+/// # Errors
+/// Where the kernel has no such request.
+pub fn pidfd_exit_code(pidfd: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     /// `PIDFD_GET_INFO` for a structure of 64 bytes.
     const GET_INFO: usize = 0xc040_ff0b;
     const EXIT: u64 = 1 << 3;

@@ -27,6 +27,8 @@ pub(super) struct DaemonClient {
     posix_spawn: PosixSpawn,
     pub(super) runs: u64,
     pub(super) recycled: u64,
+    /// How many runs were started in bodies on lease before those that count.
+    leased_before: u64,
 }
 
 impl DaemonClient {
@@ -36,7 +38,20 @@ impl DaemonClient {
         let mut message = spawn_message::<&OsStr>(program.as_os_str(), &[])?;
         message.targets = vec![0, 1, 2];
         let client = Client::connect(&daemon.place)?;
-        Ok(DaemonClient { client, message, null, posix_spawn: spawner(program)?, runs: 0, recycled: 0 })
+        Ok(DaemonClient {
+            client,
+            message,
+            null,
+            posix_spawn: spawner(program)?,
+            runs: 0,
+            recycled: 0,
+            leased_before: 0,
+        })
+    }
+
+    /// Has every run by the daemon itself.
+    pub(super) fn lease_nothing(&mut self) {
+        self.client.lease_nothing();
     }
 
     /// Nanoseconds of one run by the daemon, from the call to its end seen. The client itself starts what the daemon declines.
@@ -69,6 +84,12 @@ impl DaemonClient {
             thread::sleep(pause);
         }
         (self.runs, self.recycled) = (0, 0);
+        self.leased_before = self.client.leased_runs();
         Ok(())
+    }
+
+    /// How many of the runs were started without the daemon, in a body on lease.
+    pub(super) fn leased(&self) -> u64 {
+        self.client.leased_runs() - self.leased_before
     }
 }

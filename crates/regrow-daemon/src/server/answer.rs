@@ -11,6 +11,8 @@ pub(super) struct DaemonState {
     /// Those that are connected, but for the one that asks.
     pub(super) clients: usize,
     pub(super) runs: usize,
+    /// Bodies that clients have on lease.
+    pub(super) leases: usize,
     pub(super) stopping: bool,
     /// How many runs clients of one page have got.
     pub(super) once: u64,
@@ -49,6 +51,7 @@ fn status(controller: &mut Controller, state: DaemonState) -> Result<serde_json:
             "protocol": crate::wire::VERSION,
             "clients": state.clients,
             "runs": state.runs,
+            "leases": state.leases,
             "stopping": state.stopping,
             "once": state.once,
         },

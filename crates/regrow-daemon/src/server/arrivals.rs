@@ -42,7 +42,7 @@ impl Server {
                 return connection.send(&ToClient::Failed { text: b"the daemon is another user's".to_vec() });
             }
         }
-        if self.clients.len() >= self.options.max_clients && !self.clients.drop_longest_idle(&self.poller) {
+        if self.clients.len() >= self.options.max_clients && !self.drop_longest_idle() {
             let text = b"the daemon has as many clients as it may have".to_vec();
             return connection.send(&ToClient::Failed { text });
         }
@@ -58,7 +58,7 @@ impl Server {
     /// There are no descriptors for a further client: who says nothing leaves, or what is kept and used least; the next
     /// turn tries again. Where that does not help, clients wait a little.
     fn make_room(&mut self) {
-        if !self.clients.drop_longest_idle(&self.poller) && !self.controller.give_back() {
+        if !self.drop_longest_idle() && !self.controller.give_back() {
             self.listen(false);
             self.rests_until = Some(Instant::now() + REST);
         }

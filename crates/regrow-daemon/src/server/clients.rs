@@ -56,11 +56,12 @@ impl Clients {
         Ok(number)
     }
 
-    /// Drops the client that has been idle for longest. False when every client has a run.
-    pub(super) fn drop_longest_idle(&mut self, poller: &Poller) -> bool {
-        let idle = self.connections.iter().filter(|(_, connection)| !connection.is_busy());
-        let longest = idle.min_by_key(|(_, connection)| connection.last_used).map(|(&number, _)| number);
-        longest.is_some_and(|number| self.remove(number, poller).is_some())
+    /// The client that has been idle for longest; `None` when every client has a run, or a body on lease.
+    pub(super) fn longest_idle(&self, has_lease: impl Fn(u64) -> bool) -> Option<u64> {
+        let is_idle =
+            |(number, connection): &(&u64, &Connection)| !connection.is_busy() && !has_lease(**number);
+        let idle = self.connections.iter().filter(is_idle);
+        idle.min_by_key(|(_, connection)| connection.last_used).map(|(&number, _)| number)
     }
 
     /// Sends a client something. False when the client is to be dropped.

@@ -15,7 +15,7 @@ use rustix::net::{
 
 use super::closing::{Closer, Held};
 use super::standing::Standing;
-use crate::wire::{MAX_FDS, ToClient};
+use crate::wire::{GRANT_FDS, MAX_FDS, ToClient};
 
 /// Most descriptors that the kernel passes with a message. It closes by itself, at once, those for which there is no room.
 const MOST_OF_KERNEL: usize = 253;
@@ -42,7 +42,7 @@ pub(super) struct Connection {
     pub(super) last_used: Instant,
     /// Whether its process is of the daemon's security domain.
     pub(super) standing: Standing,
-    outbox: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
+    outbox: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     watched: bool,
     broken: bool,
     closer: Closer,
@@ -107,22 +107,22 @@ impl Connection {
     }
 
     pub(super) fn send(&mut self, message: &ToClient) {
-        self.send_with(message, None);
+        self.send_with(message, Vec::new());
     }
 
-    pub(super) fn send_with(&mut self, message: &ToClient, descriptor: Option<OwnedFd>) {
-        self.outbox.push_back((message.to_bytes(), descriptor));
+    pub(super) fn send_with(&mut self, message: &ToClient, descriptors: Vec<OwnedFd>) {
+        self.outbox.push_back((message.to_bytes(), descriptors));
         self.flush();
     }
 
     /// Sends what the socket takes.
     pub(super) fn flush(&mut self) {
-        while let Some((bytes, descriptor)) = self.outbox.front() {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        while let Some((bytes, descriptors)) = self.outbox.front() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GRANT_FDS))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            let list = descriptor.as_ref().map(|descriptor| [descriptor.as_fd()]);
-            if let Some(list) = &list {
-                ancillary.push(SendAncillaryMessage::ScmRights(list));
+            let list: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+            if !list.is_empty() {
+                ancillary.push(SendAncillaryMessage::ScmRights(&list));
             }
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             match sendmsg(&*self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {

@@ -13,15 +13,32 @@ use crate::wire::SpawnMessage;
 /// What the engine is to start, and the ticket that is to be taken before. Every descriptor that was sent has its number;
 /// one that was not is closed in the run.
 pub(super) fn request(
-    message: SpawnMessage,
+    mut message: SpawnMessage,
     descriptors: &[Arc<OwnedFd>],
 ) -> Result<(Request, Ticket), Fallback> {
-    let malformed = || Fallback::UnsupportedRequest { what: RequestPart::Message };
-    let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| malformed());
     let (ticket, descriptors) = descriptors.split_last().ok_or_else(malformed)?;
     if descriptors.len() != message.targets.len() || message.targets.iter().any(|&target| target < 0) {
         return Err(malformed());
     }
+    let targets = std::mem::take(&mut message.targets);
+    let mut request = without_descriptors(message)?;
+    for (descriptor, target) in descriptors.iter().zip(targets) {
+        let descriptor = Arc::clone(descriptor);
+        match usize::try_from(target).ok().and_then(|target| request.stdio.get_mut(target)) {
+            Some(stdio) => *stdio = StdioFd::Given(descriptor),
+            None => request.extra_fds.push(ExtraFd { source: descriptor, target }),
+        }
+    }
+    Ok((request, Ticket::from(Arc::clone(ticket))))
+}
+
+fn malformed() -> Fallback {
+    Fallback::UnsupportedRequest { what: RequestPart::Message }
+}
+
+/// The same without descriptors, where a body is to be lent for such runs.
+pub(super) fn without_descriptors(message: SpawnMessage) -> Result<Request, Fallback> {
+    let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| malformed());
     // Session and group of a run are the daemon's to say.
     if message.task.session() || message.task.process_group().is_some() {
         return Err(malformed());
@@ -37,15 +54,8 @@ pub(super) fn request(
     request.waits_for_end = true;
     request.single_use = message.single_use;
     request.stdio = [const { StdioFd::Closed }; 3];
-    for (descriptor, target) in descriptors.iter().zip(message.targets) {
-        let descriptor = Arc::clone(descriptor);
-        match usize::try_from(target).ok().and_then(|target| request.stdio.get_mut(target)) {
-            Some(stdio) => *stdio = StdioFd::Given(descriptor),
-            None => request.extra_fds.push(ExtraFd { source: descriptor, target }),
-        }
-    }
     for module in &message.preload {
         request.preload.push(module.to_str().map_err(|_| malformed())?.to_owned());
     }
-    Ok((request, Ticket::from(Arc::clone(ticket))))
+    Ok(request)
 }

@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// Whether a run may be started at all.
-    fn admit(&self) -> Result<(), Fallback> {
+    pub(super) fn admit(&self) -> Result<(), Fallback> {
         if self.stopping {
             return Err(Fallback::RecyclingOff);
         }
@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// Whether a client says of itself what the daemon is.
-    fn is_like_us(&self, message: &SpawnMessage) -> Result<(), Fallback> {
+    pub(super) fn is_like_us(&self, message: &SpawnMessage) -> Result<(), Fallback> {
         if message.domain != self.domain {
             return Err(Fallback::CallerChanged { what: CallerPart::Credentials });
         }
@@ -153,6 +153,7 @@ impl Server {
         }
         self.once += u64::from(order.told == Told::Late);
         let told_at = (order.told == Told::Late).then(|| Instant::now() + TOLD_AFTER);
+        self.listen_to_ends();
         self.runs.add(ClientRun { started, client: Some(client), told_at });
         if order.told == Told::AtOnce {
             self.tell_start(pid);
@@ -164,7 +165,7 @@ impl Server {
         let Some(run) = self.runs.get(pid) else { return };
         if let Some(connection) = run.client.and_then(|client| self.clients.get_mut(client)) {
             let (message, pidfd) = run.start();
-            connection.send_with(&message, pidfd);
+            connection.send_with(&message, pidfd.into_iter().collect());
         }
     }
 

@@ -11,6 +11,9 @@ pub(super) const STOP: u16 = 6;
 pub(super) const BUDGET: u16 = 7;
 pub(super) const PROOF: u16 = 8;
 pub(super) const ONCE: u16 = 9;
+pub(super) const LEASE: u16 = 10;
+pub(super) const RENEW: u16 = 11;
+pub(super) const RETURN: u16 = 12;
 pub(super) const STARTED: u16 = 65;
 pub(super) const DECLINED: u16 = 66;
 pub(super) const STOPPED: u16 = 67;
@@ -19,6 +22,7 @@ pub(super) const ENDED: u16 = 69;
 pub(super) const ANSWER: u16 = 70;
 pub(super) const DONE: u16 = 71;
 pub(super) const FAILED: u16 = 72;
+pub(super) const LEASED: u16 = 73;
 
 // The client of one page has the same numbers.
 const _: () = {

@@ -70,7 +70,11 @@ impl OnceMessage {
 
 impl SpawnMessage {
     pub(super) fn write(&self) -> Writer {
-        let mut to = Writer::new(kind::RUN);
+        self.write_as(kind::RUN)
+    }
+
+    pub(super) fn write_as(&self, kind: u16) -> Writer {
+        let mut to = Writer::new(kind);
         self.put(&mut to);
         to
     }

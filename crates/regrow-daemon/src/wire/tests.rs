@@ -2,6 +2,9 @@
 
 use proptest::prelude::*;
 use regrow_abi::task::{AFFINITY_WORDS, Resource, Task, UNLIMITED};
+use regrow_body::Layout;
+use regrow_image::image::PatchKind;
+use regrow_image::stack_plan::StackPlan;
 use regrow_sys::strings::Strings;
 
 use super::*;
@@ -40,6 +43,25 @@ fn spawn() -> SpawnMessage {
     }
 }
 
+fn grant() -> GrantMessage {
+    let patches = vec![
+        (1, PatchKind::Argv),
+        (2, PatchKind::Argc),
+        (3, PatchKind::Envp),
+        (4, PatchKind::Argv0(5)),
+        (6, PatchKind::ExecPath(7)),
+    ];
+    GrantMessage {
+        lease: 3,
+        armed: 42,
+        timed: true,
+        first_args: strings(b"sh\0"),
+        exec_path: Some(b"/bin/script".to_vec()),
+        task: task(),
+        layout: Layout { stack: StackPlan { top: 8, floor: 1, auxv: vec![(25, 77), (0, 0)] }, patches },
+    }
+}
+
 /// What a message is read as that has these attributes.
 fn read_task(task: Task) -> Result<Task, WireError> {
     let bytes = ToDaemon::Run(Box::new(SpawnMessage { task, ..SpawnMessage::default() })).to_bytes();
@@ -68,6 +90,9 @@ fn every_message_comes_back() {
             run: spawn(),
         })),
         ToDaemon::Once(Box::default()),
+        ToDaemon::Lease(Box::new(spawn())),
+        ToDaemon::Renew(7),
+        ToDaemon::Return(u32::MAX),
     ];
     for message in to_daemon {
         assert_eq!(ToDaemon::from_bytes(&message.to_bytes()), Ok(message));
@@ -79,6 +104,8 @@ fn every_message_comes_back() {
         ToClient::Continued,
         ToClient::Ended { status: -1 },
         ToClient::Answer { more: true, text: b"{}".to_vec() },
+        ToClient::Leased(Box::new(grant())),
+        ToClient::Leased(Box::default()),
         ToClient::Done,
         ToClient::Failed { text: b"no".to_vec() },
     ];

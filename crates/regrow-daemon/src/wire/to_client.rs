@@ -1,6 +1,7 @@
 //! The messages to a client.
 
 use super::codec::{Reader, WireError, Writer};
+use super::grant::GrantMessage;
 use super::kind;
 
 /// A message from the daemon.
@@ -41,6 +42,8 @@ pub enum ToClient {
         /// The text.
         text: Vec<u8>,
     },
+    /// A body is lent.
+    Leased(Box<GrantMessage>),
     /// What was asked for is done.
     Done,
     /// What was asked for cannot be done.
@@ -70,6 +73,7 @@ impl ToClient {
                 to.flag(*more);
                 to
             }
+            Self::Leased(grant) => grant.write(),
             Self::Done => Writer::new(kind::DONE),
             Self::Failed { .. } => Writer::new(kind::FAILED),
         };
@@ -83,7 +87,7 @@ impl ToClient {
                 writer.bytes(detail);
             }
             Self::Answer { text, .. } | Self::Failed { text } => writer.bytes(text),
-            Self::Stopped { .. } | Self::Continued | Self::Ended { .. } | Self::Done => {}
+            Self::Stopped { .. } | Self::Continued | Self::Ended { .. } | Self::Leased(_) | Self::Done => {}
         }
         writer.0
     }
@@ -105,6 +109,7 @@ impl ToClient {
             kind::CONTINUED => Self::Continued,
             kind::ENDED => Self::Ended { status: from.i32("status")? },
             kind::ANSWER => Self::Answer { more: from.flag("more")?, text: from.bytes("text")? },
+            kind::LEASED => Self::Leased(Box::new(GrantMessage::read(&mut from)?)),
             kind::DONE => Self::Done,
             kind::FAILED => Self::Failed { text: from.bytes("text")? },
             kind => return Err(WireError::Kind { kind }),

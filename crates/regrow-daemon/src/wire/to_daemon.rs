@@ -22,6 +22,12 @@ pub enum ToDaemon {
     Run(Box<SpawnMessage>),
     /// Start the one run of this connection, and close it afterwards.
     Once(Box<OnceMessage>),
+    /// Lend a body for runs like this one, which come with descriptors for its targets.
+    Lease(Box<SpawnMessage>),
+    /// Let a lease hold on.
+    Renew(u32),
+    /// Take a lease back.
+    Return(u32),
     /// Answer a question.
     Ask(Question),
     /// Drop everything that is kept.
@@ -43,9 +49,17 @@ impl ToDaemon {
             to.bytes(path);
             to
         };
+        let number = |kind: u16, number: u32| {
+            let mut to = Writer::new(kind);
+            to.u32(number);
+            to
+        };
         let writer = match self {
             Self::Run(message) => message.write(),
             Self::Once(message) => message.write(),
+            Self::Lease(message) => message.write_as(kind::LEASE),
+            Self::Renew(lease) => number(kind::RENEW, *lease),
+            Self::Return(lease) => number(kind::RETURN, *lease),
             Self::Ask(Question::Status) => Writer::new(kind::STATUS),
             Self::Ask(Question::List(at)) => path(kind::LIST, at),
             Self::Ask(Question::Show(at)) => path(kind::SHOW, at),
@@ -73,6 +87,9 @@ impl ToDaemon {
         let mut from = Reader::new(message)?;
         let message = match from.kind {
             kind::RUN => Self::Run(Box::new(SpawnMessage::read(&mut from)?)),
+            kind::LEASE => Self::Lease(Box::new(SpawnMessage::read(&mut from)?)),
+            kind::RENEW => Self::Renew(from.u32("lease")?),
+            kind::RETURN => Self::Return(from.u32("lease")?),
             kind::ONCE => Self::Once(Box::new(OnceMessage::read(&mut from)?)),
             kind::STATUS => Self::Ask(Question::Status),
             kind::LIST => Self::Ask(Question::List(from.string("path")?)),

@@ -20,7 +20,8 @@ impl BodyForker {
     /// Bodies of a shard with these settings, noted in this registry.
     pub(crate) fn new(settings: &Settings, keepers: Keepers) -> BodyForker {
         let purpose = if settings.reuse == Reuse::Never { Purpose::OneRun } else { Purpose::Runs };
-        let how = Making { verify: settings.verify, sessions: settings.sessions, purpose, ahead: false };
+        let how =
+            Making { verify: settings.verify, sessions: settings.sessions, purpose, ..Making::default() };
         BodyForker { how, fault: settings.fault, keepers }
     }
 
@@ -39,6 +40,14 @@ impl BodyForker {
     /// [`BodyError`].
     pub(crate) fn fork(&self, image: &Image) -> Result<Body, BodyError> {
         self.fork_so(image, self.how)
+    }
+
+    /// Forks a body that is to be lent.
+    ///
+    /// # Errors
+    /// [`BodyError`].
+    pub(crate) fn fork_to_lend(&self, image: &Image) -> Result<Body, BodyError> {
+        self.fork_so(image, Making { ahead: true, lendable: true, ..self.how })
     }
 
     /// Makes a shell, of a body that no run has been in. It is compared with no image.

@@ -8,11 +8,13 @@
 //! Invariant: no decision of the ledger is left undone when a function of this file returns.
 
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use regrow_abi::State;
 use regrow_body::Body;
+use regrow_body::lease::LeasePage;
 use regrow_image::image::Image;
 use regrow_pool::Facts;
 use regrow_pool::policy::{AdaptiveSettings, PolicyChoice};
@@ -23,6 +25,7 @@ use crate::ids::{BodyId, ImageId, NameId, ProcessId, ProgramId, ShellId};
 use crate::image::facts;
 use crate::image::kept::KeptImage;
 use crate::keeping::inspection::SpotChecks;
+use crate::keeping::leases::Leases;
 use crate::keeping::watch::{Watch, Watcher};
 use crate::keeping::work::{Chore, Chores, LentBody};
 use crate::ledger::{BodyOf, Decision, Eyes, Ledger, RunInBody, Seen};
@@ -71,6 +74,8 @@ pub(crate) struct Holdings {
     /// Bodies that serve no run after the one that they were given.
     spent: Vec<BodyId>,
     watch: Option<Watch>,
+    /// Bodies that clients of a daemon start runs in.
+    pub(crate) leases: Leases,
     policy: PolicyChoice,
     budget_bytes: u64,
     shells: bool,
@@ -98,6 +103,7 @@ impl Holdings {
             checks,
             spent: Vec::new(),
             watch,
+            leases: Leases::default(),
             policy,
             budget_bytes,
             shells,
@@ -188,6 +194,7 @@ impl Holdings {
             watch.clear();
         }
         self.tables.begin_anew(generation);
+        self.conclude_leases();
     }
 
     // Programs.
@@ -296,7 +303,19 @@ impl Holdings {
     /// Drops the names and images whose files have changed on disk.
     pub(crate) fn drop_changed(&mut self) {
         let Some(watch) = &mut self.watch else { return };
-        let changed = watch.changed();
+        let mut is_read = false;
+        let leases = &self.leases;
+        let changed = watch.changed_after(|| {
+            leases.set_busy();
+            is_read = true;
+        });
+        self.drop_all_changed(changed);
+        if is_read {
+            self.conclude_leases();
+        }
+    }
+
+    fn drop_all_changed(&mut self, changed: HashSet<Watcher>) {
         if changed.is_empty() {
             return;
         }
@@ -464,6 +483,41 @@ impl Holdings {
         self.tell(|ledger, sight| ledger.body_came_back(id, sight));
     }
 
+    // Leases.
+
+    /// What is readable when a watched file has changed.
+    pub(crate) fn watch_descriptor(&self) -> Option<OwnedFd> {
+        self.watch.as_ref()?.descriptor().try_clone_to_owned().ok()
+    }
+
+    /// A body that stands in no table is lent: a long run is in it.
+    pub(crate) fn lend_out(&mut self, run: RunInBody, page: Arc<LeasePage>, bytes: u64) {
+        self.leases.add(run.body, page, bytes);
+        self.tables.bodies.insert_lent(run.body, run.of.image);
+        self.tell(|ledger, sight| {
+            ledger.run_started(run);
+            ledger.tell_runs(sight);
+            ledger.body_is_lent(run.body);
+        });
+    }
+
+    /// Ends the leases whose images are gone, and lets the others go on.
+    pub(crate) fn conclude_leases(&mut self) {
+        let bodies = &self.tables.bodies;
+        self.leases.conclude(|id| bodies.image_of(id).is_some());
+    }
+
+    /// Ends all leases.
+    pub(crate) fn revoke_leases(&mut self) {
+        self.leases.conclude(|_| false);
+    }
+
+    /// A lease is over, and its body gone.
+    pub(crate) fn lease_is_over(&mut self, id: BodyId) {
+        self.leases.conclude(|other| other != id);
+        self.take_back(id, None);
+    }
+
     // Shells.
 
     /// A shell was made, or could not be. One that is not wanted any more is dropped.
@@ -556,6 +610,7 @@ impl Holdings {
             self.looked = now;
             if regrow_sys::pressure::is_memory_short() {
                 tracing::info!("memory is short: what is kept is given back");
+                self.revoke_leases();
                 return self.tell(|ledger, _| ledger.memory_is_short());
             }
         }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -154,13 +154,26 @@ impl Watch {
         });
     }
 
+    /// What is readable when there is an event that nobody has read.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+
     /// Those whose files changed since the last call. One system call when nothing did.
     pub fn changed(&mut self) -> HashSet<Watcher> {
+        self.changed_after(|| ())
+    }
+
+    /// The same; something is done before what has happened is read, if something has.
+    pub(crate) fn changed_after(&mut self, before: impl FnOnce()) -> HashSet<Watcher> {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let table = self.mounts.table();
         let mut ready = [PollFd::new(&self.inotify, PollFlags::IN), PollFd::new(&table, PollFlags::PRI)];
         let polled = rustix::io::retry_on_intr(|| poll(&mut ready, Some(&at_once)));
         let [files, mounts] = ready.map(|one| polled.is_err() || !one.revents().is_empty());
+        if files || mounts {
+            before();
+        }
         let mut watchers = if files { self.changed_files() } else { HashSet::new() };
         if mounts {
             self.mounts.note_change();

@@ -99,6 +99,14 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
+    /// The arguments of a run before those of the request.
+    pub(crate) fn first_arguments(&self) -> Strings {
+        let mut strings = Strings::new();
+        strings.push_c_str(&self.argv0);
+        self.extra.iter().for_each(|extra| strings.push_c_str(extra));
+        strings
+    }
+
     /// The whole argument vector of a run, as one block.
     pub(crate) fn arguments(&self, request: &Request) -> Strings {
         let mut strings = Strings::with_capacity(ARGUMENTS_BYTES + request.args.as_bytes().len());

@@ -34,6 +34,13 @@ impl<B> Bodies<B> {
         self.rows.entry(image).or_default().push(BodyRow { id, body: Some(body) });
     }
 
+    /// Adds a body that somebody has already.
+    pub(crate) fn insert_lent(&mut self, id: BodyId, image: ImageId) {
+        self.remove(id);
+        self.images.insert(id, image);
+        self.rows.entry(image).or_default().push(BodyRow { id, body: None });
+    }
+
     /// Takes a row out. Gives the body, unless it is lent.
     pub(crate) fn remove(&mut self, id: BodyId) -> Option<Box<B>> {
         let image = self.images.remove(&id)?;
