@@ -93,6 +93,13 @@ impl LeasedBody {
         self.armed().is_some()
     }
 
+    /// Whether its keeper has given it up, as far as it has told.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        matches!(self.control.state(), None | Some(State::Broken))
+            || matches!(self.line.waits(), Some(Waits::Gone { .. }))
+    }
+
     fn armed(&self) -> Option<i32> {
         match self.line.waits() {
             Some(Waits::Armed { pid, is_shell: false }) => Some(pid),

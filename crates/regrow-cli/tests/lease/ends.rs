@@ -135,15 +135,26 @@ fn a_run_that_leaves_a_process_behind_costs_its_body() {
     let service = service();
     let mut borrower = Borrower::of(&service);
     borrower.lease();
-    let (status, _) = borrower.shell("exec >/dev/null 2>&1; sleep 600 &");
-    assert_eq!(status, Some(0));
-    let mut observer = Borrower::of(&service);
-    eventually("the end of the lease", || observer.status().leases == 0);
-    for left in service.everything() {
-        let line = std::fs::read(format!("/proc/{left}/cmdline")).unwrap_or_default();
-        if line.starts_with(b"sleep\0") {
-            signal(left, Signal::KILL);
+    // One that has executed another program, and one that has a copy of the memory and a group of its own.
+    for script in
+        ["exec >/dev/null 2>&1; sleep 600 &", "exec >/dev/null 2>&1; set -m; (while :; do sleep 600; done) &"]
+    {
+        borrower.lease();
+        let before = borrower.client.leased_runs();
+        assert_eq!(borrower.shell(script).0, Some(0));
+        assert_eq!(borrower.client.leased_runs(), before + 1);
+        let mut observer = Borrower::of(&service);
+        eventually("the end of the lease", || {
+            assert_eq!(borrower.shell("exit 3").0, Some(3 << 8));
+            observer.status().leases == 0
+        });
+        let daemon = service.daemon();
+        let kept = children(daemon);
+        for left in service.everything() {
+            if left != daemon && !kept.contains(&left) {
+                signal(left, Signal::KILL);
+            }
         }
     }
-    assert_eq!(borrower.shell("exit 3").0, Some(3 << 8));
+    borrower.lease();
 }

@@ -34,6 +34,8 @@ const RENEW_AFTER: Duration = Duration::from_secs(1);
 const TOLD_AFTER: u64 = 64;
 /// How long a run waits for the body to be put back.
 const PATIENCE: Duration = Duration::from_millis(10);
+/// A body is given back that so many runs in a row have waited for in vain.
+const MOST_MISSED: u32 = 5;
 /// How long no lease is asked for after a refusal, or after one that was of little use.
 const PAUSE: Duration = Duration::from_secs(1);
 /// A lease of fewer runs was of little use.
@@ -49,6 +51,8 @@ struct Held {
     grant: GrantMessage,
     renewed: Instant,
     runs: u64,
+    /// How many runs in a row have found the body not put back.
+    missed: u32,
 }
 
 /// A request that was made.
@@ -156,9 +160,19 @@ impl Leasing {
             known.end();
             return Outcome::NotRun;
         }
-        if !held.body.page().holds() || !held.body.wait_armed(PATIENCE) {
+        if !held.body.page().holds() {
             return Outcome::NotRun;
         }
+        if !held.body.wait_armed(PATIENCE) {
+            held.missed += 1;
+            if held.missed < MOST_MISSED && !held.body.is_broken() {
+                return Outcome::NotRun;
+            }
+            let number = held.number;
+            known.end();
+            return Outcome::GiveBack(number);
+        }
+        held.missed = 0;
         let Ok(pid) = held.body.begin() else { return Outcome::NotRun };
         match held.is_unchanged(self.mounts.as_ref()) {
             Some(true) => {}
@@ -270,7 +284,7 @@ impl Held {
         let [socket, control, page, watch] = <[OwnedFd; GRANT_FDS]>::try_from(fds).ok()?;
         let lent = Lent { socket, control, armed: grant.armed };
         let body = LeasedBody::new(lent, &page, grant.layout.clone()).ok()?;
-        Some(Held { number: grant.lease, body, watch, grant, renewed: Instant::now(), runs: 0 })
+        Some(Held { number: grant.lease, body, watch, grant, renewed: Instant::now(), runs: 0, missed: 0 })
     }
 
     /// Whether no file has changed that the body depends on, as far as the daemon has looked; it is to be asked else. `None` when the mounts
