@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use crate::raw::{detached_thread, ends_within, pidfd_kill, pidfd_open, wait_pid};
+use crate::raw::{detached_thread, ends_within, pidfd_kill, pidfd_open, process_group, wait_pid};
 
 /// The kernel's mark of a task that ends.
 const PF_EXITING: u64 = 4;
@@ -44,17 +44,17 @@ pub fn all() -> Vec<i32> {
 /// Whether a process is a child of this one, not ended, that leads a process group.
 #[must_use]
 pub fn leads_group(pid: i32) -> bool {
-    is_of_own_group(pid) && is_living_child(pid)
+    is_living_child(pid) && is_of_own_group(pid)
 }
 
 /// Whether a process is a child of this one that has ended, was not waited for, and has led a process group.
 #[must_use]
 pub fn led_group(pid: i32) -> bool {
-    is_of_own_group(pid) && look(pid) == Some(false)
+    look(pid) == Some(false) && is_of_own_group(pid)
 }
 
 fn is_of_own_group(pid: i32) -> bool {
-    pid > 0 && rustix::process::getpgid(Pid::from_raw(pid)).map(Pid::as_raw_pid) == Ok(pid)
+    pid > 0 && process_group(pid) == Some(pid)
 }
 
 /// Whether a process has ended or has begun to: the kernel may have taken its memory from it already, before its end can be waited for.
@@ -147,6 +147,15 @@ mod tests {
         assert!(is_living_child(pid));
         end(pid, Duration::from_secs(10));
         assert!(!is_child(pid), "it was waited for");
+    }
+
+    /// The first process of a container often has a group whose leader is outside: its number is 0.
+    #[test]
+    fn what_is_no_child_leads_no_group() {
+        for pid in [1, std::process::id().cast_signed(), 0, -1, i32::MIN, i32::MAX] {
+            assert!(!leads_group(pid) && !led_group(pid), "{pid}");
+        }
+        assert_eq!(process_group(i32::MAX), None);
     }
 
     #[test]

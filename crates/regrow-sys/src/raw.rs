@@ -190,6 +190,14 @@ fn has_memory(pid: i32) -> bool {
     std::fs::read(format!("/proc/{pid}/statm")).is_ok_and(|sizes| !sizes.starts_with(b"0"))
 }
 
+/// The group of a process: 0 where its leader is in no pid namespace of this process's, `None` where there is no such process.
+#[must_use]
+pub fn process_group(pid: i32) -> Option<i32> {
+    // SAFETY: a query with a number only.
+    let group = unsafe { libc::getpgid(pid) };
+    (group >= 0).then_some(group)
+}
+
 /// Whether there is a process in a process group; one that has ended and was not waited for counts. There is none in the group 0.
 #[must_use]
 pub fn has_members(group: i32) -> bool {
