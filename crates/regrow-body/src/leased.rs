@@ -23,8 +23,12 @@ use crate::desk::Desk;
 use crate::lease::LeasePage;
 use crate::lent::Lent;
 use crate::line::{Line, Waits};
+use crate::place::{Place, Stay};
 use crate::run::Run;
 use crate::start_error::StartError;
+
+/// How long the borrower stays on its processor for a run. Longer than a tick, so that no timer is set.
+const STAY: Duration = Duration::from_millis(10);
 
 /// How an order for a body is laid out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +47,9 @@ pub struct LeasedBody {
     desk: Desk,
     layout: Layout,
     page: LeasePage,
+    keeper: i32,
+    /// Where its tasks wake.
+    place: Place,
     serial: u64,
 }
 
@@ -73,7 +80,8 @@ impl LeasedBody {
         let page = LeasePage::map(page.as_fd())?;
         let control = ControlArea::new(SharedMapping::new(lent.control.as_fd(), CONTROL_BYTES)?);
         let line = Arc::new(Line::of_armed(lent.socket, lent.armed));
-        Ok(LeasedBody { line, control, desk: Desk::default(), layout, page, serial: 0 })
+        let (desk, place) = (Desk::default(), Place::default());
+        Ok(LeasedBody { line, control, desk, layout, page, keeper: lent.keeper, place, serial: 0 })
     }
 
     /// The page.
@@ -88,6 +96,10 @@ impl LeasedBody {
         let is_settled = |state| matches!(state, None | Some(State::Armed | State::Broken));
         if self.armed().is_some() {
             return true;
+        }
+        if self.place.is_here() {
+            // Whoever tells is about to sleep, so that this thread is woken where it is.
+            self.line.await_report(timeout);
         }
         self.control.wait_until(timeout, is_settled);
         self.armed().is_some()
@@ -137,6 +149,10 @@ impl LeasedBody {
         if !self.control.take() {
             return Err(StartError::NotArmed);
         }
+        if let Some(all) = run.processors {
+            let is_short = self.control.reset_work().mappings == 0;
+            self.place.prepare([self.keeper, pid], all, run.caller_sleeps && is_short);
+        }
         let serial = self.serial + 1;
         self.desk.write(&self.control, Addressee { pid, serial }, run, &self.layout.patches);
         // One that was not sent has left the process in the socket's other end as it was, and the state taken.
@@ -151,6 +167,9 @@ impl LeasedBody {
     /// Waits for the end of a run, and has the body put back.
     #[must_use]
     pub fn finish(&self, run: &LeaseRun) -> Leased {
+        if let Some(_stay) = self.place.is_here().then(Stay::here) {
+            let _ = run.process.ends_within(STAY);
+        }
         let is_waited_for = run.process.wait();
         let status = run.process.status(is_waited_for);
         let may_be_refused = status.is_none_or(|status| status == REFUSED_STATUS << 8);

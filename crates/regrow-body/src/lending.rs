@@ -30,7 +30,7 @@ impl Body {
             Lending::Possible(control) if self.runs == 0 => {
                 self.lending = Lending::Lent(armed);
                 self.line.forget();
-                Ok(Lent { socket, control, armed })
+                Ok(Lent { socket, control, armed, keeper: self.keeper })
             }
             other => {
                 self.lending = other;

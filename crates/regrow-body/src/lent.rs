@@ -27,6 +27,8 @@ pub struct Lent {
     pub control: OwnedFd,
     /// The process that waits for the first order.
     pub armed: i32,
+    /// The keeper.
+    pub keeper: i32,
 }
 
 /// How a lease ends.

@@ -6,7 +6,7 @@
 
 use regrow_abi::task::AFFINITY_WORDS;
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// The processors that a task may use, one bit each.
 pub type Processors = [u64; AFFINITY_WORDS];
@@ -41,6 +41,37 @@ impl Place {
             let _ = sched_setaffinity(Some(pid), &set);
         }
         self.bound_to = wanted;
+    }
+}
+
+/// Keeps the calling thread on its processor, until it is dropped. The end of a process wakes whoever polls its pidfd on another processor, if
+/// one is idle.
+#[derive(Debug)]
+pub(crate) struct Stay {
+    all: CpuSet,
+    here: CpuSet,
+}
+
+impl Stay {
+    /// `None` where the thread may use no other processor, or cannot be bound.
+    pub(crate) fn here() -> Option<Stay> {
+        let all = sched_getaffinity(None).ok().filter(|all| all.count() > 1)?;
+        let number = sched_getcpu();
+        let mut here = CpuSet::new();
+        if number >= CpuSet::MAX_CPU || !all.is_set(number) {
+            return None;
+        }
+        here.set(number);
+        sched_setaffinity(None, &here).is_ok().then_some(Stay { all, here })
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        // What somebody else has set meanwhile stays.
+        if sched_getaffinity(None).is_ok_and(|now| now == self.here) {
+            let _ = sched_setaffinity(None, &self.all);
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
@@ -52,7 +53,13 @@ impl Stranger {
     /// Whether it has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        raw::ends_within(self.pidfd.as_fd(), std::time::Duration::ZERO)
+        self.ends_within(Duration::ZERO)
+    }
+
+    /// Whether it has ended, or ends in time.
+    #[must_use]
+    pub fn ends_within(&self, timeout: Duration) -> bool {
+        raw::ends_within(self.pidfd.as_fd(), timeout)
     }
 
     /// Waits for its end, as long as it takes. True when its parent has waited for it already.

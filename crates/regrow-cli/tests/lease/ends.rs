@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use regrow_daemon::client::Client;
 use regrow_daemon::place::Place;
 use rustix::process::Signal;
 
@@ -20,8 +19,8 @@ const SCRIPT: &str = "REGROW_TEST_SCRIPT";
 #[ignore = "it is a part of other tests, in a process that they kill"]
 fn client_of_another_process() {
     let (folder, script) = (std::env::var(PLACE).unwrap(), std::env::var(SCRIPT).unwrap());
-    let place = Place::at(folder.clone().into(), rustix::process::geteuid().as_raw()).unwrap();
-    let mut borrower = Borrower::at(Client::connect(&place).unwrap(), &folder);
+    let place = Place::at(folder.into(), rustix::process::geteuid().as_raw()).unwrap();
+    let mut borrower = Borrower::at(place);
     borrower.lease();
     let running = borrower.shell_with_input(&script);
     println!("\nrun {}", running.pid());

@@ -282,7 +282,7 @@ impl Known {
 impl Held {
     fn new(grant: GrantMessage, fds: Vec<OwnedFd>) -> Option<Held> {
         let [socket, control, page, watch] = <[OwnedFd; GRANT_FDS]>::try_from(fds).ok()?;
-        let lent = Lent { socket, control, armed: grant.armed };
+        let lent = Lent { socket, control, armed: grant.armed, keeper: grant.keeper };
         let body = LeasedBody::new(lent, &page, grant.layout.clone()).ok()?;
         Some(Held { number: grant.lease, body, watch, grant, renewed: Instant::now(), runs: 0, missed: 0 })
     }
@@ -316,7 +316,7 @@ impl Held {
             fds,
             task: &self.grant.task,
             processors: self.grant.task.affinity(),
-            caller_sleeps: false,
+            caller_sleeps: true,
             directory: Some(&run.directory),
             exec_path: self.grant.exec_path.as_deref(),
             random,

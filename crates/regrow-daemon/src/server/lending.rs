@@ -213,6 +213,7 @@ fn grant_message(number: u32, grant: Grant) -> (ToClient, Vec<std::os::fd::Owned
     let message = GrantMessage {
         lease: number,
         armed: lent.armed,
+        keeper: lent.keeper,
         timed,
         first_args,
         exec_path: exec_path.map(std::ffi::CString::into_bytes),

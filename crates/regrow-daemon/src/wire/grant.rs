@@ -17,6 +17,8 @@ pub struct GrantMessage {
     pub lease: u32,
     /// The process that waits for the first order.
     pub armed: i32,
+    /// The keeper.
+    pub keeper: i32,
     /// The times of runs are noted.
     pub timed: bool,
     /// The arguments that come before the request's own, `argv[0]` first.
@@ -37,6 +39,7 @@ impl GrantMessage {
         let mut to = Writer::new(kind::LEASED);
         to.u32(self.lease);
         to.i32(self.armed);
+        to.i32(self.keeper);
         to.flag(self.timed);
         to.bytes(self.first_args.as_bytes());
         to.flag(self.exec_path.is_some());
@@ -61,7 +64,8 @@ impl GrantMessage {
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Result<GrantMessage, WireError> {
-        let (lease, armed, timed) = (from.u32("lease")?, from.i32("armed")?, from.flag("timed")?);
+        let (lease, armed, keeper) = (from.u32("lease")?, from.i32("armed")?, from.i32("keeper")?);
+        let timed = from.flag("timed")?;
         let first_args = from.strings("first_args")?;
         let (has_path, path) = (from.flag("exec_path")?, from.string("exec_path")?);
         from.require(has_path || path.is_empty(), "exec_path")?;
@@ -81,6 +85,7 @@ impl GrantMessage {
         Ok(GrantMessage {
             lease,
             armed,
+            keeper,
             timed,
             first_args,
             exec_path: has_path.then_some(path),

@@ -54,6 +54,7 @@ fn grant() -> GrantMessage {
     GrantMessage {
         lease: 3,
         armed: 42,
+        keeper: 41,
         timed: true,
         first_args: strings(b"sh\0"),
         exec_path: Some(b"/bin/script".to_vec()),
