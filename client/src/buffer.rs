@@ -44,16 +44,7 @@ impl<const N: usize> Buffer<N> {
 
     /// Appends bytes.
     pub fn put(&mut self, bytes: &[u8]) {
-        if bytes.len() > N - self.length {
-            self.is_cut = true;
-            return;
-        }
-        // SAFETY: there is room for as many bytes behind what is filled, and nobody else has a reference to it.
-        unsafe {
-            let to = self.bytes.as_mut_ptr().add(self.length).cast();
-            copy(to, bytes.as_ptr(), bytes.len());
-        }
-        self.length += bytes.len();
+        self.is_cut |= !put(&mut self.bytes, &mut self.length, bytes);
     }
 
     /// Appends a number.
@@ -140,4 +131,14 @@ impl<const N: usize> Buffer<N> {
     pub fn piece(&self, from: usize, to: usize) -> [usize; 2] {
         [self.pointer() as usize + from, to - from]
     }
+}
+
+/// Writes bytes behind those that are filled, if there is room. One for buffers of all sizes, and inlined nowhere: the client's file is small.
+#[inline(never)]
+fn put(room: &mut [MaybeUninit<u8>], length: &mut usize, bytes: &[u8]) -> bool {
+    let Some(to) = room.get_mut(*length..).and_then(|rest| rest.get_mut(..bytes.len())) else { return false };
+    // SAFETY: there is room for as many bytes, and nobody else has a reference to it.
+    unsafe { copy(to.as_mut_ptr().cast(), bytes.as_ptr(), bytes.len()) };
+    *length += bytes.len();
+    true
 }

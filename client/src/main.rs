@@ -87,21 +87,29 @@ fn run(start: &Start) {
     let is_plain = !start.variables.for_command && !start.is_secure;
     let found = match (own, name) {
         (Some(own), Some(name)) if is_plain => {
+            // The daemon looks at this process while this process looks for the program.
+            let asking = Asking::begin(start, &task);
             let is_launcher = matches!(task.instead, HandOver::Launcher(_));
             let beside = if by_path { search::program_beside(start, own, &mut path) } else { None };
-            beside.or_else(|| search::program(name, start, own, is_launcher, &mut path))
+            let found = beside.or_else(|| search::program(name, start, own, is_launcher, &mut path));
+            found.map(|()| asking)
         }
         _ => None,
     };
-    if found.is_some() {
-        ask(start, &task, &path);
+    let is_found = found.is_some();
+    if let Some(asking) = found {
+        match asking {
+            Asking::Nobody => {}
+            Asking::Daemon(given, connection) => ask(start, &task, &path, &given, &connection),
+            Asking::Command => hand_over(&task.instead, start, task.first),
+        }
         // The program, where the daemon or a terminal wants that. A file without a format is the full command's.
         if !by_path {
             execute(start, &task, &path);
         }
     }
     hand_over(&task.instead, start, task.first);
-    if found.is_some() && !by_path {
+    if is_found && !by_path {
         execute(start, &task, &path);
     }
 }
@@ -123,30 +131,41 @@ fn execute(start: &Start, task: &Task, path: &Path) {
     unsafe { sys::execute(path.pointer(), start.list_from(task.first), start.env) };
 }
 
-/// Asks the daemon, and ends as the run does. Returns where this process is to be the program; has the full command do what it must.
-fn ask(start: &Start, task: &Task, path: &Path) {
-    // Until here nothing of the client's own is open.
-    let given = Given::look();
-    if !task.no_terminal && has_terminal() {
-        return;
+/// Who is asked for the run.
+enum Asking {
+    /// Nobody: the program could open a terminal.
+    Nobody,
+    /// The daemon. The run gets the descriptors that this process was given.
+    Daemon(Given, Connection),
+    /// The full command: there is no daemon, or it cannot be asked in one message.
+    Command,
+}
+
+impl Asking {
+    /// Connects to the daemon, if it is to be asked.
+    fn begin(start: &Start, task: &Task) -> Asking {
+        // Until here nothing of the client's own is open.
+        let given = Given::look();
+        if !task.no_terminal && has_terminal() {
+            return Asking::Nobody;
+        }
+        let address = place::address(start.variables.runtime_folder, start.user);
+        match (given, address.and_then(|address| Connection::open(&address))) {
+            (Some(given), Some(connection)) => Asking::Daemon(given, connection),
+            _ => Asking::Command,
+        }
     }
+}
+
+/// Asks the daemon, and ends as the run does. Returns where this process is to be the program; has the full command do what it must.
+fn ask(start: &Start, task: &Task, path: &Path, given: &Given, connection: &Connection) {
     let signals = Signals::hold();
     let mut room = Room::new();
-    let done = given.and_then(|given| {
-        // SAFETY: the path lives as long as the process: this function's caller never returns to its own.
-        let path: &'static [u8] = unsafe { &*core::ptr::from_ref(path.filled().strip_suffix(&[0])?) };
-        let program = Program {
-            path,
-            arg0: if task.by_path { path } else { start.arg(task.first)? },
-            args: start.block_from(task.first + 1)?,
-            env: start.env_block,
-        };
-        let connection = Connection::open(&place::address(start.variables.runtime_folder, start.user)?)?;
-        // What it ignores the daemon asks the kernel.
-        let about = About { blocked: signals.before, ignored: None, stays: false };
-        let order = Order::new(program, given, &about, &mut room)?;
-        Some(talk::until_the_end(&order, &connection, &signals, program.path))
-    });
+    let path = path.filled().strip_suffix(&[0]).unwrap_or_default();
+    // SAFETY: the path lives as long as the process: this function's caller never returns to its own.
+    let path: &'static [u8] = unsafe { &*core::ptr::from_ref(path) };
+    let order = order(start, task, path, given, signals.before, &mut room);
+    let done = order.map(|order| talk::until_the_end(&order, connection, &signals, path));
     match done {
         Some(Outcome::Ended(status)) => end_as(status, &signals),
         Some(Outcome::Declined) => signals.let_go(),
@@ -160,6 +179,26 @@ fn ask(start: &Start, task: &Task, path: &Path) {
             hand_over(&task.instead, start, task.first);
         }
     }
+}
+
+/// The order for a program. `None` where it is too long for one message, or the stack is not what the kernel makes.
+fn order<'a>(
+    start: &Start,
+    task: &Task,
+    path: &'a [u8],
+    given: &'a Given,
+    blocked: u64,
+    room: &'a mut Room,
+) -> Option<Order<'a>> {
+    let program = Program {
+        path,
+        arg0: if task.by_path { path } else { start.arg(task.first)? },
+        args: start.block_from(task.first + 1)?,
+        env: start.env_block,
+    };
+    // What it ignores the daemon asks the kernel.
+    let about = About { blocked, ignored: None, stays: false };
+    Order::new(program, given, &about, room)
 }
 
 /// Whether the program could open `/dev/tty`.

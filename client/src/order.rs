@@ -43,8 +43,9 @@ pub struct Given {
 }
 
 impl Given {
-    /// Looks which are open; nothing of the client's own is. `None` where there are more than a message carries, or the kernel does not
-    /// tell how many there are (Linux before 6.2).
+    /// Looks which are open; nothing of the client's own is. One after the other, as long as the numbers are low: that is quicker than to
+    /// have the kernel list them. `None` where there are more than a message carries, or the kernel does not tell how many there are (Linux
+    /// before 6.2).
     pub fn look() -> Option<Given> {
         let count = sys::stat(c"/proc/self/fd".as_ptr().cast())?.size as usize;
         // A folder has a size on such a kernel, and an empty table has none.
@@ -57,7 +58,7 @@ impl Given {
             while !sys::is_open(number) {
                 number += 1;
                 if number > FAR {
-                    return None;
+                    return Given::inherited();
                 }
             }
             *slot = number;
@@ -120,8 +121,8 @@ fn number_of(name: &[u8]) -> Option<i32> {
     None
 }
 
-/// Numbers beyond this one are not looked for.
-const FAR: i32 = 1024;
+/// Numbers beyond this one are not looked for one by one.
+const FAR: i32 = 24;
 
 /// Room for what of a message stands nowhere yet.
 pub type Room = Buffer<12_288>;
@@ -132,7 +133,7 @@ pub struct Order<'a> {
     /// Where the head ends, and where the length of the environment does.
     ends: [usize; 2],
     program: Program<'a>,
-    given: Given,
+    given: &'a Given,
 }
 
 /// Where the secret stands in the message.
@@ -140,7 +141,12 @@ const SECRET: usize = 12;
 
 impl<'a> Order<'a> {
     /// Puts it together, but for the secret. `None` where it cannot be, or would be too long.
-    pub fn new(program: Program<'a>, given: Given, about: &About, buffer: &'a mut Room) -> Option<Order<'a>> {
+    pub fn new(
+        program: Program<'a>,
+        given: &'a Given,
+        about: &About,
+        buffer: &'a mut Room,
+    ) -> Option<Order<'a>> {
         buffer.clear();
         buffer.put(&MAGIC);
         buffer.u16(VERSION);

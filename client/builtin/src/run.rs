@@ -88,8 +88,8 @@ impl Memory {
             args: strings.get(..args)?,
             env: strings.get(args..)?,
         };
-        let mut room = Room::new();
-        let order = Order::new(program, Given::inherited()?, &about, &mut room)?;
+        let (given, mut room) = (Given::inherited()?, Room::new());
+        let order = Order::new(program, &given, &about, &mut room)?;
         let ticket = sys::counter() as i32;
         let ticket = if ticket < 0 { return None } else { Ticket(ticket) };
         let connection = &mut self.connection;

@@ -46,8 +46,11 @@ impl Server {
             let text = b"the daemon has as many clients as it may have".to_vec();
             return connection.send(&ToClient::Failed { text });
         }
-        // While the client gets its message ready.
+        // While the client gets its message ready. What differs is told to whoever asks for a run.
         connection.standing.look(&self.security);
+        let own = self.controller.shard().view().domain();
+        let cgroup = (!self.options.any_cgroup).then_some(own.cgroup.as_slice());
+        let _ = connection.standing.look_inside(&self.security, cgroup);
         match self.clients.add(connection, &self.poller) {
             // Its first message may be there already.
             Ok(client) => self.take_message(client),

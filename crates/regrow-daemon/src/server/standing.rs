@@ -76,10 +76,19 @@ impl Standing {
         cgroup: Option<&[u8]>,
     ) -> Result<u64, CallerPart> {
         let ignored = self.look(domain).filter(|_| self.is_proved).ok_or(CallerPart::Confinement)?;
-        let process = self.process.as_ref().ok_or(CallerPart::Process)?;
+        self.look_inside(domain, cgroup)?;
+        Ok(ignored)
+    }
+
+    /// Looks at its namespaces, and at the control groups where they are given, unless that was done a short while ago.
+    ///
+    /// # Errors
+    /// The part that differs.
+    pub(super) fn look_inside(&mut self, domain: &Domain, cgroup: Option<&[u8]>) -> Result<(), CallerPart> {
         if self.seen_inside.is_some_and(|at| at.elapsed() < VALID) {
-            return Ok(ignored);
+            return Ok(());
         }
+        let process = self.process.as_ref().ok_or(CallerPart::Process)?;
         if !domain.namespaces.are_of(process) {
             return Err(CallerPart::Namespace);
         }
@@ -87,6 +96,6 @@ impl Standing {
             return Err(CallerPart::Cgroup);
         }
         self.seen_inside = Some(Instant::now());
-        Ok(ignored)
+        Ok(())
     }
 }
