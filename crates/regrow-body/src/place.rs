@@ -80,3 +80,59 @@ fn processors(mask: &Processors) -> impl Iterator<Item = usize> {
     let is_set = |number: &usize| mask.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1);
     (0..CpuSet::MAX_CPU.min(AFFINITY_WORDS * 64)).filter(is_set)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn allowed(pid: i32) -> CpuSet {
+        sched_getaffinity(Pid::from_raw(pid)).expect("a task's processors")
+    }
+
+    fn words(set: &CpuSet) -> Processors {
+        let mut words = [0; AFFINITY_WORDS];
+        for number in (0..CpuSet::MAX_CPU.min(AFFINITY_WORDS * 64)).filter(|&number| set.is_set(number)) {
+            words[number / 64] |= 1 << (number % 64);
+        }
+        words
+    }
+
+    #[test]
+    fn tasks_are_where_the_caller_sleeps_and_else_where_they_may_be() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("it starts");
+        let task = child.id().cast_signed();
+        let all = allowed(0);
+        let mut place = Place::default();
+        assert!(!place.is_here());
+        // This thread stays, so that it is not moved between the steps.
+        let stay = Stay::here();
+        place.prepare([task, 0], &words(&all), true);
+        assert_eq!(place.is_here(), all.count() > 1, "where there is one processor nothing is bound");
+        assert!(all.count() == 1 || allowed(task) == allowed(0));
+        place.prepare([task, task], &words(&all), false);
+        assert!(!place.is_here());
+        assert_eq!(allowed(task), all);
+        drop(stay);
+        child.kill().expect("a child");
+        child.wait().expect("a child");
+    }
+
+    #[test]
+    fn a_thread_stays_and_has_its_processors_again() {
+        let all = allowed(0);
+        if let Some(stay) = Stay::here() {
+            assert_eq!(allowed(0).count(), 1);
+            assert!(Stay::here().is_none(), "it stays already");
+            drop(stay);
+            assert_eq!(allowed(0), all);
+            let stay = Stay::here().expect("as before");
+            sched_setaffinity(None, &all).expect("they are its own");
+            drop(stay);
+            assert_eq!(allowed(0), all, "what was set meanwhile stays");
+        } else {
+            assert_eq!(all.count(), 1);
+        }
+    }
+}
