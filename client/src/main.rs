@@ -132,6 +132,7 @@ fn execute(start: &Start, task: &Task, path: &Path) {
 }
 
 /// Who is asked for the run.
+#[allow(clippy::large_enum_variant, reason = "there is no memory but the stack")]
 enum Asking {
     /// Nobody: the program could open a terminal.
     Nobody,
