@@ -9,7 +9,7 @@
 //!  5  engine         a shard
 //!  4  pool           decisions
 //!  3  body           mechanism
-//!  2  image          mechanism                                              builtin (at the edge)
+//!  2  image          mechanism            memory (a service of its own)     builtin (at the edge)
 //!  1  front          mechanism            agent (inside a body)            client (at the edge)            sys (ground)
 //!  0  abi            wire types
 //! ```
@@ -34,6 +34,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("regrow-sys", 1),
     ("regrow-builtin", 2),
     ("regrow-image", 2),
+    ("regrow-memory", 2),
     ("regrow-body", 3),
     ("regrow-pool", 4),
     ("regrow-engine", 5),

@@ -1,0 +1,33 @@
+//! What a client asks a zone for, and what it is given.
+
+use crate::units::Page;
+
+/// Who has a block, or had it. Zero is nobody: the pages are zero.
+pub type Client = u32;
+
+/// The client of pages that are zero.
+pub const NOBODY: Client = 0;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// The block has 2^order pages.
+    pub order: u8,
+    /// Who asks.
+    pub client: Client,
+    /// Its pages are to be mapped when it is given (the paper's immediate mode); else at their first touch (delayed).
+    pub mapped: bool,
+    /// Its pages are to be zero, also where the client itself had them last.
+    pub zeroed: bool,
+}
+
+/// A block that is given, and what is to be done before the client has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// Its first page.
+    pub page: Page,
+    /// The memory is to be zeroed.
+    pub zero: bool,
+    /// The memory is to be mapped.
+    pub map: bool,
+}

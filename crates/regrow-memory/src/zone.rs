@@ -1,0 +1,211 @@
+//! A zone: chunks that one server manages, without looking at their memory.
+//!
+//! ```text
+//!   alloc   hot block of the order?  ── no ──> buddy lists          and says: has the memory to be zeroed, or mapped?
+//!   free    ──> hot, as long as there are few of its order  ── else ──> buddy lists
+//! ```
+//!
+//! A *hot* block was in use a moment ago: its memory is mapped and in the caches, and it is not joined with its buddies. Of each page the
+//! zone knows who had it last ([`crate::request::Client`]), and whether it is mapped. Memory that goes from one client to another is zeroed.
+
+mod buddy;
+mod chunk;
+
+use crate::error::ZoneError;
+use crate::request::{Grant, Want};
+use crate::units::{CHUNK_ORDER, Chunk, MAX_ORDER, Page, chunk_of, pages_of};
+
+use buddy::Buddy;
+use chunk::Table;
+
+/// The highest order of which blocks stay hot.
+const HOT_ORDER: usize = CHUNK_ORDER as usize;
+/// How many pages may be hot in blocks of one order.
+const HOT_PAGES: usize = 1024;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Zone {
+    buddy: Buddy,
+    table: Table,
+    hot: [Vec<Page>; HOT_ORDER + 1],
+}
+
+impl Zone {
+    /// Takes over a chunk, all of whose pages are zero and not mapped.
+    ///
+    /// # Errors
+    /// [`ZoneError::OwnChunk`], [`ZoneError::NoChunk`].
+    pub fn add_chunk(&mut self, chunk: Chunk) -> Result<(), ZoneError> {
+        self.buddy.add_chunk(chunk)?;
+        self.table.add(chunk);
+        Ok(())
+    }
+
+    /// Gives up a chunk that is free. Whether its memory may be other than zero, or is mapped.
+    pub fn take_chunk(&mut self) -> Option<(Chunk, bool)> {
+        let chunk = self.buddy.take_chunk().or_else(|| {
+            self.cool_down();
+            self.buddy.take_chunk()
+        })?;
+        Some((chunk, self.table.take(chunk)))
+    }
+
+    /// Takes a block.
+    ///
+    /// # Errors
+    /// [`ZoneError::Order`], [`ZoneError::NoRoom`].
+    pub fn alloc(&mut self, want: Want) -> Result<Grant, ZoneError> {
+        let page = match self.hot.get_mut(usize::from(want.order)).and_then(Vec::pop) {
+            Some(page) => {
+                self.table.set_hot(page, false);
+                page
+            }
+            None => self.buddy.alloc(want.order).or_else(|error| {
+                if !self.cool_down() {
+                    return Err(error);
+                }
+                self.buddy.alloc(want.order)
+            })?,
+        };
+        let (zero, map) = self.table.give(page, want);
+        Ok(Grant { page, zero, map })
+    }
+
+    /// Takes a block back. Its order.
+    ///
+    /// # Errors
+    /// [`ZoneError`] where no block that is in use begins at the page.
+    pub fn free(&mut self, page: Page) -> Result<u8, ZoneError> {
+        let order = self.buddy.order_of(page)?;
+        if order <= CHUNK_ORDER && self.table.is_hot(page) {
+            return Err(ZoneError::FreeAlready { page });
+        }
+        match self.hot.get_mut(usize::from(order)) {
+            Some(hot) if hot.len() < (HOT_PAGES >> order).max(1) => {
+                hot.push(page);
+                self.table.set_hot(page, true);
+            }
+            _ => {
+                self.buddy.free(page)?;
+            }
+        }
+        Ok(order)
+    }
+
+    /// Joins hot blocks with their buddies. False where there were none.
+    pub fn cool_down(&mut self) -> bool {
+        let mut were_any = false;
+        for hot in &mut self.hot {
+            for page in hot.drain(..) {
+                were_any = true;
+                self.table.set_hot(page, false);
+                let freed = self.buddy.free(page);
+                debug_assert!(freed.is_ok(), "a hot block is in use for the lists: {freed:?}");
+            }
+        }
+        were_any
+    }
+
+    /// Pages of its chunks.
+    #[must_use]
+    pub fn own_pages(&self) -> u64 {
+        self.buddy.own_pages()
+    }
+
+    /// Pages that are in use by nobody.
+    #[must_use]
+    pub fn free_pages(&self) -> u64 {
+        let hot: u64 = (0u8..).zip(&self.hot).map(|(order, hot)| (hot.len() as u64) << order).sum();
+        self.buddy.free_pages() + hot
+    }
+
+    /// The highest order of which a block is free, hot ones joined with none.
+    #[must_use]
+    pub fn highest_free(&self) -> Option<u8> {
+        self.buddy.highest_free()
+    }
+
+    /// Whether a page is in one of its chunks.
+    #[must_use]
+    pub fn has(&self, page: Page) -> bool {
+        self.buddy.has_chunk(chunk_of(page))
+    }
+
+    /// How much of what is free cannot be given as a block of an order, from 0 to 1; 0 where nothing is free. Hot blocks count as joined
+    /// with none.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "there are fewer pages than 2^52")]
+    pub fn fragmentation(&self, order: u8) -> f64 {
+        let free = self.free_pages();
+        let large: u64 = (order..=MAX_ORDER)
+            .map(|order| u64::from(self.buddy.free_blocks(order)) * u64::from(pages_of(order)))
+            .sum();
+        if free == 0 { 0.0 } else { 1.0 - large as f64 / free as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Client;
+
+    fn zone() -> Zone {
+        let mut zone = Zone::default();
+        zone.add_chunk(4).expect("a new chunk");
+        zone.add_chunk(5).expect("a new chunk");
+        zone
+    }
+
+    fn want(order: u8, client: Client) -> Want {
+        Want { order, client, mapped: true, zeroed: false }
+    }
+
+    #[test]
+    fn memory_is_zeroed_when_another_client_has_it_and_when_it_is_asked_for() {
+        let mut zone = zone();
+        let first = zone.alloc(want(2, 7)).expect("room");
+        assert_eq!((first.zero, first.map), (false, true), "nobody had it");
+        zone.free(first.page).expect("a block");
+        let again = zone.alloc(want(2, 7)).expect("room");
+        assert_eq!(again, Grant { page: first.page, zero: false, map: false }, "it is hot");
+        zone.free(again.page).expect("a block");
+        let zeroed = zone.alloc(Want { zeroed: true, ..want(2, 7) }).expect("room");
+        assert_eq!(zeroed, Grant { page: first.page, zero: true, map: false });
+        zone.free(zeroed.page).expect("a block");
+        let other = zone.alloc(want(2, 8)).expect("room");
+        assert_eq!(other, Grant { page: first.page, zero: true, map: false });
+        zone.free(other.page).expect("a block");
+        // A part of it is in a larger block.
+        assert!(zone.cool_down() && !zone.cool_down());
+        let large = zone.alloc(want(10, 9)).expect("room");
+        assert_eq!((large.zero, large.map), (true, true));
+        assert_eq!((zone.free_pages(), zone.own_pages()), (0, 1024));
+    }
+
+    #[test]
+    fn a_hot_block_is_not_freed_twice_and_is_used_for_larger_ones() {
+        let mut zone = zone();
+        let pages: Vec<Page> = (0..1024).map(|_| zone.alloc(want(0, 1)).expect("room").page).collect();
+        assert_eq!(zone.alloc(want(0, 1)), Err(ZoneError::NoRoom { order: 0 }));
+        pages.iter().for_each(|&page| assert_eq!(zone.free(page), Ok(0)));
+        assert_eq!(zone.free(pages[0]), Err(ZoneError::FreeAlready { page: pages[0] }));
+        assert!((zone.fragmentation(0), zone.fragmentation(9)) == (1.0, 1.0), "all of it is hot");
+        assert_eq!(zone.free_pages(), 1024);
+        assert_eq!(zone.alloc(want(10, 1)).expect("hot blocks are joined").page, 4 * 512);
+        assert_eq!(zone.free(4 * 512), Ok(10));
+        assert!(zone.fragmentation(9) == 0.0 && zone.highest_free() == Some(10));
+    }
+
+    #[test]
+    fn a_chunk_that_is_given_up_says_whether_it_is_clean() {
+        let mut zone = zone();
+        let page = zone.alloc(want(0, 3)).expect("room").page;
+        let (clean, is_used) = zone.take_chunk().expect("one is free");
+        assert!(!is_used && clean != chunk_of(page) && !zone.has(clean << 9));
+        zone.free(page).expect("a block");
+        assert_eq!(zone.take_chunk(), Some((chunk_of(page), true)), "its hot page is joined");
+        assert_eq!((zone.take_chunk(), zone.own_pages(), zone.free_pages()), (None, 0, 0));
+        assert_eq!(zone.add_chunk(u32::MAX), Err(ZoneError::NoChunk { chunk: u32::MAX }));
+    }
+}

@@ -1,0 +1,99 @@
+//! What a zone knows of the pages of its chunks beside the lists: who had each last, which are mapped, which blocks are hot.
+
+use crate::request::{Client, NOBODY, Want};
+use crate::units::{CHUNK_PAGES, Chunk, Page, chunk_of, in_chunk, pages_of};
+
+/// A bit for each page of a chunk.
+type Bits = [u64; CHUNK_PAGES as usize / 64];
+
+/// The pages of a chunk.
+#[derive(Debug, Clone)]
+struct ChunkPages {
+    last: [Client; CHUNK_PAGES as usize],
+    mapped: Bits,
+    hot: Bits,
+}
+
+/// The chunks of a zone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Table(Vec<Option<Box<ChunkPages>>>);
+
+impl Table {
+    /// A chunk whose pages are zero and not mapped.
+    pub(super) fn add(&mut self, chunk: Chunk) {
+        let at = chunk as usize;
+        if at >= self.0.len() {
+            self.0.resize_with(at + 1, || None);
+        }
+        let new = ChunkPages {
+            last: [NOBODY; CHUNK_PAGES as usize],
+            mapped: Bits::default(),
+            hot: Bits::default(),
+        };
+        self.0[at] = Some(Box::new(new));
+    }
+
+    /// Forgets a chunk. Whether a page of it may be other than zero, or is mapped.
+    pub(super) fn take(&mut self, chunk: Chunk) -> bool {
+        let pages = self.0.get_mut(chunk as usize).and_then(Option::take);
+        pages.is_some_and(|pages| {
+            pages.last.iter().any(|&last| last != NOBODY) || pages.mapped != Bits::default()
+        })
+    }
+
+    /// Notes that a client has a block. Whether it is to be zeroed, and to be mapped.
+    pub(super) fn give(&mut self, page: Page, want: Want) -> (bool, bool) {
+        let (mut zero, mut map) = (false, false);
+        let end = page + pages_of(want.order);
+        let mut from = page;
+        while from < end {
+            let to = end.min((chunk_of(from) + 1) * CHUNK_PAGES);
+            if let Some(pages) = self.pages_mut(from) {
+                let range = in_chunk(from)..in_chunk(from) + (to - from) as usize;
+                let of_another = |&last: &Client| last != NOBODY && (want.zeroed || last != want.client);
+                zero |= pages.last[range.clone()].iter().any(of_another);
+                pages.last[range.clone()].fill(want.client);
+                if want.mapped {
+                    map |= fill(&mut pages.mapped, range);
+                }
+            }
+            from = to;
+        }
+        (zero, map)
+    }
+
+    /// Whether a block is hot.
+    pub(super) fn is_hot(&self, page: Page) -> bool {
+        let pages = self.0.get(chunk_of(page) as usize).and_then(Option::as_deref);
+        pages.is_some_and(|pages| pages.hot[in_chunk(page) / 64] >> (page % 64) & 1 == 1)
+    }
+
+    /// Notes whether it is.
+    pub(super) fn set_hot(&mut self, page: Page, is_hot: bool) {
+        if let Some(pages) = self.pages_mut(page) {
+            let bit = 1 << (page % 64);
+            let word = &mut pages.hot[in_chunk(page) / 64];
+            *word = if is_hot { *word | bit } else { *word & !bit };
+        }
+    }
+
+    fn pages_mut(&mut self, page: Page) -> Option<&mut ChunkPages> {
+        self.0.get_mut(chunk_of(page) as usize)?.as_deref_mut()
+    }
+}
+
+/// Sets bits. Whether one of them was not set.
+fn fill(bits: &mut Bits, range: std::ops::Range<usize>) -> bool {
+    let mut was_unset = false;
+    let mut from = range.start;
+    while from < range.end {
+        let to = range.end.min((from / 64 + 1) * 64);
+        let count = to - from;
+        let mask = if count == 64 { u64::MAX } else { ((1 << count) - 1) << (from % 64) };
+        let word = &mut bits[from / 64];
+        was_unset |= *word & mask != mask;
+        *word |= mask;
+        from = to;
+    }
+    was_unset
+}
