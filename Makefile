@@ -30,7 +30,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench bench-daemon bench-resources bench-trace bench-pool bench-python bench-env bench-web keep-results results build \
+.PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-python bench-env bench-web keep-results results build \
 	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke victims test-workspace test-unprivileged test-python \
 	test-web clean
 
@@ -62,6 +62,10 @@ bench-resources: build ## what each resource costs; the figures go to target/ben
 bench-trace: build ## the web trace with real processes by each policy; the figures go to target/bench/trace.json
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow replay traces/web-1000.csv --real --json $(TARGET)/bench/trace.json $(ARGS)
+
+bench-memory: build ## blocks of the memory service beside what the kernel maps; the figures go to target/bench/memory.json
+	@mkdir -p $(TARGET)/bench
+	@$(TARGET)/release/regrow bench --memory --json $(TARGET)/bench/memory.json $(ARGS)
 
 bench-pool: build ## the pool's policies on the recorded traces; the figures go to target/bench/pool.json
 	@mkdir -p $(TARGET)/bench

@@ -4,6 +4,7 @@
 //!   programs    posix_spawn and Regrow in turn, one program after the other
 //!   daemon      what the daemon costs its clients
 //!   pool        the policies on recorded traces, and 50 programs that run once
+//!   memory      blocks of the memory service, and memory that the kernel maps
 //!   resources   each resource made from nothing, and taken from the pool
 //!   record      which processes a command creates, as a trace
 //!   replay      a trace through policies: simulated, or with real processes
@@ -20,6 +21,7 @@ pub mod daemon;
 pub mod error;
 pub mod figure;
 pub mod machine;
+pub mod memory;
 pub mod plot;
 pub mod pool;
 pub mod programs;

@@ -1,8 +1,53 @@
-//! What can be wrong with a request to a zone. Nothing has changed then.
+//! What can be wrong with a request. Nothing has changed then.
+
+use std::io;
 
 use crate::units::{Chunk, Page};
 
-/// See the module.
+/// What can be wrong with a request to a service.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// No range has no chunks, or so many.
+    #[error("a range of {chunks} chunks: it has one at least, and {most} at most")]
+    Chunks {
+        /// What was asked for.
+        chunks: u32,
+        /// The most.
+        most: u32,
+    },
+    /// A service has one zone at least, and not more than chunks.
+    #[error("{zones} zones for {chunks} chunks: there is one at least, and a chunk for each")]
+    Zones {
+        /// What was asked for.
+        zones: usize,
+        /// The chunks of the range.
+        chunks: u32,
+    },
+    /// No block is so large.
+    #[error("a block of {pages} pages: the largest has {most}")]
+    TooLarge {
+        /// What was asked for.
+        pages: u64,
+        /// The most.
+        most: u32,
+    },
+    /// No zone has such a block, and none can grow by it.
+    #[error("no memory for a block of {pages} pages")]
+    NoMemory {
+        /// Its pages.
+        pages: u32,
+    },
+    /// The system refuses something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What can be wrong with a request to a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneError {
     /// The chunk of the page belongs to another zone, or to none.

@@ -5,20 +5,44 @@
 //! range of the address space, and unmaps nothing on the hot way.
 //!
 //! ```text
-//!   Master    which zone a client asks; which chunks move from zone to zone        (estimated loads)
-//!   Zone      free blocks of its chunks, what is hot, what a page may hold         (one owner at a time)
-//!   Buddy     the lists of free blocks by order
+//!   Client    asks for blocks, keeps a few that it has just given back        Block: memory that a client has alone
+//!   Service   made once, gives out clients
+//!   Store     range, zones and master together
+//!   Master    which zone a client asks; which chunks move from zone to zone   (estimated loads)
+//!   Seat      a zone and its token; what waits for whoever has it
+//!   Zone      free blocks of its chunks, what is hot, what a page may hold    (one owner at a time)
+//!   Range     the memory: maps, zeroes, gives back
 //! ```
 //!
 //! Sizes are in pages of 4 KiB; a block has 2^order of them; a *chunk* is 2 MiB, the unit in which zones grow, shrink and exchange memory.
-//! These three make no system call and touch no page: they say what is to be done, and whoever holds the range does it.
+//! `master` and `zone` make no system call and touch no page: they say what is to be done.
+//!
+//! ```
+//! use regrow_memory::{Mode, Service, ServiceOptions};
+//!
+//! let service = Service::new(&ServiceOptions { chunks: 8, ..ServiceOptions::default() })?;
+//! let mut client = service.client();
+//! let mut block = client.alloc(16, Mode::Immediate)?;
+//! block[..5].copy_from_slice(b"hello");
+//! std::thread::spawn(move || assert_eq!(&block[..5], b"hello")).join().unwrap();
+//! # Ok::<(), regrow_memory::ServiceError>(())
+//! ```
 
-#![forbid(unsafe_code)]
-
+mod block;
+mod client;
 mod error;
 pub mod master;
+mod range;
 pub mod request;
+mod seat;
+mod service;
+mod store;
 pub mod units;
 pub mod zone;
 
-pub use error::ZoneError;
+pub use block::Block;
+pub use client::Client;
+pub use error::{ServiceError, ZoneError};
+pub use range::PAGE_BYTES;
+pub use request::Mode;
+pub use service::{Service, ServiceOptions, ZoneState};

@@ -84,7 +84,9 @@ impl Master {
         let turn = self.routed.checked_rem(loads.len())?;
         self.routed = self.routed.wrapping_add(1);
         let Routing::Balanced { low, high } = self.routing else { return Some(turn) };
-        let estimated = || loads.iter().map(Load::estimated).enumerate();
+        // Of zones of the same load each has its turn.
+        let in_turn = || (turn..loads.len()).chain(0..turn);
+        let estimated = || in_turn().filter_map(|number| Some((number, loads.get(number)?.estimated())));
         let least = estimated().min_by(|one, other| one.1.total_cmp(&other.1))?;
         if least.1 < low {
             return Some(least.0);
@@ -142,6 +144,13 @@ mod tests {
         assert!(of[1].estimated() >= 1.0);
         of[0].asked = u64::MAX;
         assert!(of[0].estimated() > 1.0);
+    }
+
+    #[test]
+    fn zones_of_the_same_load_have_their_turn() {
+        let mut master = Master::new(PAPER);
+        let routed: Vec<_> = (0..4).filter_map(|_| master.route(&loads([10, 10, 30]))).collect();
+        assert_eq!(routed, [0, 1, 0, 0]);
     }
 
     #[test]

@@ -3,10 +3,20 @@
 use crate::units::Page;
 
 /// Who has a block, or had it. Zero is nobody: the pages are zero.
-pub type Client = u32;
+pub type Owner = u32;
 
 /// The client of pages that are zero.
-pub const NOBODY: Client = 0;
+pub const NOBODY: Owner = 0;
+
+/// How the pages of a block come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// They are there when the block is given.
+    #[default]
+    Immediate,
+    /// They come when they are touched.
+    Delayed,
+}
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +24,7 @@ pub struct Want {
     /// The block has 2^order pages.
     pub order: u8,
     /// Who asks.
-    pub client: Client,
+    pub owner: Owner,
     /// Its pages are to be mapped when it is given (the paper's immediate mode); else at their first touch (delayed).
     pub mapped: bool,
     /// Its pages are to be zero, also where the client itself had them last.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A *hot* block was in use a moment ago: its memory is mapped and in the caches, and it is not joined with its buddies. Of each page the
-//! zone knows who had it last ([`crate::request::Client`]), and whether it is mapped. Memory that goes from one client to another is zeroed.
+//! zone knows who had it last ([`crate::request::Owner`]), and whether it is mapped. Memory that goes from one client to another is zeroed.
 
 mod buddy;
 mod chunk;
@@ -148,7 +148,7 @@ impl Zone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Client;
+    use crate::request::Owner;
 
     fn zone() -> Zone {
         let mut zone = Zone::default();
@@ -157,8 +157,8 @@ mod tests {
         zone
     }
 
-    fn want(order: u8, client: Client) -> Want {
-        Want { order, client, mapped: true, zeroed: false }
+    fn want(order: u8, owner: Owner) -> Want {
+        Want { order, owner, mapped: true, zeroed: false }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use regrow_memory::ZoneError;
-use regrow_memory::request::{Client, NOBODY, Want};
+use regrow_memory::request::{NOBODY, Owner, Want};
 use regrow_memory::units::{CHUNK_PAGES, Page};
 use regrow_memory::zone::Zone;
 
@@ -24,9 +24,9 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let want = (0u8..12, 1u32..4, any::<bool>(), any::<bool>())
-        .prop_map(|(order, client, mapped, zeroed)| Want { order, client, mapped, zeroed });
+        .prop_map(|(order, owner, mapped, zeroed)| Want { order, owner, mapped, zeroed });
     let small = (0u8..3, 1u32..4, any::<bool>(), any::<bool>())
-        .prop_map(|(order, client, mapped, zeroed)| Want { order, client, mapped, zeroed });
+        .prop_map(|(order, owner, mapped, zeroed)| Want { order, owner, mapped, zeroed });
     prop_oneof![
         6 => small.prop_map(Step::Alloc),
         2 => want.prop_map(Step::Alloc),
@@ -40,7 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// What the memory holds and whether it is mapped, as whoever holds the range would have it.
 struct Memory {
     /// Who has written to each page last.
-    content: Vec<Client>,
+    content: Vec<Owner>,
     mapped: Vec<bool>,
 }
 
@@ -48,7 +48,7 @@ struct World {
     zones: [Zone; 2],
     memory: Memory,
     /// First pages of the blocks in use: zone, order, client.
-    blocks: BTreeMap<Page, (usize, u8, Client)>,
+    blocks: BTreeMap<Page, (usize, u8, Owner)>,
 }
 
 impl World {
@@ -80,16 +80,16 @@ impl World {
                     assert!(zone.has(page));
                     let (content, mapped) =
                         (&mut self.memory.content[page as usize], &mut self.memory.mapped[page as usize]);
-                    let is_own = *content == want.client && !want.zeroed;
+                    let is_own = *content == want.owner && !want.zeroed;
                     assert!(
                         grant.zero || *content == NOBODY || is_own,
                         "page {page} holds what {content} has written"
                     );
                     assert!(grant.map || *mapped || !want.mapped, "page {page} is not mapped");
                     *mapped |= want.mapped;
-                    *content = want.client;
+                    *content = want.owner;
                 }
-                self.blocks.insert(grant.page, (number, want.order, want.client));
+                self.blocks.insert(grant.page, (number, want.order, want.owner));
                 Some(grant.page)
             }
             Err(error) => {
@@ -195,8 +195,8 @@ fn a_million_steps() {
         let is_filling = number / 20_000 % 2 == 0;
         if next(100) < if is_filling { 60 } else { 40 } {
             let order = u8::try_from(next(12).saturating_sub(next(12))).expect("a small number");
-            let client = u32::try_from(next(3) + 1).expect("a small number");
-            let want = Want { order, client, mapped: next(2) == 0, zeroed: next(8) == 0 };
+            let owner = u32::try_from(next(3) + 1).expect("a small number");
+            let want = Want { order, owner, mapped: next(2) == 0, zeroed: next(8) == 0 };
             in_use.extend(world.alloc(usize::from(next(2) == 0), want));
         } else if !in_use.is_empty() {
             let at = usize::try_from(next(in_use.len() as u64)).expect("it was a length");

@@ -17,6 +17,8 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-daemon/src/caller.rs", "the caller's descriptors are known by number only"),
     ("crates/regrow-image/src/seed.rs", "the seed's state word stands in a shared page"),
     ("crates/regrow-image/src/store.rs", "plain types are written as the bytes that they are"),
+    ("crates/regrow-memory/src/block.rs", "the memory of a block is looked at by its address"),
+    ("crates/regrow-memory/src/range.rs", "memory is mapped, zeroed and given back"),
     ("crates/regrow/src/os/unix/process.rs", "the standard library has a method that is unsafe"),
     ("crates/regrow/tests/like_std.rs", "a test calls a method that is unsafe in the standard library"),
     (

@@ -160,6 +160,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, conflicts_with_all = ["daemon", "parallel", "program", "static_program"])]
     pub(crate) resources: bool,
 
+    /// Measure the memory service instead: blocks of pages beside memory that the kernel maps
+    #[arg(long, conflicts_with_all = ["daemon", "pool", "resources", "parallel", "program", "static_program", "single_use", "prototype"])]
+    pub(crate) memory: bool,
+
     /// Write the results to FILE as a JSON array with an object for each program or figure
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,

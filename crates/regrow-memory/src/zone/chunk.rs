@@ -1,6 +1,6 @@
 //! What a zone knows of the pages of its chunks beside the lists: who had each last, which are mapped, which blocks are hot.
 
-use crate::request::{Client, NOBODY, Want};
+use crate::request::{NOBODY, Owner, Want};
 use crate::units::{CHUNK_PAGES, Chunk, Page, chunk_of, in_chunk, pages_of};
 
 /// A bit for each page of a chunk.
@@ -9,7 +9,7 @@ type Bits = [u64; CHUNK_PAGES as usize / 64];
 /// The pages of a chunk.
 #[derive(Debug, Clone)]
 struct ChunkPages {
-    last: [Client; CHUNK_PAGES as usize],
+    last: [Owner; CHUNK_PAGES as usize],
     mapped: Bits,
     hot: Bits,
 }
@@ -50,9 +50,9 @@ impl Table {
             let to = end.min((chunk_of(from) + 1) * CHUNK_PAGES);
             if let Some(pages) = self.pages_mut(from) {
                 let range = in_chunk(from)..in_chunk(from) + (to - from) as usize;
-                let of_another = |&last: &Client| last != NOBODY && (want.zeroed || last != want.client);
+                let of_another = |&last: &Owner| last != NOBODY && (want.zeroed || last != want.owner);
                 zero |= pages.last[range.clone()].iter().any(of_another);
-                pages.last[range.clone()].fill(want.client);
+                pages.last[range.clone()].fill(want.owner);
                 if want.mapped {
                     map |= fill(&mut pages.mapped, range);
                 }

@@ -1,0 +1,211 @@
+//! `regrow bench --memory`: blocks of the memory service beside memory that the kernel maps.
+//!
+//! ```text
+//!   alloc + touch + free   by the service and by mmap, touch, munmap in turn: threads at the same time, each with blocks of its own
+//!   pairs                  alloc and free alone: what a client has kept, and what goes home to its zone each time
+//!   idle                   processor time of this process while it has a service and nobody asks it
+//! ```
+//!
+//! A touch writes to each page and reads what it wrote. The benchmark fails when a block is not home at the end.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use regrow_memory::{Client, Mode, PAGE_BYTES, Service, ServiceError, ServiceOptions};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::error::BenchError;
+use crate::figure::Figure;
+use crate::samples::median;
+use crate::system::memory::PrivateMemory;
+
+/// How many times each side has its turn.
+const ROUNDS: usize = 9;
+/// How long a turn is, and how many blocks a thread has between two looks at the clock.
+const TURN: Duration = Duration::from_millis(20);
+const AT_ONCE: usize = 16;
+/// How many pairs are timed at once.
+const PAIRS: u32 = 200_000;
+/// How long the service is left alone.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// What is measured of a size: the name, pages, threads, how pages come, how many times as many as by the kernel are asked for.
+struct Case {
+    size: &'static str,
+    pages: usize,
+    threads: usize,
+    mode: Mode,
+    at_least: f64,
+}
+
+const CASES: [Case; 7] = [
+    Case { size: "4 KiB", pages: 1, threads: 2, mode: Mode::Immediate, at_least: 30.0 },
+    Case { size: "4 KiB", pages: 1, threads: 1, mode: Mode::Immediate, at_least: 12.0 },
+    Case { size: "64 KiB", pages: 16, threads: 2, mode: Mode::Immediate, at_least: 10.0 },
+    Case { size: "2 MiB", pages: 512, threads: 2, mode: Mode::Immediate, at_least: 10.0 },
+    Case { size: "4 KiB", pages: 1, threads: 2, mode: Mode::Delayed, at_least: 3.2 },
+    Case { size: "64 KiB", pages: 16, threads: 2, mode: Mode::Delayed, at_least: 3.2 },
+    Case { size: "2 MiB", pages: 512, threads: 2, mode: Mode::Delayed, at_least: 3.2 },
+];
+
+/// Measures everything.
+///
+/// # Errors
+/// [`BenchError`] where memory is refused, or a block is lost.
+pub fn measure() -> Result<Vec<Figure>, BenchError> {
+    let service = Service::new(&ServiceOptions::default()).map_err(refused)?;
+    let mut figures = Vec::new();
+    for case in &CASES {
+        figures.extend(compare(&service, case)?);
+    }
+    figures.extend(pairs(&service)?);
+    figures.push(idle());
+    let lost: u64 = service.zones().iter().map(|zone| zone.own_pages - zone.free_pages).sum();
+    if lost > 0 {
+        return Err(BenchError::system("a block of the memory service is not home")(std::io::Error::other(
+            format!("{lost} pages"),
+        )));
+    }
+    Ok(figures)
+}
+
+fn refused(error: ServiceError) -> BenchError {
+    BenchError::system("the memory service refuses")(std::io::Error::other(error))
+}
+
+/// One thread's side of a case.
+struct Worker {
+    client: Client,
+    mode: Mode,
+    pages: usize,
+    time: usize,
+}
+
+impl Worker {
+    fn by_service(&mut self) -> Result<(), BenchError> {
+        let mut block = self.client.alloc(self.pages as u64, self.mode).map_err(refused)?;
+        self.time += 1;
+        touch(&mut block, self.time);
+        self.client.free(block);
+        Ok(())
+    }
+
+    fn by_kernel(&self) -> Result<(), BenchError> {
+        let mapped = PrivateMemory::map(self.pages * PAGE_BYTES).map_err(BenchError::system("mmap"))?;
+        black_box(mapped).touch();
+        Ok(())
+    }
+
+    /// Blocks per second in a turn.
+    fn turn(&mut self, by_service: bool) -> Result<f64, BenchError> {
+        let begun = Instant::now();
+        let mut count = 0u32;
+        while begun.elapsed() < TURN {
+            for _ in 0..AT_ONCE {
+                if by_service {
+                    self.by_service()?;
+                } else {
+                    self.by_kernel()?;
+                }
+                count += 1;
+            }
+        }
+        Ok(f64::from(count) / begun.elapsed().as_secs_f64())
+    }
+}
+
+/// Writes to each page of a block, and reads it.
+fn touch(block: &mut [u8], time: usize) {
+    let mark = time.to_le_bytes()[0];
+    for page in black_box(block).chunks_mut(PAGE_BYTES) {
+        if let Some(byte) = page.first_mut() {
+            *black_box(&mut *byte) = mark;
+            assert_eq!(*black_box(byte), mark, "memory of a block is its client's alone");
+        }
+    }
+}
+
+fn compare(service: &Service, case: &Case) -> Result<[Figure; 3], BenchError> {
+    let &Case { size, pages, threads, mode, at_least } = case;
+    let barrier = Barrier::new(threads);
+    let rates = thread::scope(|scope| {
+        let started: Vec<_> = (0..threads)
+            .map(|_| {
+                let worker = Worker { client: service.client(), mode, pages, time: 0 };
+                scope.spawn(|| work(worker, &barrier))
+            })
+            .collect();
+        let panicked = |_| std::io::Error::other("a thread of the benchmark panicked");
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().map_err(panicked).map_err(BenchError::system("memory cannot be measured"))?
+        };
+        started.into_iter().map(join).collect::<Result<Vec<[f64; 2]>, BenchError>>()
+    })?;
+    let [ours, theirs] = [0, 1].map(|side| rates.iter().map(|rates| rates[side]).sum::<f64>());
+    let how = match mode {
+        Mode::Immediate => "immediate",
+        Mode::Delayed => "delayed",
+    };
+    let by = if threads == 1 { "one thread" } else { "two threads" };
+    let name = format!("{size}, {by}, {how}");
+    let against = format!("{name}: alloc, touch, free, against mmap, touch, munmap");
+    Ok([
+        Figure::at_least(&against, ours / theirs, at_least, "times"),
+        Figure::told(&format!("{name}: by the service"), ours, "1/s"),
+        Figure::told(&format!("{name}: by mmap"), theirs, "1/s"),
+    ])
+}
+
+/// The turns of a thread, and the medians of its rates: by the service, and by the kernel. Whatever fails, it comes to every barrier.
+fn work(mut worker: Worker, barrier: &Barrier) -> Result<[f64; 2], BenchError> {
+    let mut rates = [Vec::new(), Vec::new()];
+    let mut failed = Ok(());
+    for _ in 0..ROUNDS {
+        for (rates, by_service) in rates.iter_mut().zip([true, false]) {
+            barrier.wait();
+            if failed.is_ok() {
+                failed = worker.turn(by_service).map(|rate| rates.push(rate));
+            }
+            barrier.wait();
+        }
+    }
+    failed.map(|()| rates.map(median))
+}
+
+fn pairs(service: &Service) -> Result<[Figure; 2], BenchError> {
+    let mut client = service.client();
+    let mut kept = Vec::new();
+    let mut home = Vec::new();
+    for _ in 0..ROUNDS {
+        kept.push(per_pair(|| client.alloc(1, Mode::Immediate).map(|block| client.free(black_box(block))))?);
+        home.push(per_pair(|| client.alloc_zeroed(1, Mode::Delayed).map(|block| drop(black_box(block))))?);
+    }
+    Ok([
+        Figure::at_most("a pair of alloc and free, inline, hot", median(kept), 60.0, "ns"),
+        Figure::told("the same by the zone each time, and zeroed", median(home), "ns"),
+    ])
+}
+
+fn per_pair(mut pair: impl FnMut() -> Result<(), ServiceError>) -> Result<f64, BenchError> {
+    let begun = Instant::now();
+    for _ in 0..PAIRS {
+        pair().map_err(refused)?;
+    }
+    Ok(begun.elapsed().as_secs_f64() * 1e9 / f64::from(PAIRS))
+}
+
+/// Processor time of this process while nobody asks the service for anything.
+fn idle() -> Figure {
+    let spent = || {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    };
+    let before = spent();
+    thread::sleep(IDLE);
+    // The two calls and the sleep take some microseconds themselves.
+    let ms = (spent() - before).as_micros() / 1000;
+    let ms = u32::try_from(ms).unwrap_or(u32::MAX);
+    Figure::at_most("a service that is idle for 10 s: processor time", f64::from(ms), 0.0, "ms")
+}

@@ -1,0 +1,74 @@
+//! A block of pages that a client has. Dropped, it goes home, from any thread.
+
+#![allow(unsafe_code, reason = "the memory of a block is looked at by its address")]
+
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::request::{Mode, Owner, Want};
+use crate::store::Store;
+use crate::units::{Page, pages_of};
+
+/// See the module. It is its bytes: [`Deref`] gives them.
+#[derive(Debug)]
+pub struct Block {
+    service: Arc<Store>,
+    memory: NonNull<[u8]>,
+    page: Page,
+    want: Want,
+}
+
+// SAFETY: a block is the only way to its memory, and the service is used from all threads.
+unsafe impl Send for Block {}
+
+// SAFETY: a shared reference gives out shared references to the memory alone.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// The block of a grant, of which there is one.
+    pub(crate) fn new(service: Arc<Store>, page: Page, want: Want) -> Block {
+        // SAFETY: the zone gives these pages to nobody else until the block goes home.
+        let memory = unsafe { service.range().block(page, pages_of(want.order)) };
+        Block { service, memory, page, want }
+    }
+
+    /// Its order: it has 2^order pages.
+    #[must_use]
+    pub fn order(&self) -> u8 {
+        self.want.order
+    }
+
+    /// How its pages have come.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        if self.want.mapped { Mode::Immediate } else { Mode::Delayed }
+    }
+
+    /// Whether a client of a service has it.
+    pub(crate) fn is_of(&self, service: &Arc<Store>, client: Owner) -> bool {
+        self.want.owner == client && Arc::ptr_eq(&self.service, service)
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: all bytes are initialized, by the kernel or by an earlier block, and nobody else changes them.
+        unsafe { self.memory.as_ref() }
+    }
+}
+
+impl DerefMut for Block {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; this is the only reference to the only block of these pages.
+        unsafe { self.memory.as_mut() }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.service.free(self.page);
+    }
+}

@@ -1,0 +1,160 @@
+//! The range of the address space that a service owns. It is reserved once; its pages come and go.
+//!
+//! The only file of the crate that touches memory. Whoever has a block alone has its pages alone: the zones see to that.
+
+#![allow(unsafe_code, reason = "memory is mapped here, and looked at by address")]
+
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+use crate::error::ServiceError;
+use crate::units::{CHUNK_ORDER, CHUNK_PAGES, MAX_CHUNKS, Page};
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+const CHUNK_BYTES: usize = PAGE_BYTES * CHUNK_PAGES as usize;
+
+/// See the module. It begins at a multiple of a chunk.
+#[derive(Debug)]
+pub(crate) struct Range {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread. What is at its pages is given out by `Range::block` alone.
+unsafe impl Send for Range {}
+
+// SAFETY: as above; a shared reference changes pages only where its caller has them alone.
+unsafe impl Sync for Range {}
+
+impl Range {
+    /// Reserves so many chunks. No page is mapped as yet.
+    pub(crate) fn reserve(chunks: u32) -> Result<Range, ServiceError> {
+        let system =
+            |source: Errno| ServiceError::System { what: "reserving the range", source: source.into() };
+        if chunks == 0 || chunks > MAX_CHUNKS {
+            return Err(ServiceError::Chunks { chunks, most: MAX_CHUNKS });
+        }
+        let bytes = chunks as usize * CHUNK_BYTES;
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: the kernel chooses the address, so that no memory in use is replaced. What lies before and behind the aligned part is
+        // unmapped, and nobody knows of it.
+        unsafe {
+            let all =
+                mmap_anonymous(std::ptr::null_mut(), bytes + CHUNK_BYTES, prot, flags).map_err(system)?;
+            let before = all.cast::<u8>().align_offset(CHUNK_BYTES);
+            let start = all.cast::<u8>().add(before);
+            if before > 0 {
+                munmap(all, before).map_err(system)?;
+            }
+            munmap(start.add(bytes).cast(), CHUNK_BYTES - before).map_err(system)?;
+            let start = NonNull::new(start).ok_or_else(|| system(Errno::NOMEM))?;
+            Ok(Range { start, bytes })
+        }
+    }
+
+    /// How many chunks it has.
+    pub(crate) fn chunks(&self) -> u32 {
+        u32::try_from(self.bytes / CHUNK_BYTES).unwrap_or(0)
+    }
+
+    /// The memory of pages that the caller has alone.
+    ///
+    /// # Safety
+    /// As long as the slice is used, nobody else uses these pages. They are in the range.
+    pub(crate) unsafe fn block(&self, page: Page, pages: u32) -> NonNull<[u8]> {
+        debug_assert!(
+            (page as usize + pages as usize) * PAGE_BYTES <= self.bytes,
+            "page {page} is in the range"
+        );
+        // SAFETY: see the contract; the offset lies in the mapping.
+        let start = unsafe { self.start.add(page as usize * PAGE_BYTES) };
+        NonNull::slice_from_raw_parts(start, pages as usize * PAGE_BYTES)
+    }
+
+    /// Maps pages that the caller has alone, so that no touch of them faults.
+    pub(crate) fn map(&self, page: Page, pages: u32) -> Result<(), ServiceError> {
+        match self.advise(page, pages, Advice::LinuxPopulateWrite) {
+            // Linux before 5.14: each page is touched.
+            Err(Errno::INVAL) => {
+                for number in 0..pages as usize {
+                    // SAFETY: the caller has these pages alone, and a byte is written as it was read.
+                    unsafe {
+                        let byte = self.start.add((page as usize + number) * PAGE_BYTES).as_ptr();
+                        byte.write_volatile(byte.read_volatile());
+                    }
+                }
+                Ok(())
+            }
+            other => {
+                other.map_err(|source| ServiceError::System { what: "mapping pages", source: source.into() })
+            }
+        }
+    }
+
+    /// Makes pages zero that the caller has alone. Those of whole chunks are given back to the kernel, which is quicker than to write them.
+    pub(crate) fn zero(&self, page: Page, pages: u32) {
+        let is_large = pages >> CHUNK_ORDER > 0;
+        if is_large && self.give_back(page, pages).is_ok() {
+            return;
+        }
+        // SAFETY: the caller has these pages alone.
+        unsafe { self.block(page, pages).cast::<u8>().write_bytes(0, pages as usize * PAGE_BYTES) };
+    }
+
+    /// Gives pages back to the kernel that the caller has alone. They are zero, and not mapped.
+    pub(crate) fn give_back(&self, page: Page, pages: u32) -> io::Result<()> {
+        Ok(self.advise(page, pages, Advice::LinuxDontNeed)?)
+    }
+
+    fn advise(&self, page: Page, pages: u32, advice: Advice) -> Result<(), Errno> {
+        // SAFETY: pages of the range, which the caller has alone; their content is the caller's to lose.
+        unsafe {
+            let block = self.block(page, pages);
+            madvise(block.as_ptr().cast(), block.len(), advice)
+        }
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped by `reserve`, and blocks keep the range.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_zero_until_they_are_written_and_after_they_were_given_back() {
+        let range = Range::reserve(3).expect("room for it");
+        assert_eq!(range.chunks(), 3);
+        range.map(600, 4).expect("memory");
+        // SAFETY: nobody else has these pages.
+        let mut block = unsafe { range.block(600, 4) };
+        // SAFETY: as above.
+        let block = unsafe { block.as_mut() };
+        assert_eq!(block.len(), 4 * PAGE_BYTES);
+        assert!(block.as_ptr().addr().is_multiple_of(PAGE_BYTES) && block.iter().all(|&byte| byte == 0));
+        block.fill(7);
+        range.zero(601, 1);
+        assert_eq!((block[0], block[PAGE_BYTES], block[2 * PAGE_BYTES]), (7, 0, 7));
+        range.give_back(600, 4).expect("they are mapped");
+        assert!(block.iter().all(|&byte| byte == 0));
+        block.fill(8);
+        range.zero(512, 512);
+        assert!(block.iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn a_range_of_no_chunks_or_too_many_is_refused() {
+        for chunks in [0, MAX_CHUNKS + 1, u32::MAX] {
+            assert!(matches!(Range::reserve(chunks), Err(ServiceError::Chunks { .. })), "{chunks}");
+        }
+    }
+}

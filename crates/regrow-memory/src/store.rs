@@ -1,0 +1,161 @@
+//! What clients and blocks share: the range, its zones, and the master.
+//!
+//! ```text
+//!   Client ── fellow zone ──> Seat (token) ──> Zone ──> grant ──> Range: zero, map ──> Block
+//!                 └─ no room ──> master: chunks out of the reserve, or of another zone; or another zone for the client
+//! ```
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::{ServiceError, ZoneError};
+use crate::master::{Load, Master};
+use crate::range::Range;
+use crate::request::{Grant, Owner, Want};
+use crate::seat::Seat;
+use crate::units::{CHUNK_ORDER, CHUNK_PAGES, Chunk, Page, chunk_of, pages_of};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Store {
+    range: Range,
+    seats: Vec<Seat>,
+    /// The zone of each chunk that is not in the reserve. A chunk in which a block is in use stays where it is.
+    owners: Vec<AtomicUsize>,
+    reserve: Mutex<Reserve>,
+    last_client: AtomicU32,
+    grow_by: u32,
+}
+
+/// The master, and the chunks that no zone has had: all from a number on.
+#[derive(Debug)]
+struct Reserve {
+    master: Master,
+    next: Chunk,
+}
+
+impl Store {
+    /// A store whose zones have a chunk each.
+    pub(crate) fn new(range: Range, zones: usize, master: Master, grow_by: u32) -> Store {
+        let seats = (0..zones).map(|_| Seat::new()).collect();
+        let owners = (0..range.chunks()).map(|_| AtomicUsize::new(0)).collect();
+        let reserve = Mutex::new(Reserve { master, next: 0 });
+        let mut store = Store { range, seats, owners, reserve, last_client: AtomicU32::new(0), grow_by: 1 };
+        for zone in 0..zones {
+            store.grow(zone, 0);
+        }
+        store.grow_by = grow_by.max(1);
+        store
+    }
+
+    /// Its zones.
+    pub(crate) fn seats(&self) -> &[Seat] {
+        &self.seats
+    }
+
+    /// The number of a new client, and the zone that the master routes it to.
+    pub(crate) fn new_client(&self) -> (Owner, usize) {
+        let loads = self.loads();
+        let zone =
+            self.reserve.lock().unwrap_or_else(PoisonError::into_inner).master.route(&loads).unwrap_or(0);
+        (self.last_client.fetch_add(1, Relaxed).wrapping_add(1).max(1), zone)
+    }
+
+    /// A block of a zone, or of another one, which is the client's from then on. Its memory is as it was asked for.
+    pub(crate) fn alloc(&self, zone: &mut usize, want: Want) -> Result<Page, ServiceError> {
+        let grant = self.grant(zone, want)?;
+        let pages = pages_of(want.order);
+        if grant.zero {
+            self.range.zero(grant.page, pages);
+        }
+        // What was given back to be zero is not mapped any more.
+        let is_unmapped = grant.zero && want.order >= CHUNK_ORDER;
+        if want.mapped && (grant.map || is_unmapped) {
+            self.range.map(grant.page, pages).inspect_err(|_| self.free(grant.page))?;
+        }
+        Ok(grant.page)
+    }
+
+    /// The memory of a block.
+    pub(crate) fn range(&self) -> &Range {
+        &self.range
+    }
+
+    /// Takes a block back.
+    pub(crate) fn free(&self, page: Page) {
+        let owner = self.owners.get(chunk_of(page) as usize).map_or(0, |owner| owner.load(Relaxed));
+        if let Some(seat) = self.seats.get(owner) {
+            seat.give_back(page);
+        }
+    }
+
+    fn grant(&self, zone: &mut usize, want: Want) -> Result<Grant, ServiceError> {
+        let in_zone =
+            |number: usize| self.seats.get(number).and_then(|seat| seat.with(|zone| zone.alloc(want)).ok());
+        if let Some(grant) = in_zone(*zone) {
+            return Ok(grant);
+        }
+        if self.grow(*zone, want.order)
+            && let Some(grant) = in_zone(*zone)
+        {
+            return Ok(grant);
+        }
+        // Another one may have what this one cannot get.
+        let others = (0..self.seats.len()).filter(|number| number != zone).collect::<Vec<_>>();
+        for other in others {
+            if let Some(grant) = in_zone(other) {
+                *zone = other;
+                return Ok(grant);
+            }
+        }
+        Err(ServiceError::NoMemory { pages: pages_of(want.order) })
+    }
+
+    fn loads(&self) -> Vec<Load> {
+        let load = |seat: &Seat| {
+            seat.with(|zone| Load {
+                own: zone.own_pages(),
+                used: zone.own_pages() - zone.free_pages(),
+                asked: 0,
+            })
+        };
+        self.seats.iter().map(load).collect()
+    }
+
+    /// Has a zone grow, so that it has room for a block: out of the reserve, else out of another zone. False where neither has a chunk.
+    fn grow(&self, zone: usize, order: u8) -> bool {
+        let needed = 1u32 << order.saturating_sub(CHUNK_ORDER);
+        let mut reserve = self.reserve.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = reserve.next.next_multiple_of(needed);
+        let count = needed.max(self.grow_by).min(self.range.chunks().saturating_sub(first));
+        if count >= needed {
+            // What lies between is the zone's as well.
+            let chunks = reserve.next..first + count;
+            reserve.next = first + count;
+            drop(reserve);
+            return chunks.fold(false, |_, chunk| self.add(zone, chunk).is_ok());
+        }
+        let loads = self.loads();
+        let Some(plan) = reserve.master.balance(&loads, zone, u64::from(needed)) else { return false };
+        drop(reserve);
+        let from = self.seats.get(plan.from);
+        let taken = || from.and_then(|seat| seat.with(crate::zone::Zone::take_chunk));
+        let moved = (0..plan.chunks).map_while(|_| taken()).filter(|&(chunk, is_used)| {
+            let page = chunk << CHUNK_ORDER;
+            if is_used && self.range.give_back(page, CHUNK_PAGES).is_err() {
+                self.range.zero(page, CHUNK_PAGES);
+            }
+            self.add(zone, chunk).is_ok()
+        });
+        moved.count() > 0
+    }
+
+    fn add(&self, zone: usize, chunk: Chunk) -> Result<(), ZoneError> {
+        if let Some(owner) = self.owners.get(chunk as usize) {
+            owner.store(zone, Relaxed);
+        }
+        self.seats
+            .get(zone)
+            .map_or(Err(ZoneError::NoChunk { chunk }), |seat| seat.with(|zone| zone.add_chunk(chunk)))
+    }
+}
