@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::error::ServiceError;
-use crate::units::{CHUNK_ORDER, CHUNK_PAGES, MAX_CHUNKS, Page};
+use crate::units::{CHUNK_PAGES, MAX_CHUNKS, Page};
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -95,10 +95,9 @@ impl Range {
         }
     }
 
-    /// Makes pages zero that the caller has alone. Those of whole chunks are given back to the kernel, which is quicker than to write them.
-    pub(crate) fn zero(&self, page: Page, pages: u32) {
-        let is_large = pages >> CHUNK_ORDER > 0;
-        if is_large && self.give_back(page, pages).is_ok() {
+    /// Makes pages zero that the caller has alone: by giving them back to the kernel, which is quicker for many, or by writing them.
+    pub(crate) fn zero(&self, page: Page, pages: u32, by_the_kernel: bool) {
+        if by_the_kernel && self.give_back(page, pages).is_ok() {
             return;
         }
         // SAFETY: the caller has these pages alone.
@@ -142,12 +141,12 @@ mod tests {
         assert_eq!(block.len(), 4 * PAGE_BYTES);
         assert!(block.as_ptr().addr().is_multiple_of(PAGE_BYTES) && block.iter().all(|&byte| byte == 0));
         block.fill(7);
-        range.zero(601, 1);
+        range.zero(601, 1, false);
         assert_eq!((block[0], block[PAGE_BYTES], block[2 * PAGE_BYTES]), (7, 0, 7));
         range.give_back(600, 4).expect("they are mapped");
         assert!(block.iter().all(|&byte| byte == 0));
         block.fill(8);
-        range.zero(512, 512);
+        range.zero(512, 512, true);
         assert!(block.iter().all(|&byte| byte == 0));
     }
 

@@ -1,6 +1,6 @@
 //! What a client asks a zone for, and what it is given.
 
-use crate::units::Page;
+use crate::units::{CHUNK_ORDER, Page};
 
 /// Who has a block, or had it. Zero is nobody: the pages are zero.
 pub type Owner = u32;
@@ -31,6 +31,14 @@ pub struct Want {
     pub zeroed: bool,
 }
 
+impl Want {
+    /// Whether the block, where it has to be zeroed, is given back to the kernel for that. Its pages are not mapped then.
+    #[must_use]
+    pub fn is_zeroed_by_the_kernel(&self) -> bool {
+        self.order >= CHUNK_ORDER
+    }
+}
+
 /// A block that is given, and what is to be done before the client has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
@@ -38,6 +46,6 @@ pub struct Grant {
     pub page: Page,
     /// The memory is to be zeroed.
     pub zero: bool,
-    /// The memory is to be mapped.
+    /// The memory is to be mapped, after that.
     pub map: bool,
 }

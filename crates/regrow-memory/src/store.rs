@@ -66,11 +66,9 @@ impl Store {
         let grant = self.grant(zone, want)?;
         let pages = pages_of(want.order);
         if grant.zero {
-            self.range.zero(grant.page, pages);
+            self.range.zero(grant.page, pages, want.is_zeroed_by_the_kernel());
         }
-        // What was given back to be zero is not mapped any more.
-        let is_unmapped = grant.zero && want.order >= CHUNK_ORDER;
-        if want.mapped && (grant.map || is_unmapped) {
+        if grant.map {
             self.range.map(grant.page, pages).inspect_err(|_| self.free(grant.page))?;
         }
         Ok(grant.page)
@@ -143,7 +141,7 @@ impl Store {
         let moved = (0..plan.chunks).map_while(|_| taken()).filter(|&(chunk, is_used)| {
             let page = chunk << CHUNK_ORDER;
             if is_used && self.range.give_back(page, CHUNK_PAGES).is_err() {
-                self.range.zero(page, CHUNK_PAGES);
+                self.range.zero(page, CHUNK_PAGES, false);
             }
             self.add(zone, chunk).is_ok()
         });

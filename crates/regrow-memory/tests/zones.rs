@@ -85,6 +85,7 @@ impl World {
                         grant.zero || *content == NOBODY || is_own,
                         "page {page} holds what {content} has written"
                     );
+                    *mapped &= !(grant.zero && want.is_zeroed_by_the_kernel());
                     assert!(grant.map || *mapped || !want.mapped, "page {page} is not mapped");
                     *mapped |= want.mapped;
                     *content = want.owner;

@@ -1,5 +1,7 @@
 //! What a zone knows of the pages of its chunks beside the lists: who had each last, which are mapped, which blocks are hot.
 
+use std::ops::Range;
+
 use crate::request::{NOBODY, Owner, Want};
 use crate::units::{CHUNK_PAGES, Chunk, Page, chunk_of, in_chunk, pages_of};
 
@@ -43,23 +45,35 @@ impl Table {
 
     /// Notes that a client has a block. Whether it is to be zeroed, and to be mapped.
     pub(super) fn give(&mut self, page: Page, want: Want) -> (bool, bool) {
+        let of_another = |&last: &Owner| last != NOBODY && (want.zeroed || last != want.owner);
         let (mut zero, mut map) = (false, false);
-        let end = page + pages_of(want.order);
+        self.each(page, want.order, |pages, range| {
+            let last = &mut pages.last[range];
+            zero |= last.iter().any(of_another);
+            last.fill(want.owner);
+        });
+        if zero && want.is_zeroed_by_the_kernel() {
+            self.each(page, want.order, |pages, range| {
+                set(&mut pages.mapped, range, false);
+            });
+        }
+        if want.mapped {
+            self.each(page, want.order, |pages, range| map |= set(&mut pages.mapped, range, true));
+        }
+        (zero, map)
+    }
+
+    /// Goes through the chunks of a block, each with the pages in it that are the block's.
+    fn each(&mut self, page: Page, order: u8, mut work: impl FnMut(&mut ChunkPages, Range<usize>)) {
+        let end = page + pages_of(order);
         let mut from = page;
         while from < end {
             let to = end.min((chunk_of(from) + 1) * CHUNK_PAGES);
             if let Some(pages) = self.pages_mut(from) {
-                let range = in_chunk(from)..in_chunk(from) + (to - from) as usize;
-                let of_another = |&last: &Owner| last != NOBODY && (want.zeroed || last != want.owner);
-                zero |= pages.last[range.clone()].iter().any(of_another);
-                pages.last[range.clone()].fill(want.owner);
-                if want.mapped {
-                    map |= fill(&mut pages.mapped, range);
-                }
+                work(pages, in_chunk(from)..in_chunk(from) + (to - from) as usize);
             }
             from = to;
         }
-        (zero, map)
     }
 
     /// Whether a block is hot.
@@ -82,18 +96,19 @@ impl Table {
     }
 }
 
-/// Sets bits. Whether one of them was not set.
-fn fill(bits: &mut Bits, range: std::ops::Range<usize>) -> bool {
-    let mut was_unset = false;
+/// Sets bits to a value. Whether one of them had another one.
+fn set(bits: &mut Bits, range: Range<usize>, value: bool) -> bool {
+    let mut has_changed = false;
     let mut from = range.start;
     while from < range.end {
         let to = range.end.min((from / 64 + 1) * 64);
         let count = to - from;
         let mask = if count == 64 { u64::MAX } else { ((1 << count) - 1) << (from % 64) };
         let word = &mut bits[from / 64];
-        was_unset |= *word & mask != mask;
-        *word |= mask;
+        let new = if value { *word | mask } else { *word & !mask };
+        has_changed |= new != *word;
+        *word = new;
         from = to;
     }
-    was_unset
+    has_changed
 }
