@@ -104,6 +104,8 @@ pub struct Body {
     compared: AtomicBool,
     /// Where its tasks wake.
     place: Place,
+    /// Somebody has waited in vain for it to be put back.
+    is_late: bool,
     desk: Desk,
     /// How many orders it has had.
     pub(crate) runs: u64,
@@ -185,6 +187,7 @@ impl Body {
             is_spent: false,
             compared: AtomicBool::new(false),
             place: Place::default(),
+            is_late: false,
             desk: Desk::default(),
             lending,
             runs: 0,
@@ -333,19 +336,22 @@ impl Body {
         }
     }
 
-    /// Whether it is being put back on the processor of the calling thread.
+    /// Whether it is being put back on the processor of the calling thread, as far as is known in time: a run can stop its keeper, and is to
+    /// cost the next ones one wait.
     #[must_use]
     pub fn is_put_back_here(&self) -> bool {
-        self.place.is_here() && self.line.is_over(self.runs) && self.line.waits().is_none()
+        !self.is_late && self.place.is_here() && self.line.is_over(self.runs) && self.line.waits().is_none()
     }
 
     /// Waits until the body has told that it is armed: whoever tells is about to sleep.
     #[must_use]
-    pub fn await_armed(&self, timeout: Duration) -> bool {
+    pub fn await_armed(&mut self, timeout: Duration) -> bool {
         let is_armed = |state| state == Some(State::Armed);
-        self.line.waits().is_some()
+        let in_time = self.line.waits().is_some()
             || self.line.await_report(timeout)
-                && self.control.wait_until(timeout, is_armed) == Some(State::Armed)
+                && self.control.wait_until(timeout, is_armed) == Some(State::Armed);
+        self.is_late = !in_time;
+        in_time
     }
 
     /// Whether its keeper is gone or has given it up.
@@ -456,6 +462,7 @@ impl Body {
         self.line.forget();
         self.compared.store(false, SeqCst);
         self.last_run = pid;
+        self.is_late = false;
         self.runs += 1;
     }
 

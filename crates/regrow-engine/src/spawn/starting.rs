@@ -228,12 +228,13 @@ impl Starter<'_> {
 
     /// Waits for a body that is being put back on this processor: another one would find the processor busy, and this thread would be woken on
     /// another.
-    fn await_reset_here(&self, image: ImageId, unused: bool) -> Option<BodyId> {
+    fn await_reset_here(&mut self, image: ImageId, unused: bool) -> Option<BodyId> {
         if unused || !self.caller_sleeps || self.finder.settings.verify {
             return None;
         }
-        let mut bodies = self.finder.holdings.tables.bodies.of(image);
-        let (id, body) = bodies.find(|(_, body)| body.is_put_back_here())?;
+        let bodies = &mut self.finder.holdings.tables.bodies;
+        let (id, _) = bodies.of(image).find(|(_, body)| body.is_put_back_here())?;
+        let body = bodies.get_mut(id)?;
         (body.await_armed(HERE_WAIT) && body.state() == Some(State::Armed)).then_some(id)
     }
 
