@@ -125,8 +125,12 @@ fn address_space(pool: &Pool, prepared: bool) {
 fn address_space_of_threads() {
     for spare_kib in [1500, 2048, 3000, 4096, 6000, 8192, 16384] {
         with_pool(Pool::new(), |pool| {
-            let (begin, end, failed) = (Barrier::new(4), Barrier::new(4), AtomicUsize::new(0));
+            let [started, begin, end] = std::array::from_fn(|_| Barrier::new(4));
+            let failed = AtomicUsize::new(0);
             let run_some = || {
+                // The C library gives a thread its heap at its first allocation, of address space that it must have.
+                drop(std::hint::black_box(vec![0_u8; 1000]));
+                started.wait();
                 begin.wait();
                 for _ in 0..5 {
                     let mut command = pool.command("/bin/true");
@@ -146,6 +150,7 @@ fn address_space_of_threads() {
                     let thread = std::thread::Builder::new().stack_size(256 << 10);
                     thread.spawn_scoped(scope, run_some).expect("there is no limit yet");
                 }
+                started.wait();
                 let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc is there");
                 let pages: u64 =
                     statm.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number");
