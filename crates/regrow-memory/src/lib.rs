@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   Client    asks for blocks, keeps a few that it has just given back        Block: memory that a client has alone
+//!   RawClient the same for callers that have addresses alone, from all threads
 //!   Service   made once, gives out clients
 //!   Store     range, zones and master together
 //!   Master    which zone a client asks; which chunks move from zone to zone   (estimated loads)
@@ -33,6 +34,7 @@ mod client;
 mod error;
 pub mod master;
 mod range;
+pub mod raw;
 pub mod request;
 mod seat;
 mod service;
@@ -44,5 +46,6 @@ pub use block::Block;
 pub use client::Client;
 pub use error::{ServiceError, ZoneError};
 pub use range::PAGE_BYTES;
+pub use raw::{RawClient, RawError};
 pub use request::Mode;
 pub use service::{Service, ServiceOptions, ZoneState};

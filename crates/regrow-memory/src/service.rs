@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::error::ServiceError;
 use crate::master::{Master, Routing};
 use crate::range::Range;
+use crate::raw::RawClient;
 use crate::seat::Seat;
 use crate::store::Store;
 use crate::units::CHUNK_ORDER;
@@ -65,6 +66,13 @@ impl Service {
     pub fn client(&self) -> Client {
         let (number, zone) = self.0.new_client();
         Client::new(Arc::clone(&self.0), number, zone)
+    }
+
+    /// A client for callers that have addresses alone. All threads use it.
+    #[must_use]
+    pub fn raw_client(&self) -> RawClient {
+        let (number, _) = self.0.new_client();
+        RawClient::new(Arc::clone(&self.0), number)
     }
 
     /// What its zones hold, one after the other.
