@@ -10,6 +10,7 @@
 //! program's allocator: the service asks the program's allocator for what it notes.
 
 #![allow(unsafe_code, reason = "jemalloc calls functions of C")]
+#![allow(clippy::missing_safety_doc, reason = "the contracts are those of jemalloc's manual")]
 
 use std::ffi::{c_uint, c_void};
 
