@@ -8,9 +8,8 @@ fn the_header_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("settings");
     let sources = ["status", "service", "client", "hooks"].map(|name| root.join(format!("src/{name}.rs")));
-    let builder = sources
-        .iter()
-        .fold(cbindgen::Builder::new().with_config(config), |builder, path| builder.with_src(path));
+    let builder =
+        sources.iter().fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
     let mut made = Vec::new();
     builder.generate().expect("the source can be read").write(&mut made);
     let path = root.join("include/regrow_memory.h");

@@ -65,10 +65,16 @@ pub(crate) fn posix_memalign(multiple: usize, bytes: usize) -> Result<*mut c_voi
     if block.is_null() { Err(ENOMEM) } else { Ok(block) }
 }
 
+/// The service, if a block of the heap is its own. The next library may have its memory from the service by `mmap`: what it gives out of
+/// that is its own.
+fn of_heap(block: *const c_void) -> Option<&'static Served> {
+    served::of(block).filter(|served| served.client.is_labelled(block.cast()) != Some(true))
+}
+
 /// # Safety
 /// The block is null, or was given by this library or the next one, and is used no more.
 pub(crate) unsafe fn free(block: *mut c_void) {
-    match served::of(block) {
+    match of_heap(block) {
         Some(served) => free_served(served, block, "free"),
         // SAFETY: see the contract.
         None => unsafe { next::free(block) },
@@ -85,7 +91,7 @@ fn free_served(served: &Served, block: *mut c_void, function: &str) {
 /// # Safety
 /// The block is null, or was given by this library or the next one.
 pub(crate) unsafe fn usable_size(block: *mut c_void) -> usize {
-    match served::of(block) {
+    match of_heap(block) {
         Some(served) => {
             served.client.size(block.cast()).unwrap_or_else(|error| errno::fault("malloc_usable_size", error))
         }
@@ -101,7 +107,7 @@ pub(crate) unsafe fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
     if block.is_null() {
         return malloc(bytes);
     }
-    let served = served::of(block);
+    let served = of_heap(block);
     let has = match served {
         Some(served) => {
             served.client.size(block.cast()).unwrap_or_else(|error| errno::fault("realloc", error))

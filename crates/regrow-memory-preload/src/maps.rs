@@ -70,6 +70,9 @@ pub(crate) fn serve(served: &Served, bytes: usize, is_there: bool) -> Option<*mu
     let mode = if is_there { Mode::Immediate } else { Mode::Delayed };
     match served.client.alloc(bytes.div_ceil(PAGE_BYTES) as u64, mode, true) {
         Ok(block) => {
+            // `free` tells mappings from blocks of the heap by this.
+            let labelled = served.client.label(block.as_ptr());
+            debug_assert!(labelled.is_ok(), "a block that was just given: {labelled:?}");
             add(Count::Mmap);
             Some(block.as_ptr().cast())
         }

@@ -172,6 +172,23 @@ impl RawClient {
         Some((start..start + mark.asked() as usize * PAGE_BYTES, !mark.is_changed()))
     }
 
+    /// Labels a block that its caller wants to tell from others until it is freed.
+    ///
+    /// # Errors
+    /// As [`RawClient::free`].
+    pub fn label(&self, address: *const u8) -> Result<(), RawError> {
+        let (page, _) = self.block_at(address)?;
+        self.marks.set_labelled(page);
+        Ok(())
+    }
+
+    /// Whether the block that an address is in has a label; `None` where it is in no block.
+    #[must_use]
+    pub fn is_labelled(&self, address: *const u8) -> Option<bool> {
+        let page = self.store.range().page_at(address.addr())?;
+        Some(self.marks.block_of(page)?.1.is_labelled())
+    }
+
     /// Has a block that is as it was given grow in its place, or become shorter. False where it cannot. Pages that a delayed, zeroed
     /// block grows by are zero.
     pub fn resize(&self, address: *const u8, pages: u64) -> bool {

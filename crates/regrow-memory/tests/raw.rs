@@ -292,6 +292,22 @@ fn a_block_grows_in_its_place_as_far_as_it_reaches() {
 }
 
 #[test]
+fn a_label_stays_until_the_block_is_freed() {
+    let service = service(1, 1);
+    let client = service.raw_client();
+    let block = alloc(&client, 3, Mode::Delayed, false).expect("memory").address.as_ptr();
+    let inside = block.wrapping_add(PAGE_BYTES + 5);
+    assert_eq!(client.is_labelled(inside), Some(false));
+    client.label(block).expect("a block");
+    assert_eq!((client.is_labelled(inside), client.is_labelled(block)), (Some(true), Some(true)));
+    assert!(client.label(inside).is_err());
+    client.free(block).expect("a block");
+    assert_eq!(client.is_labelled(block), None);
+    let again = alloc(&client, 3, Mode::Delayed, false).expect("memory").address.as_ptr();
+    assert_eq!((again, client.is_labelled(again)), (block, Some(false)));
+}
+
+#[test]
 fn blocks_are_aligned_as_asked_up_to_a_chunk() {
     let service = service(4, 1);
     let client = service.raw_client();

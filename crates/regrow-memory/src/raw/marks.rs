@@ -25,6 +25,8 @@ const DELAYED: u32 = 1 << 26;
 const CHANGED: u32 = 1 << 27;
 /// The page was given back apart from its block.
 const GONE: u32 = 1 << 28;
+/// The caller has labelled the block.
+const LABELLED: u32 = 1 << 29;
 
 /// The mark of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +63,10 @@ impl Mark {
 
     pub(super) fn is_gone(self) -> bool {
         self.0 & GONE != 0
+    }
+
+    pub(super) fn is_labelled(self) -> bool {
+        self.0 & LABELLED != 0
     }
 
     pub(super) fn mode(self) -> Mode {
@@ -124,6 +130,13 @@ impl Marks {
     pub(super) fn set_changed(&self, page: Page) {
         if let Some(word) = self.word(page) {
             word.fetch_or(CHANGED, Ordering::AcqRel);
+        }
+    }
+
+    /// Notes of the first page of a block that its caller has labelled it.
+    pub(super) fn set_labelled(&self, page: Page) {
+        if let Some(word) = self.word(page) {
+            word.fetch_or(LABELLED, Ordering::AcqRel);
         }
     }
 
