@@ -5,6 +5,8 @@
 //!   server    take() ─> serves these lanes    nothing there for a while ─> wait()
 //! ```
 //!
+//! A server that looks at all lanes all the time says so with [`Bell::attend`]: then nobody rings, and a sender writes to no line that others write to.
+//!
 //! No line is overlooked: a sender that finds its bit set has written before the server takes the bit, and so before it looks into the lane.
 
 use std::io;
@@ -13,9 +15,12 @@ use std::time::Duration;
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// The lanes that a bell tells apart. Lanes with higher numbers share a bit.
-pub(crate) const LANES: usize = 31;
+pub(crate) const LANES: usize = 30;
+/// The server looks at all lanes itself.
+const ATTENDED: u32 = 1 << LANES;
 /// The server sleeps.
-const ASLEEP: u32 = 1 << LANES;
+const ASLEEP: u32 = 1 << (LANES + 1);
+const STATES: u32 = ATTENDED | ASLEEP;
 
 /// See the module. All zero it is silent.
 #[derive(Debug)]
@@ -33,7 +38,14 @@ impl Bell {
         let bit = 1 << (lane % LANES);
         fence(Ordering::SeqCst);
         let seen = self.0.load(Ordering::Relaxed);
-        if seen & bit == 0 && self.0.fetch_or(bit, Ordering::SeqCst) & ASLEEP != 0 {
+        if seen & (bit | ATTENDED) == 0 && self.0.fetch_or(bit, Ordering::SeqCst) & ASLEEP != 0 {
+            self.wake();
+        }
+    }
+
+    /// The same, where the server does not look at this lane itself.
+    pub(crate) fn insist(&self, lane: usize) {
+        if self.0.fetch_or(1 << (lane % LANES), Ordering::SeqCst) & ASLEEP != 0 {
             self.wake();
         }
     }
@@ -41,7 +53,17 @@ impl Bell {
     /// Whether a lane has something. Looks after all that this thread has done before.
     pub(crate) fn has_rung(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.0.load(Ordering::Relaxed) & !ASLEEP != 0
+        self.0.load(Ordering::Relaxed) & !STATES != 0
+    }
+
+    /// Says that the server looks at all lanes itself, or does so no longer: then it looks at all of them once more.
+    pub(crate) fn attend(&self, does: bool) {
+        if does {
+            self.0.fetch_or(ATTENDED, Ordering::SeqCst);
+        } else {
+            self.0.fetch_and(!ATTENDED, Ordering::SeqCst);
+        }
+        fence(Ordering::SeqCst);
     }
 
     /// Wakes who sleeps, or is about to: says that something is there that it looks at before it sleeps.
@@ -55,13 +77,13 @@ impl Bell {
 
     /// The lanes that have something, as bits; the bell is silent then.
     pub(crate) fn take(&self) -> u32 {
-        if self.0.load(Ordering::Relaxed) & !ASLEEP == 0 {
+        if self.0.load(Ordering::Relaxed) & !STATES == 0 {
             return 0;
         }
         // Another one may sleep here, and is to be woken by who rings.
-        let bits = self.0.fetch_and(ASLEEP, Ordering::SeqCst);
+        let bits = self.0.fetch_and(STATES, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        bits & !ASLEEP
+        bits & !STATES
     }
 
     /// Sleeps until the bell rings, or so long; not at all where something is there already. One thread alone waits.
@@ -119,9 +141,9 @@ mod tests {
     fn a_bell_tells_which_lanes_have_rung_once() {
         let bell = Bell::new();
         assert!(!bell.has_rung() && bell.take() == 0);
-        [0, 5, 30, 31, 5].into_iter().for_each(|lane| bell.ring(lane));
+        [0, 5, 29, 30, 5].into_iter().for_each(|lane| bell.ring(lane));
         assert!(bell.has_rung());
-        assert_eq!((bell.take(), bell.take()), (1 | 1 << 5 | 1 << 30, 0), "31 shares the bit of 0");
+        assert_eq!((bell.take(), bell.take()), (1 | 1 << 5 | 1 << 29, 0), "30 shares the bit of 0");
         bell.ring(3);
         bell.wait(None, || false);
         assert_eq!(bell.take(), 8, "it does not sleep when it has rung");
@@ -192,6 +214,23 @@ mod model {
             senders.into_iter().for_each(|sender| sender.join().expect("it does not panic"));
         });
     }
+    #[test]
+    fn a_server_that_attends_no_longer_has_seen_what_nobody_rang_for() {
+        loom::model(|| {
+            let shared = Arc::new((Bell::new(), AtomicU64::new(0)));
+            shared.0.attend(true);
+            let of_other = Arc::clone(&shared);
+            let other = loom::thread::spawn(move || {
+                of_other.1.store(1, Ordering::Relaxed);
+                of_other.0.ring(3);
+            });
+            shared.0.attend(false);
+            let seen = shared.1.load(Ordering::Relaxed) == 1;
+            other.join().expect("it does not panic");
+            assert!(seen || shared.0.take() == 8);
+        });
+    }
+
     #[test]
     fn who_is_about_to_sleep_sees_what_is_there_or_is_woken() {
         loom::model(|| {

@@ -140,6 +140,9 @@ impl Client {
     /// Gives back what it keeps.
     pub fn trim(&mut self) {
         self.kept.iter_mut().for_each(Vec::clear);
+        if let Some(link) = self.link.as_mut() {
+            link.trim();
+        }
     }
 
     fn want(&self, pages: u64, mode: Mode, zeroed: bool) -> Result<Want, ServiceError> {

@@ -53,6 +53,9 @@ impl Served {
     /// # Errors
     /// The first line that is no message. It is passed over, and what lies behind it as well, until the server is called again.
     pub(crate) fn serve(&mut self, lane: &Lane, zone: &mut Zone) -> Result<usize, MessageError> {
+        if self.requests.peek(&lane.requests).is_none() {
+            return Ok(0);
+        }
         let mut blocks = 0;
         let mut forged = Ok(());
         while let Some(line) = self.requests.peek(&lane.requests) {

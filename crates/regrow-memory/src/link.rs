@@ -1,4 +1,6 @@
 //! A client's side of a lane: its requests go in, their answers come out.
+//!
+//! A client that asks a slave for several blocks will do so again: the same is asked for ahead, and the answer is there when it is wanted.
 
 use std::sync::Arc;
 use std::thread;
@@ -25,14 +27,34 @@ pub(crate) struct Link {
     requests: Sender,
     answers: Receiver,
     tag: u16,
+    /// What was asked for ahead and is not answered yet.
+    ahead: Option<(Want, usize)>,
+    /// What was granted ahead, and of what kind it is. Its memory is not yet as it was asked for.
+    spare: Vec<Grant>,
+    spare_want: Option<Want>,
 }
+
+/// From so many blocks on, up to so high an order, it is asked ahead.
+const AHEAD_FROM: usize = 4;
+const AHEAD_ORDER: u8 = 4;
 
 impl Link {
     /// A link to a zone. None where it has too many clients.
     pub(crate) fn open(store: &Arc<Store>, zone: usize, owner: Owner) -> Option<Link> {
         let (number, lane) = store.seats().get(zone)?.enroll(owner)?;
         let (requests, answers) = (Sender::default(), Receiver::default());
-        Some(Link { store: Arc::clone(store), zone, number, lane, requests, answers, tag: 0 })
+        Some(Link {
+            store: Arc::clone(store),
+            zone,
+            number,
+            lane,
+            requests,
+            answers,
+            tag: 0,
+            ahead: None,
+            spare: Vec::new(),
+            spare_want: None,
+        })
     }
 
     /// The zone it leads to.
@@ -42,14 +64,62 @@ impl Link {
 
     /// Asks for blocks. Those that the zone has: fewer where it has no more.
     pub(crate) fn ask(&mut self, want: Want, count: usize, granted: &mut Vec<Grant>) {
+        self.await_ahead();
+        if self.spare_want != Some(want) {
+            self.abandon_spare();
+        }
+        let from = self.spare.len().saturating_sub(count);
+        granted.extend(self.spare.drain(from..));
+        let missing = count.saturating_sub(granted.len());
+        if missing > 0 {
+            self.send_ask(want, missing);
+            self.collect(missing, granted);
+        }
+        if count >= AHEAD_FROM && want.order <= AHEAD_ORDER && self.spare.is_empty() && self.is_served() {
+            self.send_ask(want, count);
+            self.ahead = Some((want, count));
+        }
+    }
+
+    /// Gives back what was granted ahead.
+    pub(crate) fn trim(&mut self) {
+        self.await_ahead();
+        self.abandon_spare();
+    }
+
+    fn await_ahead(&mut self) {
+        if let Some((want, count)) = self.ahead.take() {
+            let mut spare = std::mem::take(&mut self.spare);
+            self.collect(count, &mut spare);
+            (self.spare, self.spare_want) = (spare, Some(want));
+        }
+    }
+
+    /// What was granted is zeroed where it was somebody else's: for its zone it is this client's by now.
+    fn abandon_spare(&mut self) {
+        let Some(want) = self.spare_want.take() else { return };
+        for grant in self.spare.drain(..) {
+            // Memory that cannot be mapped is mapped at its first touch.
+            let _ = self.store.finish(grant, want);
+            self.store.free(grant.page);
+        }
+    }
+
+    fn send_ask(&mut self, want: Want, count: usize) {
         self.tag = self.tag.wrapping_add(1);
         self.send(&Request::Ask { tag: self.tag, count, want });
+    }
+
+    /// The answer to what was asked for last.
+    fn collect(&mut self, count: usize, granted: &mut Vec<Grant>) {
+        let mut got = 0;
         loop {
             match self.answer() {
                 Answer::Granted { tag, grants } if tag == self.tag => {
                     granted.extend_from_slice(grants.as_slice());
+                    got += grants.as_slice().len();
                     // A line that is not full is the last one, but where the rest is refused.
-                    if !grants.is_full() && granted.len() == count {
+                    if !grants.is_full() && got == count {
                         return;
                     }
                 }
@@ -130,6 +200,7 @@ const YIELDS_END: u32 = LOOKS + YIELDS;
 
 impl Drop for Link {
     fn drop(&mut self) {
+        self.trim();
         let number = self.number;
         self.seat_do(|seat| seat.dismiss(number));
     }

@@ -34,6 +34,8 @@ const RING: usize = 256;
 const OWN: usize = LANES - 1;
 /// Most clients of a seat that have lanes.
 pub(crate) const MOST_LANES: usize = 1 << 12;
+/// Most lanes that a slave looks at all the time.
+const MOST_ATTENDED: usize = 64;
 /// Pauses between slaves.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(1);
@@ -176,7 +178,7 @@ impl Seat {
     pub(crate) fn hurry(&self, emergency: Emergency) {
         // A full ring is one in which others wait for the same: the server gives up what it has anyway.
         let _ = self.emergencies.push(emergency);
-        self.due.ring(OWN);
+        self.due.insist(OWN);
         self.with(|_| ());
     }
 
@@ -240,6 +242,11 @@ impl Seat {
         self.has_slave.swap(has, Ordering::SeqCst) != has
     }
 
+    /// The slave that has the token looks at all lanes itself, or does so no longer.
+    pub(crate) fn attend(&self, does: bool) {
+        self.due.attend(does);
+    }
+
     /// Whether somebody waits for the token.
     pub(crate) fn is_wanted(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
@@ -270,11 +277,11 @@ impl Seat {
 
     /// Wakes who waits.
     pub(crate) fn wake(&self) {
-        self.due.ring(OWN);
+        self.due.insist(OWN);
     }
 
     fn ring_own(&self) {
-        self.due.ring(OWN);
+        self.due.insist(OWN);
         self.catch_up();
     }
 }
@@ -286,19 +293,29 @@ impl Token<'_> {
         if bits == 0 {
             return 0;
         }
-        let seat = self.seat;
+        let own = if bits >> OWN & 1 == 1 { serve_own(self.seat, &mut self.desk.zone) } else { 0 };
+        let lanes = bits & !(1 << OWN);
+        self.seat.note_queue(lanes.count_ones());
+        let due = (0..OWN).filter(|bit| lanes >> bit & 1 == 1);
+        own + due.map(|bit| self.serve_lanes(bit, OWN)).sum::<usize>()
+    }
+
+    /// The same, of all lanes, whether they have rung or not.
+    pub(crate) fn serve_all(&mut self) -> usize {
+        self.serve() + self.serve_lanes(0, 1)
+    }
+
+    /// Whether there are so few lanes that looking at all of them costs less than their bell.
+    pub(crate) fn may_attend(&self) -> bool {
+        self.desk.lanes.len() <= MOST_ATTENDED
+    }
+
+    fn serve_lanes(&mut self, first: usize, step: usize) -> usize {
         let desk = &mut *self.desk;
         let mut blocks = 0;
-        if bits >> OWN & 1 == 1 {
-            blocks += serve_own(seat, &mut desk.zone);
-        }
-        let lanes = bits & !(1 << OWN);
-        seat.note_queue(lanes.count_ones());
-        for bit in (0..OWN).filter(|bit| lanes >> bit & 1 == 1) {
-            for (lane, served) in desk.lanes.iter_mut().skip(bit).step_by(OWN).flatten() {
-                // A lane of this process has no line that is none.
-                blocks += served.serve(lane, &mut desk.zone).unwrap_or(0);
-            }
+        for (lane, served) in desk.lanes.iter_mut().skip(first).step_by(step).flatten() {
+            // A lane of this process has no line that is none.
+            blocks += served.serve(lane, &mut desk.zone).unwrap_or(0);
         }
         blocks
     }

@@ -144,9 +144,14 @@ fn serve_until_idle(store: &Store, zone: usize) -> Ended {
     let mut token = seat.token();
     let began = Instant::now();
     let mut last = began;
+    let attends = token.may_attend();
+    if attends {
+        seat.attend(true);
+    }
     let ended = 'serving: loop {
         for _ in 0..LOOKS {
-            if token.serve() > 0 {
+            let served = if attends { token.serve_all() } else { token.serve() };
+            if served > 0 {
                 last = Instant::now();
             } else {
                 std::hint::spin_loop();
@@ -162,6 +167,10 @@ fn serve_until_idle(store: &Store, zone: usize) -> Ended {
             break Ended::Wanted;
         }
     };
+    if attends {
+        seat.attend(false);
+        token.serve_all();
+    }
     drop(token);
     seat.catch_up();
     if ended == Ended::Wanted && seat.is_wanted() {
