@@ -10,6 +10,7 @@
 //! A touch writes to each page and reads what it wrote. The benchmark fails when a block is not home at the end.
 
 mod allocators;
+mod turns;
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -24,11 +25,8 @@ use crate::figure::Figure;
 use crate::samples::median;
 use crate::system::memory::PrivateMemory;
 
-/// How many times each side has its turn.
-const ROUNDS: usize = 9;
-/// How long a turn is, and how many blocks a thread has between two looks at the clock.
-const TURN: Duration = Duration::from_millis(20);
-const AT_ONCE: usize = 16;
+use turns::{AT_ONCE, ROUNDS, TURN, refused, touch};
+
 /// How many pairs are timed at once.
 const PAIRS: u32 = 200_000;
 /// How long the service is left alone.
@@ -75,10 +73,6 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     Ok(figures)
 }
 
-fn refused(error: ServiceError) -> BenchError {
-    BenchError::system("the memory service refuses")(std::io::Error::other(error))
-}
-
 /// One thread's side of a case.
 struct Worker {
     client: Client,
@@ -117,17 +111,6 @@ impl Worker {
             }
         }
         Ok(f64::from(count) / begun.elapsed().as_secs_f64())
-    }
-}
-
-/// Writes to each page of a block, and reads it.
-fn touch(block: &mut [u8], time: usize) {
-    let mark = time.to_le_bytes()[0];
-    for page in black_box(block).chunks_mut(PAGE_BYTES) {
-        if let Some(byte) = page.first_mut() {
-            *black_box(&mut *byte) = mark;
-            assert_eq!(*black_box(byte), mark, "memory of a block is its client's alone");
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::master::{Master, Routing};
 use crate::range::Range;
 use crate::raw::RawClient;
 use crate::seat::Seat;
+use crate::slave::{Fixed, Slaves};
 use crate::store::Store;
 use crate::units::CHUNK_ORDER;
 
@@ -22,19 +23,34 @@ pub struct ServiceOptions {
     pub routing: Routing,
     /// The chunks by which a zone grows.
     pub grow_by: u32,
+    /// How many pages of each size a client keeps of what it has given back.
+    pub keep_pages: usize,
+    /// When threads serve the zones.
+    pub slaves: Slaves,
 }
 
 impl Default for ServiceOptions {
     /// 1 GiB, and a zone for each processor that may be used.
     fn default() -> ServiceOptions {
         let zones = std::thread::available_parallelism().map_or(1, usize::from);
-        ServiceOptions { chunks: 512, zones, routing: Routing::DEFAULT, grow_by: 4 }
+        ServiceOptions {
+            chunks: 512,
+            zones,
+            routing: Routing::DEFAULT,
+            grow_by: 4,
+            keep_pages: 64,
+            slaves: Slaves::Elastic,
+        }
     }
 }
 
 /// See the module. Clones are the same service.
 #[derive(Debug, Clone)]
-pub struct Service(Arc<Store>);
+pub struct Service {
+    store: Arc<Store>,
+    options: ServiceOptions,
+    _slaves: Option<Arc<Fixed>>,
+}
 
 /// What a zone holds at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,6 +61,10 @@ pub struct ZoneState {
     pub free_pages: u64,
     /// The share of them that cannot be given in blocks of a chunk.
     pub fragmentation: f64,
+    /// How many clients waited when somebody looked, on the mean.
+    pub queue_length: f64,
+    /// A slave serves it.
+    pub has_slave: bool,
 }
 
 impl Service {
@@ -53,26 +73,28 @@ impl Service {
     /// # Errors
     /// [`ServiceError::Chunks`], [`ServiceError::Zones`], [`ServiceError::System`].
     pub fn new(options: &ServiceOptions) -> Result<Service, ServiceError> {
-        let &ServiceOptions { chunks, zones, routing, grow_by } = options;
+        let &ServiceOptions { chunks, zones, routing, grow_by, slaves, .. } = options;
         let range = Range::reserve(chunks)?;
         if zones == 0 || zones > chunks as usize {
             return Err(ServiceError::Zones { zones, chunks });
         }
-        Ok(Service(Arc::new(Store::new(range, zones, Master::new(routing), grow_by))))
+        let store = Arc::new(Store::new(range, zones, Master::new(routing), grow_by));
+        let fixed = (slaves == Slaves::Always).then(|| Arc::new(Fixed::start(&store)));
+        Ok(Service { store, options: *options, _slaves: fixed })
     }
 
     /// A client, which the master routes to a zone.
     #[must_use]
     pub fn client(&self) -> Client {
-        let (number, zone) = self.0.new_client();
-        Client::new(Arc::clone(&self.0), number, zone)
+        let (number, zone) = self.store.new_client();
+        Client::new(Arc::clone(&self.store), number, zone, &self.options)
     }
 
     /// A client for callers that have addresses alone. All threads use it.
     #[must_use]
     pub fn raw_client(&self) -> RawClient {
-        let (number, _) = self.0.new_client();
-        RawClient::new(Arc::clone(&self.0), number)
+        let (number, _) = self.store.new_client();
+        RawClient::new(Arc::clone(&self.store), number)
     }
 
     /// What its zones hold, one after the other.
@@ -83,8 +105,10 @@ impl Service {
                 own_pages: zone.own_pages(),
                 free_pages: zone.free_pages(),
                 fragmentation: zone.fragmentation(CHUNK_ORDER),
+                queue_length: seat.queue_length(),
+                has_slave: seat.has_slave(),
             })
         };
-        self.0.seats().iter().map(state).collect()
+        self.store.seats().iter().map(state).collect()
     }
 }
