@@ -215,6 +215,26 @@ mod model {
         });
     }
     #[test]
+    fn what_is_written_while_the_bell_still_rings_is_seen_too() {
+        loom::model(|| {
+            let shared = Arc::new((Bell::new(), AtomicU64::new(0)));
+            let of_other = Arc::clone(&shared);
+            let other = loom::thread::spawn(move || {
+                for number in 1..=2 {
+                    of_other.1.store(number, Ordering::Relaxed);
+                    of_other.0.ring(0);
+                }
+            });
+            let mut seen = 0;
+            if shared.0.take() != 0 {
+                seen = shared.1.load(Ordering::Relaxed);
+            }
+            other.join().expect("it does not panic");
+            assert!(seen == 2 || shared.0.take() == 1);
+        });
+    }
+
+    #[test]
     fn a_server_that_attends_no_longer_has_seen_what_nobody_rang_for() {
         loom::model(|| {
             let shared = Arc::new((Bell::new(), AtomicU64::new(0)));
