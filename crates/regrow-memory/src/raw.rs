@@ -301,7 +301,7 @@ impl RawClient {
     /// A block of the zones.
     fn ask(&self, slot: &mut Kept, want: Want) -> Result<Page, RawError> {
         let zone = slot.zone.get_or_insert_with(|| self.store.new_client().1);
-        let grant = match self.store.grant_elsewhere(zone, want) {
+        let page = match self.store.alloc(zone, want) {
             Err(ServiceError::NoMemory { .. }) => {
                 // What threads keep may be just what is missing. This one has its own slot already.
                 let mut zone = *zone;
@@ -309,13 +309,12 @@ impl RawClient {
                 self.slots
                     .each_free()
                     .for_each(|mut slot| slot.drain().for_each(|page| self.store.free(page)));
-                self.store.grant_elsewhere(&mut zone, want)?
+                self.store.alloc(&mut zone, want)?
             }
             other => other?,
         };
-        self.store.finish(grant, want).inspect_err(|_| self.store.free(grant.page))?;
-        self.marks.clear(grant.page..grant.page + pages_of(want.order));
-        Ok(grant.page)
+        self.marks.clear(page..page + pages_of(want.order));
+        Ok(page)
     }
 
     /// The block in use that begins at an address.
