@@ -50,6 +50,11 @@ impl Bell {
         }
     }
 
+    /// Whether the server sleeps, as far as this thread knows.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & ASLEEP != 0
+    }
+
     /// Whether a lane has something. Looks after all that this thread has done before.
     pub(crate) fn has_rung(&self) -> bool {
         fence(Ordering::SeqCst);
