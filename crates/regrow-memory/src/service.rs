@@ -86,8 +86,8 @@ impl Service {
     /// A client, which the master routes to a zone.
     #[must_use]
     pub fn client(&self) -> Client {
-        let (number, zone) = self.store.new_client();
-        Client::new(Arc::clone(&self.store), number, zone, &self.options)
+        let ServiceOptions { keep_pages, slaves, .. } = self.options;
+        Client::new(Arc::clone(&self.store), self.store.new_client(), keep_pages, slaves)
     }
 
     /// A client for callers that have addresses alone. All threads use it.
