@@ -19,7 +19,7 @@ use crate::request::{Grant, Want};
 use crate::units::{CHUNK_ORDER, Chunk, MAX_ORDER, Page, chunk_of, pages_of};
 
 pub use giving_back::{Away, Look, Most};
-pub use idle::Limits;
+pub use idle::{Limits, Notice};
 
 use buddy::Buddy;
 use chunk::Table;

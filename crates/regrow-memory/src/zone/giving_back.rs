@@ -11,11 +11,8 @@
 //! end: whole chunks first, and of each order what has been free the longest. Blocks that are in use, also those that a client keeps for itself, are
 //! in no list.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use super::Zone;
-use super::idle::Limits;
+use super::idle::{Limits, Notice};
 use crate::units::{CHUNK_ORDER, CHUNK_PAGES, Chunk, MAX_ORDER, Page, pages_of};
 
 /// Most blocks smaller than a chunk that are looked at while the zone is kept from others.
@@ -53,8 +50,9 @@ pub struct Most {
 }
 
 impl Zone {
-    /// Sets the notice as soon as more is idle than the limits say: somebody is to look at the zone from time to time.
-    pub fn watch(&mut self, limits: Limits, notice: Arc<AtomicBool>) {
+    /// Tells as soon as more is idle than the limits say: somebody is to look at the zone from time to time, until [`Zone::is_watched`] is
+    /// false.
+    pub fn watch(&mut self, limits: Limits, notice: Notice) {
         self.idle.watch(limits, notice);
     }
 
@@ -68,7 +66,7 @@ impl Zone {
         self.idle.surplus(look)
     }
 
-    /// Whether somebody is to look again, before the notice is set again. `is_longer`: the longer one of the periods has just ended.
+    /// Whether somebody is to look again, before the zone tells that again. `is_longer`: the longer one of the periods has just ended.
     pub fn is_watched(&mut self, is_longer: bool) -> bool {
         self.idle.is_watched(is_longer)
     }
@@ -173,4 +171,119 @@ impl Zone {
 pub(super) fn chunk_start(page: Page) -> Page {
     let chunk: Chunk = crate::units::chunk_of(page);
     chunk * CHUNK_PAGES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Want;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    const ALL: Most = Most { pages: u64::MAX, blocks: usize::MAX };
+
+    fn of_chunks(chunks: impl IntoIterator<Item = Chunk>) -> Zone {
+        let mut zone = Zone::default();
+        chunks.into_iter().for_each(|chunk| zone.add_chunk(chunk).expect("a new chunk"));
+        zone
+    }
+
+    fn alloc(zone: &mut Zone, order: u8) -> Page {
+        let want = Want { order, owner: 1, mapped: false, zeroed: false };
+        zone.alloc(want).expect("room").page
+    }
+
+    /// Blocks that a client has had for a moment.
+    fn used(zone: &mut Zone, order: u8, count: usize) {
+        let pages: Vec<Page> = (0..count).map(|_| alloc(zone, order)).collect();
+        pages.into_iter().for_each(|page| assert_eq!(zone.free(page), Ok(order)));
+    }
+
+    fn give_back(zone: &mut Zone, look: Look, surplus: u64) -> Vec<Page> {
+        let away = zone.take_away(look, surplus, ALL);
+        away.iter().for_each(|away| zone.put_back(away, true));
+        away.iter().map(|away| away.page).collect()
+    }
+
+    #[test]
+    fn a_look_finds_what_nobody_has_needed_since_the_one_before() {
+        let mut zone = of_chunks([0, 1, 2]);
+        used(&mut zone, 4, 10);
+        assert_eq!((zone.idle_pages(), zone.surplus(Look::All)), (160, 0), "no period has begun");
+        assert_eq!((zone.surplus(Look::All), zone.surplus(Look::Chunks)), (160, 0));
+        let page = alloc(&mut zone, 4);
+        used(&mut zone, 4, 2);
+        assert_eq!(
+            (zone.idle_pages(), zone.surplus(Look::All)),
+            (144, 160 - 3 * 16),
+            "three were needed at once"
+        );
+        assert_eq!(zone.surplus(Look::Everything), 144);
+        zone.free(page).expect("a block");
+        assert_eq!((zone.surplus(Look::All), zone.surplus(Look::All)), (144, 160));
+        // What goes back at one look was not needed for the other one.
+        zone.begin_looking();
+        give_back(&mut zone, Look::All, 100);
+        assert_eq!((zone.idle_pages(), zone.given_back_pages()), (64, 96), "no block is divided");
+        assert_eq!((zone.surplus(Look::All), zone.surplus(Look::Chunks)), (64, 64));
+    }
+
+    #[test]
+    fn a_zone_tells_when_it_has_too_much_and_once_until_it_is_looked_at_no_more() {
+        let mut zone = of_chunks([0]);
+        let told = Arc::new(AtomicU32::new(0));
+        let of_notice = Arc::clone(&told);
+        let notice = Notice::new(move || _ = of_notice.fetch_add(1, Ordering::Relaxed));
+        zone.watch(Limits { h1_pages: 64, h2_pages: 32 }, notice);
+        let times = || told.load(Ordering::Relaxed);
+        used(&mut zone, 5, 1);
+        assert_eq!(times(), 0, "32 pages may be idle");
+        used(&mut zone, 5, 4);
+        used(&mut zone, 5, 4);
+        assert_eq!(times(), 1);
+        zone.begin_looking();
+        assert_eq!((zone.surplus(Look::Chunks), zone.surplus(Look::All)), (128 - 64, 128 - 32));
+        assert!(zone.is_watched(false) && !zone.is_watched(true), "nothing has changed in the longer period");
+        used(&mut zone, 5, 1);
+        assert_eq!(times(), 2);
+        assert!(zone.is_watched(true) && !zone.is_watched(true), "something has, and then nothing");
+        used(&mut zone, 5, 1);
+        give_back(&mut zone, Look::All, 96);
+        used(&mut zone, 5, 1);
+        assert!(!zone.is_watched(false) && times() == 3, "little is left");
+    }
+
+    #[test]
+    fn what_would_be_taken_last_goes_first() {
+        let mut zone = of_chunks([0, 2, 4, 6]);
+        let chunks: Vec<Page> = (0..4).map(|_| alloc(&mut zone, 9)).collect();
+        chunks[..3].iter().for_each(|&page| assert_eq!(zone.free(page), Ok(9)));
+        // The last chunk is in use in part.
+        zone.free(chunks[3]).expect("a block");
+        zone.cool_down();
+        let small = alloc(&mut zone, 3);
+        let within = chunk_start(small);
+        let whole: Vec<Page> = zone.buddy.listed(9).collect();
+        assert_eq!(whole.len(), 3);
+        assert_eq!(give_back(&mut zone, Look::Chunks, 511), [], "no chunk is divided");
+        assert_eq!(give_back(&mut zone, Look::All, 600), [whole[2]], "the last of the largest");
+        assert_eq!(zone.buddy.listed(9).collect::<Vec<_>>(), whole, "it is taken last");
+        assert_eq!(give_back(&mut zone, Look::Chunks, u64::MAX).len(), 2, "those that are there");
+        let rest = give_back(&mut zone, Look::All, u64::MAX);
+        assert!(rest.iter().all(|&page| chunk_start(page) == within));
+        assert_eq!((rest.len(), zone.idle_pages(), zone.given_back_pages()), (6, 0, 3 * 512 + 504));
+        zone.free(small).expect("it was in use all the time");
+        assert_eq!(zone.idle_pages(), 8);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_take_stays_idle() {
+        let mut zone = of_chunks([0]);
+        used(&mut zone, 9, 1);
+        let away = zone.take_away(Look::Chunks, 512, ALL);
+        assert_eq!((away.len(), zone.idle_pages(), zone.free_pages()), (1, 0, 512));
+        zone.put_back(&away[0], false);
+        assert_eq!((zone.idle_pages(), zone.given_back_pages()), (512, 0));
+        assert!(zone.take_chunk().is_some_and(|(_, is_used)| is_used));
+    }
 }

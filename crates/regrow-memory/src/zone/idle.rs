@@ -7,8 +7,8 @@
 //!
 //! So nothing is noted of a single block, and a request costs a subtraction and two comparisons.
 
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::giving_back::Look;
 
@@ -19,6 +19,24 @@ pub struct Limits {
     pub h1_pages: u64,
     /// H2: so many stay when blocks of all sizes are.
     pub h2_pages: u64,
+}
+
+/// Whom a zone tells that it has more idle pages than its limits say. What is called has the zone's token: it is quick, and asks no zone.
+#[derive(Clone)]
+pub struct Notice(Arc<dyn Fn() + Send + Sync>);
+
+impl Notice {
+    /// A notice that does so.
+    #[must_use]
+    pub fn new(tell: impl Fn() + Send + Sync + 'static) -> Notice {
+        Notice(Arc::new(tell))
+    }
+}
+
+impl fmt::Debug for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notice")
+    }
 }
 
 /// See the module.
@@ -32,7 +50,7 @@ pub(super) struct Idle {
     limits: Limits,
     /// From more idle pages than this on somebody is to look at the zone: `u64::MAX` while somebody does.
     alarm: u64,
-    notice: Option<Arc<AtomicBool>>,
+    notice: Option<Notice>,
     /// Whether a block has come or gone since the last rest.
     is_stirred: bool,
     given_back: u64,
@@ -56,8 +74,8 @@ impl Default for Idle {
 }
 
 impl Idle {
-    /// Sets the notice as soon as there are more idle pages than a limit.
-    pub(super) fn watch(&mut self, limits: Limits, notice: Arc<AtomicBool>) {
+    /// Tells as soon as there are more idle pages than a limit.
+    pub(super) fn watch(&mut self, limits: Limits, notice: Notice) {
         self.limits = limits;
         self.notice = Some(notice);
         self.alarm = self.border();
@@ -96,8 +114,8 @@ impl Idle {
             self.alarm = u64::MAX;
             // The period has not begun with a look: nobody knows what was needed in it.
             self.least = [0; 2];
-            if let Some(notice) = &self.notice {
-                notice.store(true, Relaxed);
+            if let Some(Notice(tell)) = &self.notice {
+                tell();
             }
         }
     }
