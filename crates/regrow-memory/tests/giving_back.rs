@@ -113,12 +113,10 @@ fn what_nobody_needs_goes_by_itself_down_to_the_limit() {
     let (blocks, places) = written(&mut service.client(), &SIZES);
     let all = present(&places);
     drop(blocks);
-    wait_until("the look at T2", || idle_pages(&service) < 100 + 512);
-    let left = idle_pages(&service);
-    assert!(left >= 100, "{left} stay: so many as H2, and no chunk is divided");
-    assert_eq!(present(&places), left as usize);
+    wait_until("the look at T2", || idle_pages(&service) == 100);
+    assert_eq!(present(&places), 100, "so many as H2 stay");
     let state = service.giving_back();
-    assert_eq!(state.pages + left, all as u64);
+    assert_eq!(state.pages + 100, all as u64);
     // When nothing changes any more nobody looks.
     wait_until("the last look", || {
         let before = service.giving_back().looks;
@@ -128,7 +126,7 @@ fn what_nobody_needs_goes_by_itself_down_to_the_limit() {
     // It begins anew with the next block.
     let looks = service.giving_back().looks;
     drop(written(&mut service.client(), &[(512, 2)]));
-    wait_until("the next look", || service.giving_back().looks > looks && idle_pages(&service) < 100 + 512);
+    wait_until("the next look", || service.giving_back().looks > looks && idle_pages(&service) == 100);
 }
 
 #[test]

@@ -49,6 +49,25 @@ pub struct Most {
     pub blocks: usize,
 }
 
+/// What is looked for in the lists, and what is found.
+#[derive(Debug)]
+struct Search {
+    /// The order of the smallest parts.
+    smallest: u8,
+    /// So many idle pages come first, and stay.
+    keep: u64,
+    /// So many are still to be found.
+    left: u64,
+    blocks: usize,
+    found: Vec<Away>,
+}
+
+impl Search {
+    fn is_over(&self) -> bool {
+        self.left == 0 || self.found.len() == self.blocks
+    }
+}
+
 impl Zone {
     /// Tells as soon as more is idle than the limits say: somebody is to look at the zone from time to time, until [`Zone::is_watched`] is
     /// false.
@@ -132,30 +151,35 @@ impl Zone {
     }
 
     /// Blocks from an order on with so many idle pages together, where so many others come before them.
-    fn find(&self, smallest: u8, mut keep: u64, pages: u64, blocks: usize) -> Vec<Away> {
-        let mut found = Vec::new();
-        let (mut left, mut looks) = (pages, LOOKS);
+    fn find(&self, smallest: u8, keep: u64, pages: u64, blocks: usize) -> Vec<Away> {
+        let mut search = Search { smallest, keep, left: pages, blocks, found: Vec::new() };
+        let mut looks = LOOKS;
         for away in (smallest..=MAX_ORDER).flat_map(|order| self.listed(order)) {
-            if left == 0 || found.len() == blocks {
+            looks -= usize::from(away.order < CHUNK_ORDER);
+            if search.is_over() || looks == 0 {
                 break;
             }
-            if away.order < CHUNK_ORDER {
-                looks -= 1;
-                if looks == 0 {
-                    break;
-                }
-            }
-            if away.idle == 0 {
-                continue;
-            }
-            if keep > 0 {
-                keep = keep.saturating_sub(away.idle);
-            } else if away.idle <= left {
-                left -= away.idle;
-                found.push(away);
-            }
+            self.choose(away, &mut search);
         }
-        found
+        search.found
+    }
+
+    /// Takes a block, or the parts of it that are neither kept nor too much.
+    fn choose(&self, away: Away, search: &mut Search) {
+        if away.idle == 0 || search.is_over() {
+        } else if away.idle <= search.keep {
+            search.keep -= away.idle;
+        } else if search.keep == 0 && away.idle <= search.left {
+            search.left -= away.idle;
+            search.found.push(away);
+        } else if away.order > search.smallest {
+            let order = away.order - 1;
+            for page in [away.page, away.page + pages_of(order)] {
+                self.choose(Away { page, order, idle: self.table.touched(page, order) }, search);
+            }
+        } else {
+            search.keep = 0;
+        }
     }
 
     /// The free blocks of an order, those of several chunks chunk by chunk.
@@ -223,9 +247,9 @@ mod tests {
         assert_eq!((zone.surplus(Look::All), zone.surplus(Look::All)), (144, 160));
         // What goes back at one look was not needed for the other one.
         zone.begin_looking();
-        give_back(&mut zone, Look::All, 100);
-        assert_eq!((zone.idle_pages(), zone.given_back_pages()), (64, 96), "no block is divided");
-        assert_eq!((zone.surplus(Look::All), zone.surplus(Look::Chunks)), (64, 64));
+        give_back(&mut zone, Look::All, 99);
+        assert_eq!((zone.idle_pages(), zone.given_back_pages()), (61, 99), "neither more nor less");
+        assert_eq!((zone.surplus(Look::All), zone.surplus(Look::Chunks)), (61, 61));
     }
 
     #[test]
@@ -266,7 +290,7 @@ mod tests {
         let whole: Vec<Page> = zone.buddy.listed(9).collect();
         assert_eq!(whole.len(), 3);
         assert_eq!(give_back(&mut zone, Look::Chunks, 511), [], "no chunk is divided");
-        assert_eq!(give_back(&mut zone, Look::All, 600), [whole[2]], "the last of the largest");
+        assert_eq!(give_back(&mut zone, Look::All, 512), [whole[2]], "the last of the largest");
         assert_eq!(zone.buddy.listed(9).collect::<Vec<_>>(), whole, "it is taken last");
         assert_eq!(give_back(&mut zone, Look::Chunks, u64::MAX).len(), 2, "those that are there");
         let rest = give_back(&mut zone, Look::All, u64::MAX);
