@@ -147,8 +147,8 @@ impl Store {
 
     /// Whether a zone is to be looked at again.
     pub(crate) fn is_watched(&self, is_longer: bool) -> bool {
-        // Each is asked.
-        self.seats().iter().fold(false, |any, seat| seat.with(|zone| zone.is_watched(is_longer)) || any)
+        // Each is asked: a zone that is watched no more tells when it has too much again.
+        self.seats().iter().filter(|seat| seat.with(|zone| zone.is_watched(is_longer))).count() > 0
     }
 
     /// Gives back what a look finds in the zones. How many pages.

@@ -112,8 +112,6 @@ impl Idle {
         self.is_stirred = true;
         if self.pages > self.alarm {
             self.alarm = u64::MAX;
-            // The period has not begun with a look: nobody knows what was needed in it.
-            self.least = [0; 2];
             if let Some(Notice(tell)) = &self.notice {
                 tell();
             }
