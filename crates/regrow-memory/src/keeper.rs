@@ -11,7 +11,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use regrow_sys::{pressure, raw};
@@ -19,7 +19,6 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
 use rustix::process::{Pid, getpid};
 
-use crate::error::ServiceError;
 use crate::giving_back::{Cause, GiveBack};
 use crate::store::Store;
 use crate::zone::{Look, Notice};
@@ -29,6 +28,8 @@ use crate::zone::{Look, Notice};
 pub enum PressureWatch {
     /// Nobody, as was wanted.
     Off,
+    /// Nobody as yet: the keeper comes with the first client ([`crate::Service::start_keeper`]).
+    NotYet,
     /// The kernel, or the descriptor that was given.
     Watched,
     /// Nobody: the kernel does not count stalls, or this process may not ask for them.
@@ -44,18 +45,21 @@ pub enum PressureWatch {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     options: GiveBack,
-    pressure: Result<(), Option<i32>>,
-    shared: Option<Arc<Shared>>,
+    /// Who says that memory is short instead of the kernel, until the thread has it.
+    source: Mutex<Option<OwnedFd>>,
+    shared: Arc<OnceLock<Shared>>,
     has_thread: AtomicBool,
 }
 
-/// What the thread has as well.
+/// What the thread has as well, from its start on: a service without it has no descriptors.
 #[derive(Debug)]
 struct Shared {
     /// Of the process that made it.
     pid: Pid,
     wake: OwnedFd,
     sources: Vec<Source>,
+    /// The kernel's error where it says nothing about stalls.
+    refused: Option<i32>,
     /// How many sources have not ended.
     alive: AtomicI32,
     is_over: AtomicBool,
@@ -77,59 +81,66 @@ struct Heard {
 
 impl Keeper {
     /// A keeper that is still to be started. Stalls are told by `source`, if there is one, instead of the kernel.
-    ///
-    /// # Errors
-    /// No descriptor is left.
-    pub(crate) fn new(options: GiveBack, source: Option<OwnedFd>) -> Result<Keeper, ServiceError> {
-        let (sources, pressure) = match source {
-            _ if !options.on_pressure => (Vec::new(), Err(None)),
-            Some(fd) => (vec![Source { fd, event: PollFlags::IN }], Ok(())),
-            None => match pressure::triggers() {
-                Ok(all) => (all.into_iter().map(|fd| Source { fd, event: PollFlags::PRI }).collect(), Ok(())),
-                Err(error) => (Vec::new(), Err(Some(error.raw_os_error().unwrap_or(0)))),
-            },
-        };
-        let shared = if options.needs_keeper() { Some(Arc::new(Shared::new(sources)?)) } else { None };
-        Ok(Keeper { options, pressure, shared, has_thread: AtomicBool::new(false) })
+    pub(crate) fn new(options: GiveBack, source: Option<OwnedFd>) -> Keeper {
+        let (source, shared) = (Mutex::new(source), Arc::new(OnceLock::new()));
+        Keeper { options, source, shared, has_thread: AtomicBool::new(false) }
     }
 
     pub(crate) fn options(&self) -> &GiveBack {
         &self.options
     }
 
-    /// Starts the thread, if it is not there. Where there can be none the next client tries again.
+    /// Starts the thread, if it is wanted and not there. Where there can be none the next client tries again.
     pub(crate) fn start(&self, store: &Arc<Store>) {
-        let Some(shared) = self.shared.as_ref().filter(|shared| shared.is_own()) else { return };
-        if self.has_thread.load(Ordering::Relaxed) || self.has_thread.swap(true, Ordering::SeqCst) {
+        let is_there = || self.has_thread.load(Ordering::Relaxed);
+        if !self.options.needs_keeper() || is_there() || self.has_thread.swap(true, Ordering::SeqCst) {
             return;
         }
-        let (store, shared, options) = (Arc::downgrade(store), Arc::clone(shared), self.options);
-        if raw::detached_thread(move || keep(&store, &shared, &options)).is_err() {
+        if self.open().is_none_or(|shared| !shared.is_own()) {
+            self.has_thread.store(false, Ordering::SeqCst);
+            return;
+        }
+        let (store, shared, options) = (Arc::downgrade(store), Arc::clone(&self.shared), self.options);
+        let life = move || _ = shared.get().map(|shared| keep(&store, shared, &options));
+        if raw::detached_thread(life).is_err() {
             self.has_thread.store(false, Ordering::SeqCst);
         }
     }
 
+    /// What the thread needs; `None` where no descriptor is left. One thread alone is here.
+    fn open(&self) -> Option<&Shared> {
+        if self.shared.get().is_none() {
+            let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+            let shared = Shared::new(self.options.on_pressure, &mut source)?;
+            let _ = self.shared.set(shared);
+        }
+        self.shared.get()
+    }
+
     /// What zones call when they have more idle pages than they are to have.
     pub(crate) fn notice(&self) -> Option<Notice> {
-        let shared = Arc::clone(self.shared.as_ref()?);
-        Some(Notice::new(move || shared.wake()))
+        let shared = Arc::clone(&self.shared);
+        let tell = move || _ = shared.get().map(Shared::wake);
+        self.options.needs_keeper().then(|| Notice::new(tell))
     }
 
     /// Who says that memory is short.
     pub(crate) fn pressure(&self) -> PressureWatch {
-        let alive = self.shared.as_ref().map_or(0, |shared| shared.alive.load(Ordering::Relaxed));
-        match self.pressure {
-            Ok(()) if alive > 0 => PressureWatch::Watched,
-            Ok(()) => PressureWatch::Ended,
-            Err(None) => PressureWatch::Off,
-            Err(Some(errno)) => PressureWatch::None { errno },
+        if !self.options.on_pressure {
+            return PressureWatch::Off;
+        }
+        match self.shared.get() {
+            None => PressureWatch::NotYet,
+            Some(&Shared { refused: Some(errno), .. }) => PressureWatch::None { errno },
+            Some(shared) if shared.alive.load(Ordering::Relaxed) > 0 => PressureWatch::Watched,
+            Some(_) => PressureWatch::Ended,
         }
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        if let Some(shared) = &self.shared {
+        if let Some(shared) = self.shared.get() {
             shared.is_over.store(true, Ordering::SeqCst);
             shared.wake();
         }
@@ -137,14 +148,20 @@ impl Drop for Keeper {
 }
 
 impl Shared {
-    fn new(sources: Vec<Source>) -> Result<Shared, ServiceError> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let wake = eventfd(0, flags).map_err(|source| ServiceError::System {
-            what: "a descriptor to wake the keeper",
-            source: source.into(),
-        })?;
+    /// Takes the source, if there is one.
+    fn new(on_pressure: bool, source: &mut Option<OwnedFd>) -> Option<Shared> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+        let (fds, event, refused) = match source.take() {
+            _ if !on_pressure => (Vec::new(), PollFlags::PRI, None),
+            Some(fd) => (vec![fd], PollFlags::IN, None),
+            None => match pressure::triggers() {
+                Ok(fds) => (fds, PollFlags::PRI, None),
+                Err(error) => (Vec::new(), PollFlags::PRI, Some(error.raw_os_error().unwrap_or(0))),
+            },
+        };
+        let sources: Vec<Source> = fds.into_iter().map(|fd| Source { fd, event }).collect();
         let alive = AtomicI32::new(i32::try_from(sources.len()).unwrap_or(i32::MAX));
-        Ok(Shared { pid: getpid(), wake, sources, alive, is_over: AtomicBool::new(false) })
+        Some(Shared { pid: getpid(), wake, sources, refused, alive, is_over: AtomicBool::new(false) })
     }
 
     /// Whether this is the process that made it: descriptors are shared with a forked child, threads are not.
@@ -210,6 +227,8 @@ fn keep(store: &Weak<Store>, shared: &Shared, options: &GiveBack) {
     raw::set_signal_mask(u64::MAX);
     let mut periods = Periods::new(options);
     let mut ended = vec![false; shared.sources.len()];
+    // What has become idle before is looked at as well.
+    shared.wake();
     loop {
         let Some(heard) = shared.wait(periods.next(), &mut ended) else {
             shared.alive.store(0, Ordering::Relaxed);
@@ -339,7 +358,7 @@ mod tests {
     #[test]
     fn a_source_that_has_ended_is_asked_no_more() {
         let (reader, writer) = rustix::pipe::pipe().expect("descriptors");
-        let shared = Shared::new(vec![Source { fd: reader, event: PollFlags::IN }]).expect("a descriptor");
+        let shared = Shared::new(true, &mut Some(reader)).expect("a descriptor");
         let mut ended = [false];
         write(&writer, b"short").expect("there is room");
         let mut wait = |until| shared.wait(until, &mut ended).expect("it can sleep");

@@ -100,7 +100,7 @@ impl Service {
         if zones == 0 || zones > chunks as usize {
             return Err(ServiceError::Zones { zones, chunks });
         }
-        let giving_back = GivingBack::new(Keeper::new(give_back, source)?);
+        let giving_back = GivingBack::new(Keeper::new(give_back, source));
         let store = Arc::new(Store::new(range, zones, Master::new(routing), grow_by, giving_back));
         let fixed = (slaves == Slaves::Always).then(|| Arc::new(Fixed::start(&store)));
         Ok(Service { store, options: *options, _slaves: fixed })

@@ -158,6 +158,8 @@ fn all_of_it_goes_when_memory_is_said_to_be_short() {
     let (reader, writer) = rustix::pipe::pipe().expect("descriptors");
     let only_then = GiveBack { on_pressure: true, ..GiveBack::NEVER };
     let service = Service::with_pressure(&options(16, 2, only_then), reader).expect("a range");
+    assert_eq!(service.giving_back().pressure, PressureWatch::NotYet);
+    service.start_keeper();
     assert_eq!(service.giving_back().pressure, PressureWatch::Watched);
     for time in 1..4 {
         let (blocks, places) = written(&mut service.client(), &SIZES);
