@@ -5,12 +5,14 @@
 //!   allocators             the same by jemalloc and mimalloc
 //!   pairs                  alloc and free alone: what a client has kept, and what goes home to its zone each time
 //!   slaves                 requests that go through a slave, one by one and in batches
+//!   giving back            what the kernel takes for it by either advice, one by one and together, and the service by a call
 //!   idle                   processor time of this process while it has a service and nobody asks it
 //! ```
 //!
 //! A touch writes to each page and reads what it wrote. The benchmark fails when a block is not home at the end.
 
 mod allocators;
+mod giving_back;
 mod slaves;
 mod turns;
 
@@ -66,6 +68,7 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(allocators::measure(&service)?);
     figures.extend(pairs(&service)?);
     figures.extend(slaves::measure()?);
+    figures.extend(giving_back::measure(&service)?);
     figures.push(idle());
     let lost: u64 = service.zones().iter().map(|zone| zone.own_pages - zone.free_pages).sum();
     if lost > 0 {
@@ -186,7 +189,7 @@ fn per_pair(mut pair: impl FnMut() -> Result<(), ServiceError>) -> Result<f64, B
     Ok(begun.elapsed().as_secs_f64() * 1e9 / f64::from(PAIRS))
 }
 
-/// Processor time of this process while nobody asks the service for anything.
+/// Processor time of this process while the keepers of services look for the last time, and nobody asks the service for anything.
 fn idle() -> Figure {
     let spent = || {
         let time = clock_gettime(ClockId::ProcessCPUTime);

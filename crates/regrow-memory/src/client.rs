@@ -133,7 +133,7 @@ impl Client {
             match self.kept.get_mut(usize::from(block.order())) {
                 Some(kept) if may_keep && kept.len() < most => kept.push(block),
                 _ if is_own && self.service.zone_of(block.page()) == self.zone => {
-                    pages.push(block.into_page())
+                    pages.push(block.into_page());
                 }
                 _ => drop(block),
             }

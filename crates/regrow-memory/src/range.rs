@@ -7,6 +7,7 @@
 use std::io;
 use std::ptr::NonNull;
 
+use regrow_sys::pages;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -147,6 +148,22 @@ impl Range {
         Ok(())
     }
 
+    /// Gives ranges of pages back that the caller has alone. Whether the kernel took each: they are zero then, and not mapped.
+    pub(crate) fn give_back_all(&self, ranges: &[(Page, u32)]) -> Vec<bool> {
+        // SAFETY: they are used by nobody.
+        let memory = ranges.iter().map(|&(page, pages)| unsafe { self.block(page, pages) });
+        let memory: Vec<NonNull<[u8]>> = memory.collect();
+        // SAFETY: the memory of the range is private and anonymous, and the caller has these pages alone.
+        let mut together = unsafe { pages::give_back(&memory) }.unwrap_or(0);
+        let one = |memory: NonNull<[u8]>| {
+            let was_taken = memory.len() <= together;
+            together = together.saturating_sub(memory.len());
+            // SAFETY: as above. What was taken in part is given back once more.
+            was_taken || unsafe { pages::give_back_one(memory) }.is_ok()
+        };
+        memory.into_iter().map(one).collect()
+    }
+
     fn advise(&self, page: Page, pages: u32, advice: Advice) -> Result<(), Errno> {
         // SAFETY: pages of the range, which the caller has alone; their content is the caller's to lose.
         unsafe {
@@ -184,6 +201,9 @@ mod tests {
         range.give_back(600, 4).expect("they are mapped");
         assert!(block.iter().all(|&byte| byte == 0));
         block.fill(8);
+        assert_eq!(range.give_back_all(&[(600, 1), (602, 2)]), [true, true]);
+        let first: Vec<u8> = block.chunks(PAGE_BYTES).map(|page| page[5]).collect();
+        assert_eq!(first, [0, 8, 0, 0]);
         range.zero(512, 512, true);
         assert!(block.iter().all(|&byte| byte == 0));
     }
