@@ -13,6 +13,7 @@
 //!   Seat      a zone, its token and its rings; what waits for whoever has the token
 //!   Zone      free blocks of its chunks, what is hot, what a page may hold    (one owner at a time)
 //!   Range     the memory: maps, zeroes, gives back
+//!   Domain    lets other processes have blocks of the service     RemoteClient: what such a process has
 //! ```
 //!
 //! Sizes are in pages of 4 KiB; a block has 2^order of them; a *chunk* is 2 MiB, the unit in which zones grow, shrink and exchange memory.
@@ -38,6 +39,8 @@ mod link;
 pub mod master;
 pub mod message;
 mod range;
+#[cfg(not(loom))]
+mod remote;
 pub mod request;
 mod ring;
 mod seat;
@@ -51,7 +54,11 @@ pub mod zone;
 pub use block::Block;
 pub use client::Client;
 pub use error::{MessageError, ServiceError, ZoneError};
-pub use range::PAGE_BYTES;
+pub use range::{Backing, PAGE_BYTES};
+#[cfg(not(loom))]
+pub use remote::{
+    Domain, DomainError, DomainState, HandError, Peer, RemoteBlock, RemoteClient, Ticket, TicketError,
+};
 pub use request::Mode;
 pub use service::{Service, ServiceOptions, ZoneState};
 pub use slave::Slaves;

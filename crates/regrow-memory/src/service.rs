@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::client::Client;
 use crate::error::ServiceError;
 use crate::master::{Master, Routing};
-use crate::range::Range;
+use crate::range::{Backing, Range};
 use crate::seat::Seat;
 use crate::slave::{Fixed, Slaves};
 use crate::store::Store;
@@ -26,6 +26,8 @@ pub struct ServiceOptions {
     pub keep_pages: usize,
     /// When threads serve the zones.
     pub slaves: Slaves,
+    /// What the memory is made of.
+    pub backing: Backing,
 }
 
 impl Default for ServiceOptions {
@@ -39,6 +41,7 @@ impl Default for ServiceOptions {
             grow_by: 4,
             keep_pages: 64,
             slaves: Slaves::Elastic,
+            backing: Backing::Anonymous,
         }
     }
 }
@@ -72,8 +75,8 @@ impl Service {
     /// # Errors
     /// [`ServiceError::Chunks`], [`ServiceError::Zones`], [`ServiceError::System`].
     pub fn new(options: &ServiceOptions) -> Result<Service, ServiceError> {
-        let &ServiceOptions { chunks, zones, routing, grow_by, slaves, .. } = options;
-        let range = Range::reserve(chunks)?;
+        let &ServiceOptions { chunks, zones, routing, grow_by, slaves, backing, .. } = options;
+        let range = Range::reserve(chunks, backing)?;
         if zones == 0 || zones > chunks as usize {
             return Err(ServiceError::Zones { zones, chunks });
         }
@@ -87,6 +90,12 @@ impl Service {
     pub fn client(&self) -> Client {
         let (number, zone) = self.store.new_client();
         Client::new(Arc::clone(&self.store), number, zone, &self.options)
+    }
+
+    /// Its memory and zones.
+    #[cfg(not(loom))]
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
     /// What its zones hold, one after the other.
