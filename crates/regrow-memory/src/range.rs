@@ -229,7 +229,10 @@ mod tests {
     fn a_range_of_no_chunks_or_too_many_is_refused() {
         for chunks in [0, MAX_CHUNKS + 1, u32::MAX] {
             for backing in [Backing::Anonymous, Backing::Memfd, Backing::HugeTlb] {
-                assert!(matches!(Range::reserve(chunks, backing), Err(ServiceError::Chunks { .. })), "{chunks}");
+                assert!(
+                    matches!(Range::reserve(chunks, backing), Err(ServiceError::Chunks { .. })),
+                    "{chunks}"
+                );
             }
         }
     }
@@ -253,7 +256,9 @@ mod tests {
     #[test]
     fn huge_pages_are_there_or_a_typed_error_says_that_they_are_not() {
         match Range::reserve(1 << 20, Backing::HugeTlb) {
-            Err(ServiceError::System { what, .. }) => assert!(what.contains("huge") || what.contains("file"), "{what}"),
+            Err(ServiceError::System { what, .. }) => {
+                assert!(what.contains("huge") || what.contains("file"), "{what}")
+            }
             other => panic!("no machine has 2 TiB of them: {other:?}"),
         }
     }

@@ -19,7 +19,7 @@ pub struct RemoteBlock {
     memory: Extent,
     page: Page,
     order: u8,
-    /// It is another client's, and does not go home.
+    /// It is another's, and does not go home.
     is_handed: bool,
 }
 
@@ -57,10 +57,21 @@ impl RemoteBlock {
         Some(RemoteBlock { connection: Arc::clone(connection), memory, page, order, is_handed: false })
     }
 
+    /// Its first page, for who gives it back himself.
+    pub(super) fn into_page(mut self) -> Page {
+        self.is_handed = true;
+        self.page
+    }
+
     /// Its order: it has 2^order pages.
     #[must_use]
     pub fn order(&self) -> u8 {
         self.order
+    }
+
+    /// Its first page.
+    pub(super) fn page(&self) -> Page {
+        self.page
     }
 
     /// Whether a client of a connection has it.

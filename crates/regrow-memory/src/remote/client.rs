@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct RemoteClient {
     connection: Arc<Connection>,
-    /// Blocks with all their pages mapped, by order.
+    /// Blocks that it has given back, by order.
     kept: [Vec<RemoteBlock>; CHUNK_ORDER as usize + 1],
     /// What was just granted.
     granted: Vec<Grant>,
@@ -66,7 +66,11 @@ impl RemoteClient {
     pub fn alloc(&mut self, pages: u64, mode: Mode) -> Result<RemoteBlock, DomainError> {
         let want = self.want(pages, mode, false)?;
         match self.kept.get_mut(usize::from(want.order)).and_then(Vec::pop) {
-            Some(block) => Ok(block),
+            Some(block) => {
+                // One that another client has handed over is not mapped here.
+                self.connection.finish(Grant { page: block.page(), ..Grant::default() }, want)?;
+                Ok(block)
+            }
             None => self.ask_one(want),
         }
     }
@@ -113,9 +117,21 @@ impl RemoteClient {
         }
     }
 
+    /// Gives blocks back, several by one message. None of them is kept.
+    pub fn free_many(&mut self, blocks: impl IntoIterator<Item = RemoteBlock>) {
+        let mut pages = Vec::new();
+        for block in blocks {
+            if block.is_of(&self.connection) {
+                pages.push(block.into_page());
+            }
+        }
+        self.connection.give_back_many(&pages);
+    }
+
     /// Gives back what it keeps.
     pub fn trim(&mut self) {
-        self.kept.iter_mut().for_each(Vec::clear);
+        let kept = std::mem::take(&mut self.kept);
+        self.free_many(kept.into_iter().flatten());
     }
 
     /// The block of a ticket.
@@ -177,6 +193,11 @@ impl RemoteClient {
     #[must_use]
     pub fn not_taken(&self) -> u64 {
         self.connection.not_taken()
+    }
+
+    #[cfg(test)]
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
     }
 
     fn want(&self, pages: u64, mode: Mode, zeroed: bool) -> Result<Want, DomainError> {

@@ -32,7 +32,7 @@ pub(super) struct Connection {
     pub(super) shared: SharedMemory,
     pub(super) peer: Peer,
     pub(super) key: u64,
-    lane: LaneMemory,
+    pub(super) lane: LaneMemory,
     socket: OwnedFd,
     wire: Mutex<Wire>,
     /// A bit for each page that this process has mapped. Only speed depends on it.
@@ -45,8 +45,6 @@ struct Wire {
     requests: Sender,
     answers: Receiver,
     tag: u16,
-    /// Blocks that go home with the next line.
-    back: Vec<Page>,
     /// Blocks that the domain has not taken back.
     not_taken: u64,
 }
@@ -91,10 +89,7 @@ impl Connection {
     pub(super) fn ask(&self, want: Want, count: usize, granted: &mut Vec<Grant>) -> Result<(), DomainError> {
         let mut wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
         let wire = &mut *wire;
-        while !wire.back.is_empty() {
-            self.send_back(wire);
-            self.wait_for_room(wire)?;
-        }
+        self.wait_for_room(wire)?;
         wire.tag = wire.tag.wrapping_add(1);
         self.send(wire, &Request::Ask { tag: wire.tag, count, want });
         let mut got = 0;
@@ -116,26 +111,28 @@ impl Connection {
         }
     }
 
-    /// Gives a block back, from any thread. Nothing is waited for but another thread of this client.
+    /// Gives a block back, from any thread. Waits for room in the lane, as long as somebody serves it: where nobody does, the block comes back with this
+    /// client's end.
     pub(super) fn give_back(&self, page: Page) {
+        self.give_back_many(&[page]);
+    }
+
+    /// Gives back several at once.
+    pub(super) fn give_back_many(&self, all: &[Page]) {
         let mut wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
-        wire.back.push(page);
-        self.send_back(&mut wire);
+        for some in all.chunks(PAGES) {
+            if self.wait_for_room(&mut wire).is_err() {
+                return;
+            }
+            let mut pages = Pages::default();
+            some.iter().for_each(|&page| _ = pages.push(page));
+            self.send(&mut wire, &Request::Return { tag: 0, pages });
+        }
     }
 
     /// Lines of the domain that say that a block was not taken back.
     pub(super) fn not_taken(&self) -> u64 {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner).not_taken
-    }
-
-    /// Sends what goes home, as far as there is room.
-    fn send_back(&self, wire: &mut Wire) {
-        while !wire.back.is_empty() && wire.requests.room(&self.lane.requests, 1) > 0 {
-            let mut pages = Pages::default();
-            let from = wire.back.len().saturating_sub(PAGES);
-            wire.back.drain(from..).for_each(|page| _ = pages.push(page));
-            self.send(wire, &Request::Return { tag: 0, pages });
-        }
     }
 
     fn wait_for_room(&self, wire: &mut Wire) -> Result<(), DomainError> {

@@ -98,8 +98,7 @@ mod tests {
     #[test]
     fn a_hello_comes_as_it_was_sent_and_what_is_none_is_refused() {
         let (one, other) = pair();
-        let hello =
-            Hello { chunks: 7, key: u64::MAX - 5, peer: Some(Peer { desk: 3, number: 12 }) };
+        let hello = Hello { chunks: 7, key: u64::MAX - 5, peer: Some(Peer { desk: 3, number: 12 }) };
         let file = one.as_fd();
         hello.send(one.as_fd(), &[file, file, file]).expect("there is room");
         assert_eq!(Hello::receive(other.as_fd()).expect("it comes").0, hello);

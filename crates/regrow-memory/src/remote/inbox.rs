@@ -36,8 +36,7 @@ impl Inbox {
     /// Puts a ticket there. False where there is no room.
     pub(super) fn put(&self, note: Note) -> bool {
         let order = u64::from(note.order & 0x7f);
-        let word =
-            u64::from(note.page) | u64::from(note.generation) << GENERATION | order << ORDER | TAKEN;
+        let word = u64::from(note.page) | u64::from(note.generation) << GENERATION | order << ORDER | TAKEN;
         let begin = self.next.load(Ordering::Relaxed);
         for step in 0..SLOTS {
             let position = begin.wrapping_add(step);

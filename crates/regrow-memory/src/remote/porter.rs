@@ -109,7 +109,14 @@ impl Porter {
                 }
             }
         }
+        if done > 0 {
+            self.note_pages();
+        }
         done
+    }
+
+    fn note_pages(&self) {
+        self.office.counts.lent_pages.store(self.office.books.pages(), Relaxed);
     }
 
     /// Does what the doorman says. False when it has gone.
@@ -152,9 +159,8 @@ impl Porter {
 
     /// A process has ended: what it had comes back, and what others have handed to it.
     fn see_off(&mut self, socket: &Arc<OwnedFd>) {
-        let is_its = |guest: &Option<Guest>| {
-            guest.as_ref().is_some_and(|guest| Arc::ptr_eq(&guest.socket, socket))
-        };
+        let is_its =
+            |guest: &Option<Guest>| guest.as_ref().is_some_and(|guest| Arc::ptr_eq(&guest.socket, socket));
         let Some(place) = self.guests.iter().position(is_its) else { return };
         // What it gave back before it ended is in its lane still.
         while let Some(guest) = self.guests.get_mut(place).and_then(Option::as_mut)
@@ -165,7 +171,6 @@ impl Porter {
         if let Some(desk) = self.office.shared.head().desks.get(place) {
             desk.number.store(NOBODY, SeqCst);
         }
-        self.office.counts.clients.fetch_sub(1, Relaxed);
         self.collect(guest.peer.number);
     }
 
@@ -194,5 +199,7 @@ impl Porter {
             self.office.take_home(page, loan, gone);
             self.office.counts.collected.fetch_add(1, Relaxed);
         }
+        self.note_pages();
+        self.office.counts.clients.fetch_sub(1, Relaxed);
     }
 }
