@@ -35,6 +35,8 @@ const LAYERS: &[(&str, u8)] = &[
     ("regrow-builtin", 2),
     ("regrow-image", 2),
     ("regrow-memory", 2),
+    ("regrow-memory-c", 3),
+    ("regrow-memory-preload", 4),
     ("regrow-body", 3),
     ("regrow-pool", 4),
     ("regrow-engine", 5),

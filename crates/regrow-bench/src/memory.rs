@@ -2,11 +2,18 @@
 //!
 //! ```text
 //!   alloc + touch + free   by the service and by mmap, touch, munmap in turn: threads at the same time, each with blocks of its own
+//!   allocators             the same by jemalloc and mimalloc
 //!   pairs                  alloc and free alone: what a client has kept, and what goes home to its zone each time
+//!   slaves                 requests that go through a slave, one by one and in batches
+//!   domain                 1 MiB from process to process, by the service and by a pipe
 //!   idle                   processor time of this process while it has a service and nobody asks it
 //! ```
 //!
 //! A touch writes to each page and reads what it wrote. The benchmark fails when a block is not home at the end.
+
+mod allocators;
+pub mod domain;
+mod slaves;
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -60,7 +67,10 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     for case in &CASES {
         figures.extend(compare(&service, case)?);
     }
+    figures.extend(allocators::measure(&service)?);
     figures.extend(pairs(&service)?);
+    figures.extend(slaves::measure()?);
+    figures.extend(domain::measure()?);
     figures.push(idle());
     let lost: u64 = service.zones().iter().map(|zone| zone.own_pages - zone.free_pages).sum();
     if lost > 0 {

@@ -50,6 +50,11 @@ impl Bell {
         }
     }
 
+    /// Whether the server sleeps, as far as this thread knows.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & ASLEEP != 0
+    }
+
     /// Whether a lane has something. Looks after all that this thread has done before.
     pub(crate) fn has_rung(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -214,6 +219,26 @@ mod model {
             senders.into_iter().for_each(|sender| sender.join().expect("it does not panic"));
         });
     }
+    #[test]
+    fn what_is_written_while_the_bell_still_rings_is_seen_too() {
+        loom::model(|| {
+            let shared = Arc::new((Bell::new(), AtomicU64::new(0)));
+            let of_other = Arc::clone(&shared);
+            let other = loom::thread::spawn(move || {
+                for number in 1..=2 {
+                    of_other.1.store(number, Ordering::Relaxed);
+                    of_other.0.ring(0);
+                }
+            });
+            let mut seen = 0;
+            if shared.0.take() != 0 {
+                seen = shared.1.load(Ordering::Relaxed);
+            }
+            other.join().expect("it does not panic");
+            assert!(seen == 2 || shared.0.take() == 1);
+        });
+    }
+
     #[test]
     fn a_server_that_attends_no_longer_has_seen_what_nobody_rang_for() {
         loom::model(|| {

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   Client    asks for blocks, keeps a few that it has just given back        Block: memory that a client has alone
+//!   RawClient the same for callers that have addresses alone, from all threads
 //!   Service   made once, gives out clients
 //!   Store     range, zones and master together
 //!   Master    which zone a client asks; which chunks move from zone to zone   (estimated loads)
@@ -39,6 +40,7 @@ mod link;
 pub mod master;
 pub mod message;
 mod range;
+pub mod raw;
 #[cfg(not(loom))]
 mod remote;
 pub mod request;
@@ -55,6 +57,7 @@ pub use block::Block;
 pub use client::Client;
 pub use error::{MessageError, ServiceError, ZoneError};
 pub use range::{Backing, PAGE_BYTES};
+pub use raw::{RawClient, RawError};
 #[cfg(not(loom))]
 pub use remote::{
     Domain, DomainError, DomainState, HandError, Peer, RemoteBlock, RemoteClient, Ticket, TicketError,

@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::units::Page;
 
 /// How often a client looks for its answer before it gives its processor to others, and before it sleeps.
-const LOOKS: u32 = 2_000;
+const LOOKS: u32 = 200;
 const YIELDS: u32 = 50;
 
 /// See the module.

@@ -102,6 +102,24 @@ impl Range {
         u32::try_from(self.bytes / CHUNK_BYTES).unwrap_or(0)
     }
 
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where a page of it begins.
+    pub(crate) fn address(&self, page: Page) -> NonNull<u8> {
+        let offset = page as usize * PAGE_BYTES;
+        debug_assert!(offset < self.bytes, "page {page} is in the range");
+        self.start.map_addr(|start| start.saturating_add(offset))
+    }
+
+    /// The page at an address, which need not be its beginning; `None` outside of the range.
+    pub(crate) fn page_at(&self, address: usize) -> Option<Page> {
+        let offset = address.checked_sub(self.start.addr().get()).filter(|&offset| offset < self.bytes)?;
+        Page::try_from(offset / PAGE_BYTES).ok()
+    }
+
     /// The memory of pages that the caller has alone.
     ///
     /// # Safety
@@ -150,6 +168,26 @@ impl Range {
         // Pages of a file stay in it when they are unmapped.
         let advice = if self.file.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
         Ok(self.advise(page, pages, advice)?)
+    }
+
+    /// Maps pages anew that the caller has alone, whatever has been done to their mapping. They are zero, and not there yet.
+    pub(crate) fn renew(&self, page: Page, pages: u32) -> io::Result<()> {
+        self.replace(page, pages, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Has each touch of pages that the caller has alone fault, as if nothing were mapped there. What is in them is lost.
+    pub(crate) fn close(&self, page: Page, pages: u32) -> io::Result<()> {
+        self.replace(page, pages, ProtFlags::empty())
+    }
+
+    fn replace(&self, page: Page, pages: u32, prot: ProtFlags) -> io::Result<()> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: pages of the range, which the caller has alone; their content is the caller's to lose.
+        unsafe {
+            let block = self.block(page, pages);
+            mmap_anonymous(block.as_ptr().cast(), block.len(), prot, flags)?;
+        }
+        Ok(())
     }
 
     fn advise(&self, page: Page, pages: u32, advice: Advice) -> Result<(), Errno> {

@@ -154,7 +154,9 @@ mod model {
 
     #[test]
     fn no_line_is_torn_lost_or_seen_early() {
-        loom::model(|| {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
             let ring: Arc<Ring<2>> = Arc::new(Ring::new());
             let of_sender = Arc::clone(&ring);
             let sending = loom::thread::spawn(move || {

@@ -79,6 +79,8 @@ pub(crate) struct Seat {
     waiting: AtomicU32,
     /// A slave has the token, and keeps it.
     has_slave: AtomicBool,
+    /// The processor of a client that has something for a slave.
+    caller: AtomicU32,
     /// How many lanes had something when somebody looked, on the mean; times 64.
     queue: AtomicU32,
     /// Until when no slave comes, and how long the last pause was.
@@ -110,6 +112,7 @@ impl Seat {
             departures: ArrayQueue::new(RING),
             waiting: AtomicU32::new(0),
             has_slave: AtomicBool::new(false),
+            caller: AtomicU32::new(u32::MAX),
             queue: AtomicU32::new(0),
             pause: Mutex::new((None, Duration::ZERO)),
         }
@@ -220,7 +223,21 @@ impl Seat {
 
     /// Says that a lane has something.
     pub(crate) fn ring(&self, lane: usize) {
+        if self.due.is_asleep() {
+            self.note_caller();
+        }
         self.due.ring(bit_of(lane));
+    }
+
+    /// Notes on which processor the caller runs.
+    pub(crate) fn note_caller(&self) {
+        let processor = u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX);
+        self.caller.store(processor, Ordering::Relaxed);
+    }
+
+    /// The processor of who has woken the slave, or has had it come.
+    pub(crate) fn caller(&self) -> usize {
+        self.caller.load(Ordering::Relaxed) as usize
     }
 
     /// Carries out what lies in the rings, where nobody has the token. Who has it carries it out else.

@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::error::ServiceError;
 use crate::master::{Master, Routing};
 use crate::range::{Backing, Range};
+use crate::raw::RawClient;
 use crate::seat::Seat;
 use crate::slave::{Fixed, Slaves};
 use crate::store::Store;
@@ -96,6 +97,13 @@ impl Service {
     #[cfg(not(loom))]
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// A client for callers that have addresses alone. All threads use it.
+    #[must_use]
+    pub fn raw_client(&self) -> RawClient {
+        let (number, _) = self.store.new_client();
+        RawClient::new(Arc::clone(&self.store), number)
     }
 
     /// What its zones hold, one after the other.

@@ -83,6 +83,21 @@ fn is_processor_idle(others: usize) -> bool {
     ready.is_some_and(|ready| ready + others <= processors)
 }
 
+/// Has this thread run on another processor than who asks it, where there is one: each would wait for the other.
+fn leave_processor_of(caller: usize) {
+    if rustix::thread::sched_getcpu() != caller {
+        return;
+    }
+    // Where nothing can be said about processors the scheduler parts the two in time.
+    let Ok(mut allowed) = rustix::thread::sched_getaffinity(None) else { return };
+    let all = allowed;
+    allowed.unset(caller);
+    if allowed.count() > 0 && rustix::thread::sched_setaffinity(None, &allowed).is_ok() {
+        // It runs there now, and may go anywhere later.
+        let _ = rustix::thread::sched_setaffinity(None, &all);
+    }
+}
+
 /// Starts a slave for a zone, where a processor is idle. Whether it did.
 pub(crate) fn grow(store: &Arc<Store>, zone: usize) -> bool {
     let Some(seat) = store.seats().get(zone) else { return false };
@@ -90,6 +105,7 @@ pub(crate) fn grow(store: &Arc<Store>, zone: usize) -> bool {
     if !is_processor_idle(1) || !seat.set_slave(true) {
         return false;
     }
+    seat.note_caller();
     let weak = Arc::downgrade(store);
     let started = named(zone).spawn(move || serve_while_it_pays(&weak, zone));
     if started.is_err() {
@@ -101,6 +117,7 @@ pub(crate) fn grow(store: &Arc<Store>, zone: usize) -> bool {
 fn serve_while_it_pays(store: &Weak<Store>, zone: usize) {
     let Some(store) = store.upgrade() else { return };
     let Some(seat) = store.seats().get(zone) else { return };
+    leave_processor_of(seat.caller());
     let began = Instant::now();
     let mut looked = began;
     while serve_until_idle(&store, zone) == Ended::Wanted {
@@ -123,6 +140,7 @@ fn stay(store: &Store, zone: usize, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         if serve_until_idle(store, zone) == Ended::Idle {
             seat.wait(|| stop.load(Ordering::SeqCst));
+            leave_processor_of(seat.caller());
         }
     }
     seat.set_slave(false);
@@ -144,6 +162,7 @@ fn serve_until_idle(store: &Store, zone: usize) -> Ended {
     let mut token = seat.token();
     let began = Instant::now();
     let mut last = began;
+    let mut began_looking = began;
     let attends = token.may_attend();
     if attends {
         seat.attend(true);
@@ -159,6 +178,12 @@ fn serve_until_idle(store: &Store, zone: usize) -> Ended {
             if seat.is_wanted() {
                 break 'serving Ended::Wanted;
             }
+        }
+        if last != began_looking {
+            began_looking = last;
+        } else {
+            // Its clients may be ready to run on this processor.
+            thread::yield_now();
         }
         if last.elapsed() > IDLE {
             break Ended::Idle;

@@ -62,6 +62,13 @@ impl Store {
         (self.last_client.fetch_add(1, Relaxed).wrapping_add(1).max(1), zone)
     }
 
+    /// A block of a zone, or of another one, which is the caller's from then on. Its memory is as it was asked for. Waits for the token.
+    pub(crate) fn alloc(&self, zone: &mut usize, want: Want) -> Result<Page, ServiceError> {
+        let grant = self.grant_elsewhere(zone, want)?;
+        self.finish(grant, want).inspect_err(|_| self.free(grant.page))?;
+        Ok(grant.page)
+    }
+
     /// Makes the memory of a block what was asked for.
     pub(crate) fn finish(&self, grant: Grant, want: Want) -> Result<(), ServiceError> {
         let pages = pages_of(want.order);
@@ -96,7 +103,7 @@ impl Store {
         }
     }
 
-    /// A block where the zone has none: it grows, or another zone has one, which is the client's from then on.
+    /// A block of the zone; where it has none it grows, or another zone has one, which is the client's from then on.
     pub(crate) fn grant_elsewhere(&self, zone: &mut usize, want: Want) -> Result<Grant, ServiceError> {
         let in_zone =
             |number: usize| self.seats.get(number).and_then(|seat| seat.with(|zone| zone.alloc(want)).ok());

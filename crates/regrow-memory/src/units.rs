@@ -16,7 +16,7 @@ pub const MAX_CHUNKS: Chunk = 1 << 22;
 
 /// Pages of a block.
 #[must_use]
-pub fn pages_of(order: u8) -> u32 {
+pub const fn pages_of(order: u8) -> u32 {
     1 << order
 }
 

@@ -70,7 +70,7 @@ fn of_thread(thread: u64, steps: u64, mut client: Client, out: &[Sender<(Block, 
             many.iter().for_each(|block| check(block, number));
             client.free_many(many);
         } else if blocks.len() < 40 && dice.below(100) < 55 {
-            let pages = if dice.below(50) == 0 { dice.below(700) + 1 } else { dice.below(8) + 1 };
+            let pages = if dice.below(steps / 400) == 0 { dice.below(700) + 1 } else { dice.below(8) + 1 };
             let mode = if dice.below(2) == 0 { Mode::Immediate } else { Mode::Delayed };
             let block = match dice.below(4) {
                 0 => client
@@ -126,7 +126,9 @@ fn steps() -> u64 {
 
 #[test]
 fn blocks_of_eight_threads_do_not_overlap_and_none_is_lost() {
-    for slaves in [Slaves::Elastic, Slaves::Always, Slaves::Never] {
+    let all = [Slaves::Elastic, Slaves::Always, Slaves::Never];
+    let most = if steps() > 1_000_000 { 1 } else { all.len() };
+    for slaves in all.into_iter().take(most) {
         let service = of_slaves(256, 3, slaves);
         many_threads(8, steps(), &service);
         assert_eq!(service.zones().iter().all(|zone| zone.has_slave), slaves == Slaves::Always);
