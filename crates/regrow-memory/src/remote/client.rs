@@ -174,7 +174,7 @@ impl RemoteClient {
             looks += 1;
             match looks {
                 ..LOOKS => std::hint::spin_loop(),
-                ..YIELDS_END => std::thread::yield_now(),
+                LOOKS..YIELDS_END => std::thread::yield_now(),
                 _ => {
                     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
                     if left == Some(Duration::ZERO) {

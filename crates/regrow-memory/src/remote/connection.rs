@@ -176,7 +176,7 @@ impl Connection {
         *looks += 1;
         match *looks {
             ..LOOKS => std::hint::spin_loop(),
-            ..YIELDS_END => thread::yield_now(),
+            LOOKS..YIELDS_END => thread::yield_now(),
             _ => {
                 self.check()?;
                 // The domain may have left a request where it was, because it had no room to answer.

@@ -6,6 +6,7 @@
 //!
 //! Everything about guests is its own: nobody waits for a lock. Asleep it uses no processor time.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -17,7 +18,7 @@ use super::guest::{Guest, Office};
 use super::hello::Hello;
 use super::layout::{CUT_OFF, DESKS, OVER, Peer};
 use super::memory::LaneMemory;
-use crate::request::NOBODY;
+use crate::request::{NOBODY, Owner};
 
 /// How long the porter looks for something to do before it sleeps, and how many looks there are between two at the clock.
 const IDLE: Duration = Duration::from_micros(50);
@@ -175,17 +176,15 @@ impl Porter {
     }
 
     /// Takes back what nobody has who is there.
-    fn collect(&mut self, gone: u32) {
+    fn collect(&mut self, gone: Owner) {
         let shared = Arc::clone(&self.office.shared);
-        let is_there = |number: u32| {
-            number != NOBODY && self.guests.iter().flatten().any(|guest| guest.peer.number == number)
-        };
+        let there: HashSet<Owner> = self.guests.iter().flatten().map(|guest| guest.peer.number).collect();
         let is_over = |page| {
             let Some(word) = shared.entry(page) else { return true };
             // It may be handed on or recalled this very moment: then somebody has it who is there, or it is tried again.
             for _ in 0..TRIES {
                 let entry = Entry::of(word);
-                if is_there(entry.owner) {
+                if there.contains(&entry.owner) {
                     return false;
                 }
                 if entry.take_back(word) {
