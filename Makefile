@@ -30,7 +30,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-python bench-env bench-web keep-results results build \
+.PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-python bench-env bench-web keep-results results build memory \
 	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom victims test-workspace test-unprivileged test-python \
 	test-web clean
 
@@ -50,6 +50,13 @@ bench: build ## the same, the figures to target/bench/programs.json; ARGS="--run
 
 build: ## build the regrow command: target/release/regrow
 	@$(BUILD_COMMAND)
+
+memory: ## build the memory service for C programs: libregrow_memory.so, libregrow_memory.a and regrow_memory.h in target/release/memory
+	@$(CARGO) build --quiet --release --locked --package regrow-memory-c --package regrow-memory-preload
+	@mkdir -p $(TARGET)/release/memory
+	@cp $(TARGET)/release/libregrow_memory_preload.so $(TARGET)/release/memory/libregrow_memory.so
+	@cp $(TARGET)/release/libregrow_memory_c.a $(TARGET)/release/memory/libregrow_memory.a
+	@cp crates/regrow-memory-c/include/regrow_memory.h $(TARGET)/release/memory/
 
 bench-daemon: build ## what the daemon costs its clients; the figures go to target/bench/daemon.json
 	@mkdir -p $(TARGET)/bench

@@ -7,8 +7,8 @@
 //!  7  daemon, web    service
 //!  6  regrow         the library people add
 //!  5  engine         a shard
-//!  4  pool           decisions
-//!  3  body           mechanism
+//!  4  pool           decisions            memory-preload (at the edge)
+//!  3  body           mechanism            memory-c (at the edge)
 //!  2  image          mechanism            memory (a service of its own)     builtin (at the edge)
 //!  1  front          mechanism            agent (inside a body)            client (at the edge)            sys (ground)
 //!  0  abi            wire types

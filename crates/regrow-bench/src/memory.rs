@@ -6,6 +6,7 @@
 //!   pairs                  alloc and free alone: what a client has kept, and what goes home to its zone each time
 //!   slaves                 requests that go through a slave, one by one and in batches
 //!   domain                 1 MiB from process to process, by the service and by a pipe
+//!   giving back            what the kernel takes for it by either advice, one by one and together, and the service by a call
 //!   idle                   processor time of this process while it has a service and nobody asks it
 //! ```
 //!
@@ -13,7 +14,9 @@
 
 mod allocators;
 pub mod domain;
+mod giving_back;
 mod slaves;
+mod turns;
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -28,11 +31,8 @@ use crate::figure::Figure;
 use crate::samples::median;
 use crate::system::memory::PrivateMemory;
 
-/// How many times each side has its turn.
-const ROUNDS: usize = 9;
-/// How long a turn is, and how many blocks a thread has between two looks at the clock.
-const TURN: Duration = Duration::from_millis(20);
-const AT_ONCE: usize = 16;
+use turns::{AT_ONCE, ROUNDS, TURN, refused, touch};
+
 /// How many pairs are timed at once.
 const PAIRS: u32 = 200_000;
 /// How long the service is left alone.
@@ -71,6 +71,7 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(pairs(&service)?);
     figures.extend(slaves::measure()?);
     figures.extend(domain::measure()?);
+    figures.extend(giving_back::measure(&service)?);
     figures.push(idle());
     let lost: u64 = service.zones().iter().map(|zone| zone.own_pages - zone.free_pages).sum();
     if lost > 0 {
@@ -79,10 +80,6 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
         )));
     }
     Ok(figures)
-}
-
-fn refused(error: ServiceError) -> BenchError {
-    BenchError::system("the memory service refuses")(std::io::Error::other(error))
 }
 
 /// One thread's side of a case.
@@ -123,17 +120,6 @@ impl Worker {
             }
         }
         Ok(f64::from(count) / begun.elapsed().as_secs_f64())
-    }
-}
-
-/// Writes to each page of a block, and reads it.
-fn touch(block: &mut [u8], time: usize) {
-    let mark = time.to_le_bytes()[0];
-    for page in black_box(block).chunks_mut(PAGE_BYTES) {
-        if let Some(byte) = page.first_mut() {
-            *black_box(&mut *byte) = mark;
-            assert_eq!(*black_box(byte), mark, "memory of a block is its client's alone");
-        }
     }
 }
 
@@ -206,7 +192,7 @@ fn per_pair(mut pair: impl FnMut() -> Result<(), ServiceError>) -> Result<f64, B
     Ok(begun.elapsed().as_secs_f64() * 1e9 / f64::from(PAIRS))
 }
 
-/// Processor time of this process while nobody asks the service for anything.
+/// Processor time of this process while the keepers of services look for the last time, and nobody asks the service for anything.
 fn idle() -> Figure {
     let spent = || {
         let time = clock_gettime(ClockId::ProcessCPUTime);

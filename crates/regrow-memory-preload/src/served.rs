@@ -12,7 +12,7 @@ use std::sync::atomic::{
 };
 
 use regrow_memory::raw::Held;
-use regrow_memory::{RawClient, Service, ServiceError, ServiceOptions};
+use regrow_memory::{RawClient, Service, ServiceError, ServiceOptions, Slaves};
 
 use crate::settings::{RANGE_MIB, Settings, is_preloaded, is_there, look};
 use crate::{counts, errno, notes};
@@ -90,14 +90,20 @@ fn serve(settings: Settings) {
     SERVED.store(Box::into_raw(served), Release);
 }
 
-/// A service with the range that was asked for; without a setting, the largest that can be reserved.
+/// A service with the range that was asked for; without a setting, the largest that can be reserved. It has no threads: a copy of the process
+/// would not have them.
 fn service(settings: Settings) -> Option<Service> {
     let zones = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize).clamp(1, 16);
     let mut mib = settings.range_mib.unwrap_or(RANGE_MIB);
     loop {
         let chunks = (mib / 2).max(1);
         let zones = zones.min(chunks as usize);
-        match Service::new(&ServiceOptions { chunks, zones, ..ServiceOptions::default() }) {
+        match Service::new(&ServiceOptions {
+            chunks,
+            zones,
+            slaves: Slaves::Never,
+            ..ServiceOptions::default()
+        }) {
             Ok(service) => return Some(service),
             Err(ServiceError::System { .. }) if settings.range_mib.is_none() && mib > 64 => mib /= 2,
             Err(error) => {

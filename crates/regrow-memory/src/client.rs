@@ -14,7 +14,6 @@ use crate::error::ServiceError;
 use crate::link::Link;
 use crate::message::MOST_ASKED;
 use crate::request::{Grant, Mode, Owner, Want};
-use crate::service::ServiceOptions;
 use crate::slave::{self, Slaves};
 use crate::store::Store;
 use crate::units::{CHUNK_ORDER, MAX_ORDER, Page, order_for, pages_of};
@@ -41,8 +40,13 @@ pub struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(service: Arc<Store>, number: Owner, zone: usize, options: &ServiceOptions) -> Client {
-        let &ServiceOptions { keep_pages, slaves, .. } = options;
+    /// Keeps so many pages of each size; where slaves are elastic it sees to it that they come.
+    pub(crate) fn new(
+        service: Arc<Store>,
+        (number, zone): (Owner, usize),
+        keep_pages: usize,
+        slaves: Slaves,
+    ) -> Client {
         let (kept, granted) = (Default::default(), Vec::new());
         Client { service, number, zone, keep_pages, slaves, kept, link: None, met: 0, granted }
     }
@@ -129,7 +133,7 @@ impl Client {
             match self.kept.get_mut(usize::from(block.order())) {
                 Some(kept) if may_keep && kept.len() < most => kept.push(block),
                 _ if is_own && self.service.zone_of(block.page()) == self.zone => {
-                    pages.push(block.into_page())
+                    pages.push(block.into_page());
                 }
                 _ => drop(block),
             }

@@ -13,6 +13,7 @@
 //!   Link      a client's side of a lane: requests and answers, a cache line each       Slave: a thread that serves a zone under load
 //!   Seat      a zone, its token and its rings; what waits for whoever has the token
 //!   Zone      free blocks of its chunks, what is hot, what a page may hold    (one owner at a time)
+//!   Keeper    the thread that gives back what nobody has needed for a while, or all of it when memory is short
 //!   Range     the memory: maps, zeroes, gives back
 //!   Domain    lets other processes have blocks of the service     RemoteClient: what such a process has
 //! ```
@@ -35,6 +36,8 @@ mod bell;
 mod block;
 mod client;
 mod error;
+mod giving_back;
+mod keeper;
 mod lane;
 mod link;
 pub mod master;
@@ -56,6 +59,8 @@ pub mod zone;
 pub use block::Block;
 pub use client::Client;
 pub use error::{MessageError, ServiceError, ZoneError};
+pub use giving_back::{GiveBack, GivingBackState};
+pub use keeper::PressureWatch;
 pub use range::{Backing, PAGE_BYTES};
 pub use raw::{RawClient, RawError};
 #[cfg(not(loom))]

@@ -168,8 +168,8 @@ impl Link {
             }
             looks += 1;
             match looks {
-                ..LOOKS => std::hint::spin_loop(),
-                ..YIELDS_END => thread::yield_now(),
+                0..LOOKS => std::hint::spin_loop(),
+                LOOKS..YIELDS_END => thread::yield_now(),
                 _ => self.sleep(),
             }
         }

@@ -8,9 +8,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
+use regrow_sys::pages;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
+};
 
 use crate::error::ServiceError;
 use crate::units::{CHUNK_PAGES, MAX_CHUNKS, Page};
@@ -183,13 +186,48 @@ impl Range {
     }
 
     fn replace(&self, page: Page, pages: u32, prot: ProtFlags) -> io::Result<()> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let flags = MapFlags::NORESERVE | MapFlags::FIXED;
+        if let Some(file) = &self.file {
+            let offset = u64::from(page) * PAGE_BYTES as u64;
+            // SAFETY: pages of the range, which the caller has alone; the same pages of its file are mapped there.
+            unsafe {
+                let block = self.block(page, pages);
+                let access = ProtFlags::READ | ProtFlags::WRITE;
+                mmap(block.as_ptr().cast(), block.len(), access, flags | MapFlags::SHARED, file, offset)?;
+                self.give_back(page, pages)?;
+                return Ok(mprotect(
+                    block.as_ptr().cast(),
+                    block.len(),
+                    MprotectFlags::from_bits_retain(prot.bits()),
+                )?);
+            }
+        }
         // SAFETY: pages of the range, which the caller has alone; their content is the caller's to lose.
         unsafe {
             let block = self.block(page, pages);
-            mmap_anonymous(block.as_ptr().cast(), block.len(), prot, flags)?;
+            mmap_anonymous(block.as_ptr().cast(), block.len(), prot, flags | MapFlags::PRIVATE)?;
         }
         Ok(())
+    }
+
+    /// Gives ranges of pages back that the caller has alone. Whether the kernel took each: they are zero then, and not mapped.
+    pub(crate) fn give_back_all(&self, ranges: &[(Page, u32)]) -> Vec<bool> {
+        if self.file.is_some() {
+            // No call takes pages out of a file in several places.
+            return ranges.iter().map(|&(page, pages)| self.give_back(page, pages).is_ok()).collect();
+        }
+        // SAFETY: they are used by nobody.
+        let memory = ranges.iter().map(|&(page, pages)| unsafe { self.block(page, pages) });
+        let memory: Vec<NonNull<[u8]>> = memory.collect();
+        // SAFETY: the memory of the range is private and anonymous, and the caller has these pages alone.
+        let mut together = unsafe { pages::give_back(&memory) }.unwrap_or(0);
+        let one = |memory: NonNull<[u8]>| {
+            let was_taken = memory.len() <= together;
+            together = together.saturating_sub(memory.len());
+            // SAFETY: as above. What was taken in part is given back once more.
+            was_taken || unsafe { pages::give_back_one(memory) }.is_ok()
+        };
+        memory.into_iter().map(one).collect()
     }
 
     fn advise(&self, page: Page, pages: u32, advice: Advice) -> Result<(), Errno> {
@@ -264,6 +302,14 @@ mod tests {
             range.give_back(600, 4).expect("they are mapped");
             assert!(block.iter().all(|&byte| byte == 0), "{backing:?}");
             block.fill(8);
+            assert_eq!(range.give_back_all(&[(600, 1), (602, 2)]), [true, true]);
+            let first: Vec<u8> = block.chunks(PAGE_BYTES).map(|page| page[5]).collect();
+            assert_eq!(first, [0, 8, 0, 0], "{backing:?}");
+            block.fill(9);
+            range.close(602, 1).expect("it is mapped");
+            range.renew(602, 1).expect("it was mapped");
+            let first: Vec<u8> = block.chunks(PAGE_BYTES).map(|page| page[5]).collect();
+            assert_eq!(first, [9, 9, 0, 9], "{backing:?}");
             range.zero(512, 512, true);
             assert!(block.iter().all(|&byte| byte == 0), "{backing:?}");
         }
@@ -301,7 +347,7 @@ mod tests {
     fn huge_pages_are_there_or_a_typed_error_says_that_they_are_not() {
         match Range::reserve(1 << 20, Backing::HugeTlb) {
             Err(ServiceError::System { what, .. }) => {
-                assert!(what.contains("huge") || what.contains("file"), "{what}")
+                assert!(what.contains("huge") || what.contains("file"), "{what}");
             }
             other => panic!("no machine has 2 TiB of them: {other:?}"),
         }

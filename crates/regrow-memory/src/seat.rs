@@ -23,7 +23,6 @@ use crossbeam_queue::ArrayQueue;
 use crate::bell::{Bell, LANES};
 use crate::lane::{Lane, Served};
 use crate::request::Owner;
-use crate::slave::{GROW, PAYS};
 use crate::sync::{Mutex, MutexGuard};
 use crate::units::{Chunk, Page};
 use crate::zone::Zone;
@@ -36,6 +35,10 @@ const OWN: usize = LANES - 1;
 pub(crate) const MOST_LANES: usize = 1 << 12;
 /// Most lanes that a slave looks at all the time.
 const MOST_ATTENDED: usize = 64;
+/// From this mean length of the queue on a slave comes.
+const GROW: f64 = 1.5;
+/// A slave that stayed for less than this did not pay.
+const PAYS: Duration = Duration::from_millis(20);
 /// Pauses between slaves.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(1);

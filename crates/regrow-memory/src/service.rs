@@ -1,9 +1,12 @@
 //! The service, as its users have it: made once, it gives out clients.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::client::Client;
 use crate::error::ServiceError;
+use crate::giving_back::{Cause, GiveBack, GivingBack, GivingBackState};
+use crate::keeper::Keeper;
 use crate::master::{Master, Routing};
 use crate::range::{Backing, Range};
 use crate::raw::RawClient;
@@ -11,6 +14,7 @@ use crate::seat::Seat;
 use crate::slave::{Fixed, Slaves};
 use crate::store::Store;
 use crate::units::CHUNK_ORDER;
+use crate::zone::Look;
 
 /// How a service is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,6 +33,8 @@ pub struct ServiceOptions {
     pub slaves: Slaves,
     /// What the memory is made of.
     pub backing: Backing,
+    /// What goes back to the kernel, and when.
+    pub give_back: GiveBack,
 }
 
 impl Default for ServiceOptions {
@@ -43,6 +49,7 @@ impl Default for ServiceOptions {
             keep_pages: 64,
             slaves: Slaves::Elastic,
             backing: Backing::Anonymous,
+            give_back: GiveBack::default(),
         }
     }
 }
@@ -62,6 +69,8 @@ pub struct ZoneState {
     pub own_pages: u64,
     /// Those that no client has.
     pub free_pages: u64,
+    /// Those of them that may be there in memory: somebody has had them, and they were not given back since.
+    pub idle_pages: u64,
     /// The share of them that cannot be given in blocks of a chunk.
     pub fragmentation: f64,
     /// How many clients waited when somebody looked, on the mean.
@@ -76,12 +85,26 @@ impl Service {
     /// # Errors
     /// [`ServiceError::Chunks`], [`ServiceError::Zones`], [`ServiceError::System`].
     pub fn new(options: &ServiceOptions) -> Result<Service, ServiceError> {
-        let &ServiceOptions { chunks, zones, routing, grow_by, slaves, backing, .. } = options;
+        Service::make(options, None)
+    }
+
+    /// The same, where another one than the kernel says that memory is short: all that is idle is given back when the descriptor can be read,
+    /// which is read then (an eventfd, a pipe).
+    ///
+    /// # Errors
+    /// As [`Service::new`].
+    pub fn with_pressure(options: &ServiceOptions, source: OwnedFd) -> Result<Service, ServiceError> {
+        Service::make(options, Some(source))
+    }
+
+    fn make(options: &ServiceOptions, source: Option<OwnedFd>) -> Result<Service, ServiceError> {
+        let &ServiceOptions { chunks, zones, routing, grow_by, slaves, give_back, backing, .. } = options;
         let range = Range::reserve(chunks, backing)?;
         if zones == 0 || zones > chunks as usize {
             return Err(ServiceError::Zones { zones, chunks });
         }
-        let store = Arc::new(Store::new(range, zones, Master::new(routing), grow_by));
+        let giving_back = GivingBack::new(Keeper::new(give_back, source));
+        let store = Arc::new(Store::new(range, zones, Master::new(routing), grow_by, giving_back));
         let fixed = (slaves == Slaves::Always).then(|| Arc::new(Fixed::start(&store)));
         Ok(Service { store, options: *options, _slaves: fixed })
     }
@@ -89,8 +112,9 @@ impl Service {
     /// A client, which the master routes to a zone.
     #[must_use]
     pub fn client(&self) -> Client {
-        let (number, zone) = self.store.new_client();
-        Client::new(Arc::clone(&self.store), number, zone, &self.options)
+        self.start_keeper();
+        let ServiceOptions { keep_pages, slaves, .. } = self.options;
+        Client::new(Arc::clone(&self.store), self.store.new_client(), keep_pages, slaves)
     }
 
     /// Its memory and zones.
@@ -99,11 +123,28 @@ impl Service {
         &self.store
     }
 
-    /// A client for callers that have addresses alone. All threads use it.
+    /// A client for callers that have addresses alone. All threads use it. It does not start the keeper ([`Service::start_keeper`]).
     #[must_use]
     pub fn raw_client(&self) -> RawClient {
         let (number, _) = self.store.new_client();
         RawClient::new(Arc::clone(&self.store), number)
+    }
+
+    /// Starts the thread that gives back by time and under pressure, if it is wanted ([`GiveBack`]) and not there. [`Service::client`] does so; who
+    /// is called where no thread can be started does it himself, later.
+    pub fn start_keeper(&self) {
+        self.store.giving_back().keeper.start(&self.store);
+    }
+
+    /// Gives all pages back to the kernel that nobody uses. What clients keep for themselves is in use: [`Client::trim`]. How many pages.
+    pub fn give_back_now(&self) -> u64 {
+        self.store.give_back(Look::Everything, Cause::Asked)
+    }
+
+    /// What was given back until now.
+    #[must_use]
+    pub fn giving_back(&self) -> GivingBackState {
+        self.store.giving_back_state()
     }
 
     /// What its zones hold, one after the other.
@@ -113,6 +154,7 @@ impl Service {
             seat.with(|zone| ZoneState {
                 own_pages: zone.own_pages(),
                 free_pages: zone.free_pages(),
+                idle_pages: zone.idle_pages(),
                 fragmentation: zone.fragmentation(CHUNK_ORDER),
                 queue_length: seat.queue_length(),
                 has_slave: seat.has_slave(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   little to do   no thread: each client is the server for its own request
-//!   grow           more than GROW lanes have something when somebody looks, on the mean, and a processor is idle ──> a slave takes the token and keeps it
+//!   grow           more than `GROW` lanes have something when somebody looks, on the mean, and a processor is idle ──> a slave takes the token and keeps it
 //!   shrink         nothing came for IDLE, or no processor is left for it ──> it lets the token go and ends; the next one comes later, and later each time
 //!                  that one did not pay
 //! ```
@@ -28,15 +28,11 @@ pub enum Slaves {
     Always,
 }
 
-/// From this mean length of the queue on a slave comes.
-pub(crate) const GROW: f64 = 1.5;
 /// How long a slave looks for something to do.
 const IDLE: Duration = Duration::from_micros(200);
 /// How many looks there are between two at the clock, and how long between two at the processors.
 const LOOKS: u32 = 64;
 const LOOK_AT_PROCESSORS: Duration = Duration::from_millis(10);
-/// A slave that stayed for less than this did not pay.
-pub(crate) const PAYS: Duration = Duration::from_millis(20);
 
 /// The slaves that are there always; they end with it.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::error::ServiceError;
+use crate::giving_back::GivingBack;
 use crate::master::{Load, Master};
 use crate::range::Range;
 use crate::request::{Grant, Owner, Want};
@@ -26,6 +27,7 @@ pub(crate) struct Store {
     reserve: Mutex<Reserve>,
     last_client: AtomicU32,
     grow_by: u32,
+    giving_back: GivingBack,
 }
 
 /// The master, and the chunks that no zone has had: all from a number on.
@@ -37,11 +39,19 @@ struct Reserve {
 
 impl Store {
     /// A store whose zones have a chunk each.
-    pub(crate) fn new(range: Range, zones: usize, master: Master, grow_by: u32) -> Store {
+    pub(crate) fn new(
+        range: Range,
+        zones: usize,
+        master: Master,
+        grow_by: u32,
+        giving_back: GivingBack,
+    ) -> Store {
         let seats = (0..zones).map(|_| Seat::new()).collect();
         let owners = (0..range.chunks()).map(|_| AtomicUsize::new(0)).collect();
         let reserve = Mutex::new(Reserve { master, next: 0 });
-        let mut store = Store { range, seats, owners, reserve, last_client: AtomicU32::new(0), grow_by: 1 };
+        let last_client = AtomicU32::new(0);
+        let mut store = Store { range, seats, owners, reserve, last_client, grow_by: 1, giving_back };
+        store.watch_zones();
         for zone in 0..zones {
             store.grow(zone, 0);
         }
@@ -52,6 +62,11 @@ impl Store {
     /// Its zones.
     pub(crate) fn seats(&self) -> &[Seat] {
         &self.seats
+    }
+
+    /// What gives back.
+    pub(crate) fn giving_back(&self) -> &GivingBack {
+        &self.giving_back
     }
 
     /// The number of a new client, and the zone that the master routes it to.
@@ -105,6 +120,14 @@ impl Store {
 
     /// A block of the zone; where it has none it grows, or another zone has one, which is the client's from then on.
     pub(crate) fn grant_elsewhere(&self, zone: &mut usize, want: Want) -> Result<Grant, ServiceError> {
+        self.grant_from_any(zone, want).or_else(|_| {
+            // What was missing may just have been on its way to the kernel.
+            let _nothing_is_away = self.giving_back.pause();
+            self.grant_from_any(zone, want)
+        })
+    }
+
+    fn grant_from_any(&self, zone: &mut usize, want: Want) -> Result<Grant, ServiceError> {
         let in_zone =
             |number: usize| self.seats.get(number).and_then(|seat| seat.with(|zone| zone.alloc(want)).ok());
         if let Some(grant) = in_zone(*zone) {

@@ -7,16 +7,24 @@
 //!
 //! A *hot* block was in use a moment ago: its memory is mapped and in the caches, and it is not joined with its buddies. Of each page the
 //! zone knows who had it last ([`crate::request::Owner`]), and whether it is mapped. Memory that goes from one client to another is zeroed.
+//! What nobody has needed for a while goes back to the kernel (`giving_back`).
 
 mod buddy;
 mod chunk;
+mod giving_back;
+mod idle;
 
 use crate::error::ZoneError;
 use crate::request::{Grant, Owner, Want};
 use crate::units::{CHUNK_ORDER, Chunk, MAX_ORDER, Page, chunk_of, pages_of};
 
+pub use giving_back::{Away, Look, Most};
+pub use idle::{Limits, Notice};
+
 use buddy::Buddy;
 use chunk::Table;
+use giving_back::chunk_start;
+use idle::Idle;
 
 /// The highest order of which blocks stay hot.
 const HOT_ORDER: usize = CHUNK_ORDER as usize;
@@ -29,6 +37,7 @@ pub struct Zone {
     buddy: Buddy,
     table: Table,
     hot: [Vec<Page>; HOT_ORDER + 1],
+    idle: Idle,
 }
 
 impl Zone {
@@ -48,7 +57,10 @@ impl Zone {
             self.cool_down();
             self.buddy.take_chunk()
         })?;
-        Some((chunk, self.table.take(chunk)))
+        let idle = self.table.take(chunk);
+        self.idle.taken(idle);
+        self.idle.left_chunks(idle);
+        Some((chunk, idle > 0))
     }
 
     /// Takes a block.
@@ -56,10 +68,10 @@ impl Zone {
     /// # Errors
     /// [`ZoneError::Order`], [`ZoneError::NoRoom`].
     pub fn alloc(&mut self, want: Want) -> Result<Grant, ZoneError> {
-        let page = match self.hot.get_mut(usize::from(want.order)).and_then(Vec::pop) {
+        let (page, found) = match self.hot.get_mut(usize::from(want.order)).and_then(Vec::pop) {
             Some(page) => {
                 self.table.set_hot(page, false);
-                page
+                (page, want.order)
             }
             None => self.buddy.alloc(want.order).or_else(|error| {
                 if !self.cool_down() {
@@ -68,7 +80,14 @@ impl Zone {
                 self.buddy.alloc(want.order)
             })?,
         };
-        let (zero, map) = self.table.give(page, want);
+        if want.order < CHUNK_ORDER && found >= CHUNK_ORDER {
+            self.idle.left_chunks(self.table.touched(chunk_start(page), CHUNK_ORDER));
+        }
+        let (zero, map, idle) = self.table.give(page, want);
+        self.idle.taken(idle);
+        if want.order >= CHUNK_ORDER {
+            self.idle.left_chunks(idle);
+        }
         Ok(Grant { page, zero, map })
     }
 
@@ -87,8 +106,14 @@ impl Zone {
                 self.table.set_hot(page, true);
             }
             _ => {
-                self.buddy.free(page)?;
+                let (_, joined) = self.buddy.free(page)?;
+                self.joined(page, order, joined);
             }
+        }
+        let pages = u64::from(pages_of(order));
+        self.idle.returned(pages);
+        if order >= CHUNK_ORDER {
+            self.idle.came_into_chunks(pages);
         }
         Ok(order)
     }
@@ -103,16 +128,29 @@ impl Zone {
         Ok(())
     }
 
+    /// A block became a part of a larger one.
+    fn joined(&mut self, page: Page, order: u8, joined: u8) {
+        if order < CHUNK_ORDER && joined >= CHUNK_ORDER {
+            self.idle.came_into_chunks(self.table.touched(chunk_start(page), CHUNK_ORDER));
+        }
+    }
+
     /// Joins hot blocks with their buddies. False where there were none.
     pub fn cool_down(&mut self) -> bool {
         let mut were_any = false;
-        for hot in &mut self.hot {
+        for number in 0..=HOT_ORDER {
+            let mut hot = std::mem::take(&mut self.hot[number]);
             for page in hot.drain(..) {
                 were_any = true;
                 self.table.set_hot(page, false);
                 let freed = self.buddy.free(page);
                 debug_assert!(freed.is_ok(), "a hot block is in use for the lists: {freed:?}");
+                if let Ok((order, joined)) = freed {
+                    self.joined(page, order, joined);
+                }
             }
+            // Its room is used again.
+            self.hot[number] = hot;
         }
         were_any
     }

@@ -1,4 +1,5 @@
-//! Zones against a model: blocks do not overlap, nothing is lost, and no client sees what another one has written.
+//! Zones against a model: blocks do not overlap, nothing is lost, no client sees what another one has written, and nothing that is in use is
+//! given back.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use proptest::prelude::*;
 use regrow_memory::ZoneError;
 use regrow_memory::request::{NOBODY, Owner, Want};
 use regrow_memory::units::{CHUNK_PAGES, Page};
-use regrow_memory::zone::Zone;
+use regrow_memory::zone::{Away, Look, Most, Zone};
 
 const CHUNKS: u32 = 6;
 
@@ -20,6 +21,10 @@ enum Step {
     CoolDown,
     /// A chunk goes from one zone to the other.
     Move(bool),
+    /// What a look finds goes away, at most so much.
+    TakeAway(Look, u64, Most),
+    /// One of the blocks that are away comes back: given back, or as it was.
+    PutBack(prop::sample::Index, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -27,6 +32,8 @@ fn step() -> impl Strategy<Value = Step> {
         .prop_map(|(order, owner, mapped, zeroed)| Want { order, owner, mapped, zeroed });
     let small = (0u8..3, 1u32..4, any::<bool>(), any::<bool>())
         .prop_map(|(order, owner, mapped, zeroed)| Want { order, owner, mapped, zeroed });
+    let look = prop_oneof![Just(Look::Chunks), Just(Look::All), Just(Look::Everything)];
+    let most = (1u64..2000, 1usize..40).prop_map(|(pages, blocks)| Most { pages, blocks });
     prop_oneof![
         6 => small.prop_map(Step::Alloc),
         2 => want.prop_map(Step::Alloc),
@@ -34,6 +41,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => prop_oneof![0..CHUNKS * CHUNK_PAGES + 10, Just(u32::MAX)].prop_map(Step::FreePage),
         1 => Just(Step::CoolDown),
         1 => any::<bool>().prop_map(Step::Move),
+        1 => (look, 0u64..4000, most).prop_map(|(look, surplus, most)| Step::TakeAway(look, surplus, most)),
+        4 => (any::<prop::sample::Index>(), prop_oneof![4 => Just(true), 1 => Just(false)])
+            .prop_map(|(which, is_given_back)| Step::PutBack(which, is_given_back)),
     ]
 }
 
@@ -42,6 +52,8 @@ struct Memory {
     /// Who has written to each page last.
     content: Vec<Owner>,
     mapped: Vec<bool>,
+    /// Whether it may be there: a client has had it since it was zero.
+    touched: Vec<bool>,
 }
 
 struct World {
@@ -49,6 +61,8 @@ struct World {
     memory: Memory,
     /// First pages of the blocks in use: zone, order, client.
     blocks: BTreeMap<Page, (usize, u8, Owner)>,
+    /// Blocks that are being given back.
+    away: Vec<(usize, Away)>,
 }
 
 impl World {
@@ -58,8 +72,9 @@ impl World {
             zones[usize::from(chunk >= CHUNKS / 2)].add_chunk(chunk).expect("a new chunk");
         }
         let pages = (CHUNKS * CHUNK_PAGES) as usize;
-        let memory = Memory { content: vec![NOBODY; pages], mapped: vec![false; pages] };
-        World { zones, memory, blocks: BTreeMap::new() }
+        let memory =
+            Memory { content: vec![NOBODY; pages], mapped: vec![false; pages], touched: vec![false; pages] };
+        World { zones, memory, blocks: BTreeMap::new(), away: Vec::new() }
     }
 
     /// The first page of the block, if there is room for it.
@@ -76,8 +91,10 @@ impl World {
                         .next_back()
                         .is_none_or(|(&page, block)| page + (1 << block.1) <= grant.page)
                 );
+                assert!(!overlaps(&self.away, grant.page, end), "nobody gets what is just being given back");
                 for page in grant.page..end {
                     assert!(zone.has(page));
+                    self.memory.touched[page as usize] = true;
                     let (content, mapped) =
                         (&mut self.memory.content[page as usize], &mut self.memory.mapped[page as usize]);
                     let is_own = *content == want.owner && !want.zeroed;
@@ -95,7 +112,7 @@ impl World {
             }
             Err(error) => {
                 assert_eq!(error, ZoneError::NoRoom { order: want.order });
-                // What is hot was joined: there is no block of this order.
+                // What is hot was joined: there is no block of this order but those that are away.
                 assert!(zone.fragmentation(want.order) >= 1.0 || zone.free_pages() == 0);
                 None
             }
@@ -123,12 +140,89 @@ impl World {
         let Some((chunk, is_used)) = self.zones[from].take_chunk() else { return };
         let pages = chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES;
         assert!(self.blocks.range(pages.clone()).next().is_none(), "it was free");
+        assert!(!overlaps(&self.away, pages.start, pages.end), "and none of it was away");
         for page in pages {
             let at = page as usize;
             assert!(is_used || self.memory.content[at] == NOBODY && !self.memory.mapped[at]);
-            (self.memory.content[at], self.memory.mapped[at]) = (NOBODY, false);
+            (self.memory.content[at], self.memory.mapped[at], self.memory.touched[at]) =
+                (NOBODY, false, false);
         }
         self.zones[1 - from].add_chunk(chunk).expect("it is nobody's");
+    }
+
+    fn take_away(&mut self, number: usize, look: Look, surplus: u64, most: Most) {
+        let zone = &mut self.zones[number];
+        let before = zone.idle_pages();
+        let taken = zone.take_away(look, surplus, most);
+        let sum: u64 = taken.iter().map(|away| away.idle).sum();
+        assert_eq!(zone.idle_pages(), before - sum);
+        assert!(sum <= surplus.min(most.pages) && taken.len() <= most.blocks && taken.is_sorted());
+        for &away in &taken {
+            let end = away.page + (1 << away.order);
+            assert!(away.order == 9 || look != Look::Chunks && away.order < 9, "{away:?} by {look:?}");
+            assert!(!overlaps(&self.away, away.page, end), "it is away once");
+            let used = self.blocks.range(..end).next_back();
+            assert!(
+                used.is_none_or(|(&page, block)| page + (1 << block.1) <= away.page),
+                "{away:?} is in use"
+            );
+            let touched = (away.page..end).filter(|&page| self.memory.touched[page as usize]).count();
+            assert_eq!(away.idle, touched as u64);
+            self.away.push((number, away));
+        }
+    }
+
+    fn put_back(&mut self, which: usize, is_given_back: bool) {
+        let (number, away) = self.away.swap_remove(which);
+        if is_given_back {
+            for page in away.page..away.page + (1 << away.order) {
+                let at = page as usize;
+                (self.memory.content[at], self.memory.mapped[at], self.memory.touched[at]) =
+                    (NOBODY, false, false);
+            }
+        }
+        let (free, given_back) = (self.zones[number].free_pages(), self.zones[number].given_back_pages());
+        self.zones[number].put_back(&away, is_given_back);
+        let now = given_back + if is_given_back { away.idle } else { 0 };
+        assert_eq!((self.zones[number].free_pages(), self.zones[number].given_back_pages()), (free, now));
+    }
+
+    /// Idle is what may be there, and is neither in use nor away.
+    fn check_idle(&self) {
+        let mut idle = [0; 2];
+        let mut busy = vec![false; self.memory.touched.len()];
+        let used = self.blocks.iter().map(|(&page, block)| (page, block.1));
+        for (page, order) in used.chain(self.away.iter().map(|(_, away)| (away.page, away.order))) {
+            busy[page as usize..(page + (1 << order)) as usize].fill(true);
+        }
+        for (page, (&touched, busy)) in (0..).zip(self.memory.touched.iter().zip(busy)) {
+            idle[usize::from(!self.zones[0].has(page))] += u64::from(touched && !busy);
+        }
+        assert_eq!([self.zones[0].idle_pages(), self.zones[1].idle_pages()], idle);
+    }
+
+    /// Gives back all that is idle.
+    fn give_back_everything(&mut self) {
+        while !self.away.is_empty() {
+            self.put_back(0, true);
+        }
+        for number in 0..2 {
+            let most = Most { pages: u64::MAX, blocks: usize::MAX };
+            // All chunks that are whole, and nothing else.
+            self.take_away(number, Look::Chunks, u64::MAX, most);
+            while !self.away.is_empty() {
+                self.put_back(0, true);
+            }
+            let idle = self.zones[number].idle_pages();
+            self.take_away(number, Look::Chunks, u64::MAX, most);
+            assert_eq!((self.away.len(), self.zones[number].idle_pages()), (0, idle));
+            self.take_away(number, Look::Everything, idle, most);
+            assert_eq!(self.zones[number].idle_pages(), 0, "nothing else is idle");
+            while !self.away.is_empty() {
+                self.put_back(0, true);
+            }
+        }
+        self.check_idle();
     }
 
     fn check(&self) {
@@ -138,6 +232,10 @@ impl World {
             assert_eq!(zone.own_pages(), zone.free_pages() + used, "no page is lost in zone {number}");
         }
     }
+}
+
+fn overlaps(away: &[(usize, Away)], from: Page, to: Page) -> bool {
+    away.iter().any(|(_, away)| away.page < to && from < away.page + (1 << away.order))
 }
 
 fn play(steps: Vec<Step>) {
@@ -155,9 +253,19 @@ fn play(steps: Vec<Step>) {
             Step::FreePage(page) => world.free(page),
             Step::CoolDown => drop(world.zones[number % 2].cool_down()),
             Step::Move(to_first) => world.hand_over(usize::from(to_first)),
+            Step::TakeAway(look, surplus, most) => world.take_away(number % 2, look, surplus, most),
+            Step::PutBack(which, is_given_back) => {
+                if !world.away.is_empty() {
+                    world.put_back(which.index(world.away.len()), is_given_back);
+                }
+            }
         }
         world.check();
+        if number % 8 == 0 {
+            world.check_idle();
+        }
     }
+    world.give_back_everything();
     // All of it can be given back, and is one again.
     let blocks: Vec<Page> = world.blocks.keys().copied().collect();
     blocks.into_iter().for_each(|page| world.free(page));
@@ -203,9 +311,19 @@ fn a_million_steps() {
             let at = usize::try_from(next(in_use.len() as u64)).expect("it was a length");
             world.free(in_use.swap_remove(at));
         }
+        if number % 100 == 0 {
+            let look =
+                [Look::Chunks, Look::All, Look::Everything][usize::try_from(next(3)).expect("below 3")];
+            let most = Most { pages: next(1000) + 1, blocks: 16 };
+            world.take_away(usize::from(next(2) == 0), look, next(2000), most);
+        }
+        if next(20) == 0 && !world.away.is_empty() {
+            world.put_back(0, next(5) > 0);
+        }
         if number % 1000 == 0 {
             world.hand_over(usize::from(next(2) == 0));
             world.check();
+            world.check_idle();
         }
     }
 }

@@ -3,6 +3,10 @@
 //! Where the kernel tells of stalls (`/proc/pressure/memory`, Linux 4.20), those decide; and everywhere the watermarks: what
 //! is available on the machine, and what the control group of this process may still take.
 
+mod trigger;
+
+pub use trigger::triggers;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,14 @@ use super::finding::Finding;
 use crate::source::modules::Sources;
 
 /// The folders whose code may be unsafe.
-const FOLDERS: &[&str] = &["agent/", "client/", "crates/regrow-body/", "crates/regrow-sys/"];
+const FOLDERS: &[&str] = &[
+    "agent/",
+    "client/",
+    "crates/regrow-body/",
+    "crates/regrow-memory-c/",
+    "crates/regrow-memory-preload/",
+    "crates/regrow-sys/",
+];
 
 /// The other files that may be unsafe, and why they must.
 const FILES: &[(&str, &str)] = &[

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::Instant;
 
 use libmimalloc_sys as mimalloc;
-use regrow_memory::{Client, Mode, PAGE_BYTES, Service};
+use regrow_memory::{Block, Client, Mode, PAGE_BYTES, Service};
 use tikv_jemalloc_sys as jemalloc;
 
-use super::{AT_ONCE, ROUNDS, TURN, refused, touch};
+use super::turns::{AT_ONCE, ROUNDS, TURN, refused, touch};
 use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::samples::median;
@@ -23,7 +23,9 @@ use crate::samples::median;
 /// How many times as many blocks as by an allocator are asked for.
 const AT_LEAST: f64 = 3.0;
 const THREADS: usize = 2;
-const SIZES: [(&str, usize); 2] = [("64 KiB", 16), ("2 MiB", 512)];
+/// What is measured: the name, pages, and how many blocks a thread has at a time.
+const CASES: [(&str, usize, usize); 3] =
+    [("64 KiB", 16, 1), ("64 KiB, 16 at a time", 16, 16), ("2 MiB", 512, 1)];
 /// mimalloc's number of its option `purge_delay`, which the bindings do not have.
 const PURGE_DELAY: mimalloc::mi_option_t = 15;
 /// For arenas that are to be made, and for the one that is there.
@@ -44,12 +46,12 @@ enum Side {
 
 const SIDES: [Side; 3] = [Side::Service, Side::Jemalloc, Side::Mimalloc];
 
-/// Measures both sizes.
+/// Measures all cases.
 pub(super) fn measure(service: &Service) -> Result<Vec<Figure>, BenchError> {
     give_back_at_once()?;
     let mut figures = Vec::new();
-    for (size, pages) in SIZES {
-        let [ours, jemalloc, mimalloc] = rates(service, pages)?;
+    for (size, pages, held) in CASES {
+        let [ours, jemalloc, mimalloc] = rates(service, pages, held)?;
         let name = format!("{size}, two threads, immediate");
         let against =
             |allocator| format!("{name}: alloc, touch, free, against {allocator} that gives back at once");
@@ -103,12 +105,12 @@ fn give_back_at_once() -> Result<(), BenchError> {
 }
 
 /// Blocks per second by each side, of all threads together.
-fn rates(service: &Service, pages: usize) -> Result<[f64; 3], BenchError> {
+fn rates(service: &Service, pages: usize, held: usize) -> Result<[f64; 3], BenchError> {
     let barrier = Barrier::new(THREADS);
     let of_threads = thread::scope(|scope| {
         let started: Vec<_> = (0..THREADS)
             .map(|_| {
-                let worker = Worker { client: service.client(), pages, time: 0 };
+                let worker = Worker { client: service.client(), pages, held, time: 0 };
                 scope.spawn(|| worker.work(&barrier))
             })
             .collect();
@@ -125,6 +127,7 @@ fn rates(service: &Service, pages: usize) -> Result<[f64; 3], BenchError> {
 struct Worker {
     client: Client,
     pages: usize,
+    held: usize,
     time: usize,
 }
 
@@ -145,44 +148,65 @@ impl Worker {
         failed.map(|()| rates.map(median))
     }
 
+    /// Blocks per second in a turn.
     fn turn(&mut self, side: Side) -> Result<f64, BenchError> {
         let begun = Instant::now();
         let mut count = 0u32;
+        let mut held = Vec::with_capacity(self.held);
         while begun.elapsed() < TURN {
             for _ in 0..AT_ONCE {
-                self.once(side)?;
+                held.push(self.take(side)?);
                 count += 1;
+                if held.len() == self.held {
+                    held.drain(..).for_each(|block| self.give_back(block));
+                }
             }
         }
+        held.drain(..).for_each(|block| self.give_back(block));
         Ok(f64::from(count) / begun.elapsed().as_secs_f64())
     }
 
-    fn once(&mut self, side: Side) -> Result<(), BenchError> {
+    /// A block that was touched.
+    fn take(&mut self, side: Side) -> Result<Taken, BenchError> {
         self.time += 1;
         let bytes = self.pages * PAGE_BYTES;
-        match side {
+        Ok(match side {
             Side::Service => {
                 let mut block = self.client.alloc(self.pages as u64, Mode::Immediate).map_err(refused)?;
                 touch(&mut block, self.time);
-                self.client.free(block);
+                Taken::Service(block)
             }
             Side::Jemalloc => {
                 // SAFETY: the size is not zero.
                 let block = given(unsafe { jemalloc::mallocx(bytes, 0) })?;
                 touch_raw(block, bytes, self.time);
-                // SAFETY: the block is jemalloc's, and is used no more.
-                unsafe { jemalloc::dallocx(block.as_ptr().cast(), 0) };
+                Taken::Jemalloc(block)
             }
             Side::Mimalloc => {
                 // SAFETY: any size may be asked for.
                 let block = given(unsafe { mimalloc::mi_malloc(bytes) })?;
                 touch_raw(block, bytes, self.time);
-                // SAFETY: the block is mimalloc's, and is used no more.
-                unsafe { mimalloc::mi_free(block.as_ptr().cast()) };
+                Taken::Mimalloc(block)
             }
-        }
-        Ok(())
+        })
     }
+
+    fn give_back(&mut self, taken: Taken) {
+        match taken {
+            Taken::Service(block) => self.client.free(block),
+            // SAFETY: the block is jemalloc's, and is used no more.
+            Taken::Jemalloc(block) => unsafe { jemalloc::dallocx(block.as_ptr().cast(), 0) },
+            // SAFETY: the block is mimalloc's, and is used no more.
+            Taken::Mimalloc(block) => unsafe { mimalloc::mi_free(block.as_ptr().cast()) },
+        }
+    }
+}
+
+/// A block, and who has given it.
+enum Taken {
+    Service(Block),
+    Jemalloc(NonNull<u8>),
+    Mimalloc(NonNull<u8>),
 }
 
 fn given(block: *mut std::ffi::c_void) -> Result<NonNull<u8>, BenchError> {

@@ -12,7 +12,7 @@ use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::samples::median;
 
-use super::{ROUNDS, TURN, refused};
+use super::turns::{ROUNDS, TURN, refused};
 
 /// How many blocks are asked for at once.
 const BATCH: usize = 16;

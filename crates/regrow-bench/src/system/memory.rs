@@ -3,11 +3,13 @@
 #![allow(unsafe_code, reason = "maps memory and writes to it by its address")]
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
+use regrow_sys::pages;
 use regrow_sys::raw::{SharedMapping, memfd};
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Private anonymous memory, unmapped when it is dropped.
 pub(crate) struct PrivateMemory {
@@ -30,6 +32,40 @@ impl PrivateMemory {
             // SAFETY: `offset` is below `bytes`, the length of the writable mapping, which `self` alone owns.
             unsafe { self.start.add(offset).write_volatile(1) };
         }
+    }
+
+    /// Gives parts of the memory back to the kernel, each by a call of its own: at once, or when the kernel needs them (`MADV_FREE`).
+    pub(crate) fn give_back_each(&mut self, parts: &[Range<usize>], lazily: bool) -> io::Result<()> {
+        let advice = if lazily { Advice::LinuxFree } else { Advice::LinuxDontNeed };
+        parts.iter().try_for_each(|part| {
+            let part = self.part(part);
+            // SAFETY: a part of the mapping, to which no reference is given out.
+            Ok(unsafe { madvise(part.as_ptr().cast(), part.len(), advice)? })
+        })
+    }
+
+    /// The same at once, by one call for all. `None` where the kernel has none for that.
+    pub(crate) fn give_back_together(&mut self, parts: &[Range<usize>]) -> Option<usize> {
+        let parts: Vec<NonNull<[u8]>> = parts.iter().map(|part| self.part(part)).collect();
+        // SAFETY: as above; the mapping is private and anonymous.
+        unsafe { pages::give_back(&parts) }.ok()
+    }
+
+    /// Writes to each page of parts of it.
+    pub(crate) fn touch_parts(&mut self, parts: &[Range<usize>]) {
+        for part in parts.iter().map(|part| self.part(part)) {
+            for offset in (0..part.len()).step_by(rustix::param::page_size()) {
+                // SAFETY: the offset is in the part, which lies in the writable mapping.
+                unsafe { part.cast::<u8>().add(offset).write_volatile(1) };
+            }
+        }
+    }
+
+    fn part(&self, part: &Range<usize>) -> NonNull<[u8]> {
+        assert!(part.start <= part.end && part.end <= self.bytes, "{part:?} is in the memory");
+        // SAFETY: the part lies in the mapping, whose start is not null.
+        let start = unsafe { NonNull::new_unchecked(self.start.add(part.start)) };
+        NonNull::slice_from_raw_parts(start, part.len())
     }
 
     /// Fills the memory with zeros.
@@ -67,6 +103,11 @@ mod tests {
         let mut memory = PrivateMemory::map(3 * page).unwrap();
         memory.touch();
         memory.zero();
+        memory.give_back_each(&[0..page, 2 * page..3 * page], true).unwrap();
+        memory.give_back_each(&[page..page, page..3 * page], false).unwrap();
+        assert!(
+            memory.give_back_together(&[0..page, 2 * page..3 * page]).is_none_or(|bytes| bytes == 2 * page)
+        );
         write_page_of_shared(page).unwrap();
     }
 }

@@ -66,6 +66,7 @@ impl Domain {
         let stop = Arc::new(stop_signal().map_err(system("making an eventfd"))?);
         let listener = listen_at(path)?;
         let counts = Arc::new(Counts::default());
+        service.start_keeper();
         let office = Office::new(Arc::clone(store), Arc::clone(&shared), Arc::clone(&counts));
         let (porter, events) = channel();
         let doorman = Doorman { listener, stop: Arc::clone(&stop), porter, shared };

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   range   │ chunk 0 │ chunk 1 │ chunk 2 │ …        a chunk is 512 pages (2 MiB), and belongs to one zone
-//!   chunk   │ 1 byte for each page: head of a free block, head of a used one, or inside of one
+//!   chunk   │ 1 byte for each page: head of a free block, of a used one, of one that is away, or inside of one
 //!   lists   one for each order: 2^order pages; a free block stands in the list of its order
 //! ```
 //!
 //! Pages are numbered over the whole range, so that chunks can move between zones. A block begins at a multiple of its size. Two free
-//! buddies are one block, also over the border of chunks, if both chunks are the zone's.
+//! buddies are one block, also over the border of chunks, if both chunks are the zone's. A block is *away* while its pages are given back to
+//! the kernel: it is free, and in no list. It comes back at the end of its list, so that blocks whose pages are there are taken before it.
 
 use crate::error::ZoneError;
 use crate::units::{
@@ -20,6 +21,8 @@ const NONE: Page = Page::MAX;
 /// In the state of a page: it is the head of a free block, or of a used one, of the order in the lower bits.
 const FREE: u8 = 0x80;
 const USED: u8 = 0x40;
+/// It is the head of a free block that is away, likewise.
+const AWAY: u8 = 0x20;
 const INSIDE: u8 = 0;
 
 /// The lists' part of a chunk.
@@ -34,18 +37,36 @@ struct ChunkLists {
 #[derive(Debug, Clone)]
 pub(super) struct Buddy {
     chunks: Vec<Option<Box<ChunkLists>>>,
-    /// The first free block of each order, and how many there are.
+    /// The first free block of each order, the last one, and how many there are.
     heads: [Page; ORDERS],
+    tails: [Page; ORDERS],
     counts: [u32; ORDERS],
     /// A bit for each order that has a free block.
     orders: u32,
     own_chunks: u32,
+    away_pages: u64,
 }
 
 impl Default for Buddy {
     fn default() -> Buddy {
-        Buddy { chunks: Vec::new(), heads: [NONE; ORDERS], counts: [0; ORDERS], orders: 0, own_chunks: 0 }
+        let (heads, tails) = ([NONE; ORDERS], [NONE; ORDERS]);
+        Buddy {
+            chunks: Vec::new(),
+            heads,
+            tails,
+            counts: [0; ORDERS],
+            orders: 0,
+            own_chunks: 0,
+            away_pages: 0,
+        }
     }
+}
+
+/// Where in its list a block is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    First,
+    Last,
 }
 
 impl Buddy {
@@ -68,41 +89,70 @@ impl Buddy {
         let none = [[NONE; 2]; CHUNK_PAGES as usize];
         *slot = Some(Box::new(ChunkLists { state: [INSIDE; CHUNK_PAGES as usize], links: none }));
         self.own_chunks += 1;
-        self.join_and_list(chunk << CHUNK_ORDER, CHUNK_ORDER);
+        self.join_and_list(chunk << CHUNK_ORDER, CHUNK_ORDER, Place::First);
         Ok(())
     }
 
     /// Gives up a chunk that is free, of the smallest block that holds one; `None` where no chunk is free.
     pub(super) fn take_chunk(&mut self) -> Option<Chunk> {
-        let page = self.take(CHUNK_ORDER)?;
+        let (page, _) = self.take(CHUNK_ORDER)?;
         let chunk = chunk_of(page);
         *self.chunks.get_mut(chunk as usize)? = None;
         self.own_chunks -= 1;
         Some(chunk)
     }
 
-    /// Takes a block, of the smallest free one that is large enough.
+    /// Takes a block, of the smallest free one that is large enough. And the order of that one.
     ///
     /// # Errors
     /// [`ZoneError::Order`], [`ZoneError::NoRoom`].
-    pub(super) fn alloc(&mut self, order: u8) -> Result<Page, ZoneError> {
+    pub(super) fn alloc(&mut self, order: u8) -> Result<(Page, u8), ZoneError> {
         if order > MAX_ORDER {
             return Err(ZoneError::Order { order, most: MAX_ORDER });
         }
-        let page = self.take(order).ok_or(ZoneError::NoRoom { order })?;
+        let (page, found) = self.take(order).ok_or(ZoneError::NoRoom { order })?;
         self.set_state(page, USED | order);
-        Ok(page)
+        Ok((page, found))
     }
 
-    /// Gives a block back. Its order.
+    /// Gives a block back. Its order, and that of the free block in which it is now.
     ///
     /// # Errors
     /// [`ZoneError`] where no block that is in use begins at the page.
-    pub(super) fn free(&mut self, page: Page) -> Result<u8, ZoneError> {
+    pub(super) fn free(&mut self, page: Page) -> Result<(u8, u8), ZoneError> {
         let order = self.order_of(page)?;
         self.set_state(page, INSIDE);
-        self.join_and_list(page, order);
-        Ok(order)
+        Ok((order, self.join_and_list(page, order, Place::First)))
+    }
+
+    /// Takes a free block away, out of the one in which it is. The order of that one; `None` where it is not free.
+    pub(super) fn take_away(&mut self, page: Page, order: u8) -> Option<u8> {
+        let first = |of: u8| page & !(pages_of(of) - 1);
+        let found = (order..=MAX_ORDER).find(|&of| self.state(first(of)) == Some(FREE | of))?;
+        self.unlist(first(found), found);
+        for half in (order..found).rev() {
+            // The half in which the block is not.
+            self.list(first(half) ^ pages_of(half), half, Place::First);
+        }
+        self.set_state(page, AWAY | order);
+        self.away_pages += u64::from(pages_of(order));
+        Some(found)
+    }
+
+    /// Puts a block back that was away. The order of the free block in which it is now; `None` where none that was away begins at the page.
+    pub(super) fn put_back(&mut self, page: Page) -> Option<u8> {
+        let order = self.state(page).filter(|state| state & AWAY != 0)? & !AWAY;
+        self.set_state(page, INSIDE);
+        self.away_pages -= u64::from(pages_of(order));
+        Some(self.join_and_list(page, order, Place::Last))
+    }
+
+    /// The free blocks of an order, those that are taken first before the others.
+    pub(super) fn listed(&self, order: u8) -> impl Iterator<Item = Page> {
+        let first = self.heads.get(usize::from(order)).copied();
+        std::iter::successors(first.filter(|&page| page != NONE), |&page| {
+            Some(self.link(page, BEHIND)).filter(|&page| page != NONE)
+        })
     }
 
     /// The order of the block in use that begins at a page.
@@ -112,7 +162,7 @@ impl Buddy {
     pub(super) fn order_of(&self, page: Page) -> Result<u8, ZoneError> {
         match self.state(page).ok_or(ZoneError::Elsewhere { page })? {
             state if state & USED != 0 => Ok(state & !USED),
-            state if state & FREE != 0 => Err(ZoneError::FreeAlready { page }),
+            state if state & (FREE | AWAY) != 0 => Err(ZoneError::FreeAlready { page }),
             _ => Err(ZoneError::NoBlock { page }),
         }
     }
@@ -123,10 +173,12 @@ impl Buddy {
         u64::from(self.own_chunks) << CHUNK_ORDER
     }
 
-    /// Pages in free blocks.
+    /// Pages in free blocks, also in those that are away.
     #[must_use]
     pub(super) fn free_pages(&self) -> u64 {
-        self.counts.iter().enumerate().map(|(order, &count)| u64::from(count) << order).sum()
+        let listed: u64 =
+            self.counts.iter().enumerate().map(|(order, &count)| u64::from(count) << order).sum();
+        listed + self.away_pages
     }
 
     /// How many free blocks of an order there are.
@@ -147,20 +199,20 @@ impl Buddy {
         self.chunks.get(chunk as usize).is_some_and(Option::is_some)
     }
 
-    /// Takes a free block out of the lists, and lists what is left of a larger one.
-    fn take(&mut self, order: u8) -> Option<Page> {
+    /// Takes a free block out of the lists, and lists what is left of a larger one. And the order of that one.
+    fn take(&mut self, order: u8) -> Option<(Page, u8)> {
         let fitting = self.orders >> order;
         let found = order + u8::try_from(fitting.trailing_zeros()).ok().filter(|_| fitting != 0)?;
         let page = *self.heads.get(usize::from(found))?;
         self.unlist(page, found);
         for half in (order..found).rev() {
-            self.list(page + pages_of(half), half);
+            self.list(page + pages_of(half), half, Place::First);
         }
-        Some(page)
+        Some((page, found))
     }
 
-    /// Lists a block that has become free, together with its free buddies.
-    fn join_and_list(&mut self, mut page: Page, mut order: u8) {
+    /// Lists a block that has become free, together with its free buddies. The order of all of it.
+    fn join_and_list(&mut self, mut page: Page, mut order: u8, place: Place) -> u8 {
         while order < MAX_ORDER {
             let buddy = page ^ pages_of(order);
             if self.state(buddy) != Some(FREE | order) {
@@ -170,17 +222,20 @@ impl Buddy {
             page &= !pages_of(order);
             order += 1;
         }
-        self.list(page, order);
+        self.list(page, order, place);
+        order
     }
 
-    fn list(&mut self, page: Page, order: u8) {
+    fn list(&mut self, page: Page, order: u8, place: Place) {
         let at = usize::from(order);
-        let Some(head) = self.heads.get_mut(at) else { return };
-        let next = std::mem::replace(head, page);
+        let (before, behind) = match place {
+            Place::First => (NONE, self.heads[at]),
+            Place::Last => (self.tails[at], NONE),
+        };
         self.set_state(page, FREE | order);
-        self.set_link(page, BEFORE, NONE);
-        self.set_link(page, BEHIND, next);
-        self.set_link(next, BEFORE, page);
+        self.set_link(page, BEFORE, before);
+        self.set_link(page, BEHIND, behind);
+        self.link_up(order, before, page, page, behind);
         self.counts[at] += 1;
         self.orders |= 1 << order;
     }
@@ -189,15 +244,25 @@ impl Buddy {
         let at = usize::from(order);
         let (before, behind) = (self.link(page, BEFORE), self.link(page, BEHIND));
         self.set_state(page, INSIDE);
-        self.set_link(behind, BEFORE, before);
-        if before == NONE {
-            self.heads[at] = behind;
-        } else {
-            self.set_link(before, BEHIND, behind);
-        }
+        self.link_up(order, before, behind, before, behind);
         self.counts[at] -= 1;
         if self.counts[at] == 0 {
             self.orders &= !(1 << order);
+        }
+    }
+
+    /// Has the block before a place in a list, or the list's head, lead to `next`, and the one behind it, or the tail, back to `last`.
+    fn link_up(&mut self, order: u8, before: Page, next: Page, last: Page, behind: Page) {
+        let at = usize::from(order);
+        if before == NONE {
+            self.heads[at] = next;
+        } else {
+            self.set_link(before, BEHIND, next);
+        }
+        if behind == NONE {
+            self.tails[at] = last;
+        } else {
+            self.set_link(behind, BEFORE, last);
         }
     }
 
@@ -250,23 +315,23 @@ mod tests {
         let mut buddy = of_chunks([2, 3, 5]);
         assert_eq!((buddy.own_pages(), buddy.free_pages()), (3 * 512, 3 * 512));
         assert_eq!((buddy.free_blocks(10), buddy.free_blocks(9)), (1, 1), "chunks 2 and 3 are buddies");
-        let page = buddy.alloc(0).expect("room");
+        let (page, _) = buddy.alloc(0).expect("room");
         assert_eq!(page, 5 * 512, "of the smallest block");
-        let large = buddy.alloc(10).expect("room");
+        let (large, _) = buddy.alloc(10).expect("room");
         assert_eq!((large, buddy.free_pages()), (2 * 512, 511));
         assert_eq!(buddy.alloc(9), Err(ZoneError::NoRoom { order: 9 }));
-        assert_eq!((buddy.free(large), buddy.free(page)), (Ok(10), Ok(0)));
+        assert_eq!((buddy.free(large), buddy.free(page)), (Ok((10, 10)), Ok((0, 9))));
         assert_eq!((buddy.free_blocks(10), buddy.free_blocks(9), buddy.highest_free()), (1, 1, Some(10)));
     }
 
     #[test]
     fn what_is_no_block_is_not_freed() {
         let mut buddy = of_chunks([1]);
-        let page = buddy.alloc(3).expect("room");
+        let (page, _) = buddy.alloc(3).expect("room");
         assert_eq!(buddy.free(page + 1), Err(ZoneError::NoBlock { page: page + 1 }));
         assert_eq!(buddy.free(0), Err(ZoneError::Elsewhere { page: 0 }));
         assert_eq!(buddy.free(u32::MAX), Err(ZoneError::Elsewhere { page: u32::MAX }));
-        assert_eq!(buddy.free(page), Ok(3));
+        assert_eq!(buddy.free(page), Ok((3, 9)));
         assert_eq!(buddy.free(page), Err(ZoneError::FreeAlready { page }));
         assert_eq!(buddy.alloc(MAX_ORDER + 1), Err(ZoneError::Order { order: 19, most: 18 }));
         assert_eq!(buddy.add_chunk(1), Err(ZoneError::OwnChunk { chunk: 1 }));
@@ -276,7 +341,7 @@ mod tests {
     #[test]
     fn a_chunk_is_given_up_only_when_all_of_it_is_free() {
         let mut buddy = of_chunks([0, 1]);
-        let page = buddy.alloc(0).expect("room");
+        let (page, _) = buddy.alloc(0).expect("room");
         let other = buddy.take_chunk().expect("the other one is free");
         assert_ne!(other, chunk_of(page));
         assert_eq!((buddy.take_chunk(), buddy.own_pages()), (None, 512));
@@ -284,5 +349,29 @@ mod tests {
         buddy.free(page).expect("a block");
         assert_eq!((buddy.take_chunk(), buddy.take_chunk()), (Some(chunk_of(page)), None));
         assert_eq!((buddy.own_pages(), buddy.free_pages(), buddy.highest_free()), (0, 0, None));
+    }
+
+    #[test]
+    fn a_block_that_is_away_is_free_and_nobody_gets_it_until_it_is_back() {
+        let mut buddy = of_chunks([0, 1]);
+        assert_eq!(buddy.take_away(512 + 64, 6), Some(10));
+        assert_eq!((buddy.free_pages(), buddy.highest_free()), (1024, Some(9)));
+        assert_eq!(buddy.take_away(512 + 64, 6), None, "it is away already");
+        assert_eq!(buddy.free(512 + 64), Err(ZoneError::FreeAlready { page: 512 + 64 }));
+        assert_eq!((buddy.alloc(9), buddy.alloc(9)), (Ok((0, 9)), Err(ZoneError::NoRoom { order: 9 })));
+        assert_eq!((buddy.take_chunk(), buddy.put_back(512)), (None, None));
+        assert_eq!((buddy.put_back(512 + 64), buddy.put_back(512 + 64)), (Some(9), None));
+        assert_eq!((buddy.take_away(0, 0), buddy.alloc(9)), (None, Ok((512, 9))));
+    }
+
+    #[test]
+    fn what_was_away_is_taken_last() {
+        let mut buddy = of_chunks([0, 2, 4]);
+        assert_eq!(buddy.listed(9).collect::<Vec<_>>(), [2048, 1024, 0]);
+        assert_eq!((buddy.take_away(2048, 9), buddy.take_away(1024, 9)), (Some(9), Some(9)));
+        assert_eq!((buddy.put_back(2048), buddy.put_back(1024)), (Some(9), Some(9)));
+        assert_eq!(buddy.listed(9).collect::<Vec<_>>(), [0, 2048, 1024]);
+        assert_eq!((buddy.alloc(9), buddy.alloc(9)), (Ok((0, 9)), Ok((2048, 9))));
+        assert_eq!((buddy.free(2048), buddy.listed(9).collect::<Vec<_>>()), (Ok((9, 9)), vec![2048, 1024]));
     }
 }
