@@ -31,6 +31,8 @@ const PAGES: u64 = (BYTES / PAGE_BYTES) as u64;
 /// How many of them in a turn, and how many blocks are under way at most.
 const AT_ONCE: u64 = 200;
 const WINDOW: usize = 8;
+/// Room for all that lie in the receiver's inbox, and as many more.
+const CHUNKS: u32 = 64;
 
 /// How they go.
 #[derive(Clone, Copy)]
@@ -49,7 +51,7 @@ type Turn = [u64; 2];
 
 pub(super) fn measure() -> Result<[Figure; 4], BenchError> {
     let options =
-        ServiceOptions { chunks: 16, zones: 1, backing: Backing::Memfd, ..ServiceOptions::default() };
+        ServiceOptions { chunks: CHUNKS, zones: 1, backing: Backing::Memfd, ..ServiceOptions::default() };
     let service = Service::new(&options).map_err(refused)?;
     let folder = tempfile::tempdir().map_err(BenchError::system("a folder for the domain"))?;
     let domain = Domain::open(&service, &folder.path().join("memory")).map_err(failed)?;
