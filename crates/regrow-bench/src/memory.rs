@@ -5,6 +5,7 @@
 //!   allocators             the same by jemalloc and mimalloc
 //!   pairs                  alloc and free alone: what a client has kept, and what goes home to its zone each time
 //!   slaves                 requests that go through a slave, one by one and in batches
+//!   domain                 1 MiB from process to process, by the service and by a pipe
 //!   giving back            what the kernel takes for it by either advice, one by one and together, and the service by a call
 //!   idle                   processor time of this process while it has a service and nobody asks it
 //! ```
@@ -12,6 +13,7 @@
 //! A touch writes to each page and reads what it wrote. The benchmark fails when a block is not home at the end.
 
 mod allocators;
+pub mod domain;
 mod giving_back;
 mod slaves;
 mod turns;
@@ -68,6 +70,7 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(allocators::measure(&service)?);
     figures.extend(pairs(&service)?);
     figures.extend(slaves::measure()?);
+    figures.extend(domain::measure()?);
     figures.extend(giving_back::measure(&service)?);
     figures.push(idle());
     let lost: u64 = service.zones().iter().map(|zone| zone.own_pages - zone.free_pages).sum();

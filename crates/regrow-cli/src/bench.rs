@@ -23,6 +23,10 @@ const WRONG_RUNS: u8 = 1;
 pub(crate) fn bench(args: &BenchArgs) -> Result<u8, CliError> {
     // Before the benchmark: a file that cannot be written fails at once.
     let json = args.json.as_deref().map(JsonFile::create).transpose()?;
+    if let Some(socket) = &args.memory_receiver {
+        memory::domain::receive(socket)?;
+        return Ok(0);
+    }
     if args.resources {
         let costs = resources::measure()?;
         print(&resources::describe(&costs))?;

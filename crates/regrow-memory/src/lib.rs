@@ -15,6 +15,7 @@
 //!   Zone      free blocks of its chunks, what is hot, what a page may hold    (one owner at a time)
 //!   Keeper    the thread that gives back what nobody has needed for a while, or all of it when memory is short
 //!   Range     the memory: maps, zeroes, gives back
+//!   Domain    lets other processes have blocks of the service     RemoteClient: what such a process has
 //! ```
 //!
 //! Sizes are in pages of 4 KiB; a block has 2^order of them; a *chunk* is 2 MiB, the unit in which zones grow, shrink and exchange memory.
@@ -43,6 +44,8 @@ pub mod master;
 pub mod message;
 mod range;
 pub mod raw;
+#[cfg(not(loom))]
+mod remote;
 pub mod request;
 mod returns;
 mod ring;
@@ -58,8 +61,12 @@ pub use block::Block;
 pub use client::Client;
 pub use error::{MessageError, ServiceError, ZoneError};
 pub use giving_back::{GiveBack, GivingBackState, PressureWatch};
-pub use range::PAGE_BYTES;
+pub use range::{Backing, PAGE_BYTES};
 pub use raw::{RawClient, RawError};
+#[cfg(not(loom))]
+pub use remote::{
+    Domain, DomainError, DomainState, HandError, Peer, RemoteBlock, RemoteClient, Ticket, TicketError,
+};
 pub use request::Mode;
 pub use service::{Service, ServiceOptions, ZoneState};
 pub use slave::Slaves;

@@ -5,11 +5,15 @@
 #![allow(unsafe_code, reason = "memory is mapped here, and looked at by address")]
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
 use regrow_sys::pages;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
+};
 
 use crate::error::ServiceError;
 use crate::units::{CHUNK_PAGES, MAX_CHUNKS, Page};
@@ -18,11 +22,25 @@ use crate::units::{CHUNK_PAGES, MAX_CHUNKS, Page};
 pub const PAGE_BYTES: usize = 4096;
 const CHUNK_BYTES: usize = PAGE_BYTES * CHUNK_PAGES as usize;
 
+/// What a range is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Backing {
+    /// Memory of this process alone.
+    #[default]
+    Anonymous,
+    /// A file in memory, which other processes map as well ([`crate::Domain`]).
+    Memfd,
+    /// The same, of huge pages that the administrator has set aside: as many as the range has chunks.
+    HugeTlb,
+}
+
 /// See the module. It begins at a multiple of a chunk.
 #[derive(Debug)]
 pub(crate) struct Range {
     start: NonNull<u8>,
     bytes: usize,
+    /// What other processes map.
+    file: Option<OwnedFd>,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread. What is at its pages is given out by `Range::block` alone.
@@ -33,28 +51,55 @@ unsafe impl Sync for Range {}
 
 impl Range {
     /// Reserves so many chunks. No page is mapped as yet.
-    pub(crate) fn reserve(chunks: u32) -> Result<Range, ServiceError> {
-        let system =
-            |source: Errno| ServiceError::System { what: "reserving the range", source: source.into() };
+    pub(crate) fn reserve(chunks: u32, backing: Backing) -> Result<Range, ServiceError> {
         if chunks == 0 || chunks > MAX_CHUNKS {
             return Err(ServiceError::Chunks { chunks, most: MAX_CHUNKS });
         }
         let bytes = chunks as usize * CHUNK_BYTES;
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: the kernel chooses the address, so that no memory in use is replaced. What lies before and behind the aligned part is
-        // unmapped, and nobody knows of it.
-        unsafe {
-            let all =
-                mmap_anonymous(std::ptr::null_mut(), bytes + CHUNK_BYTES, prot, flags).map_err(system)?;
-            let before = all.cast::<u8>().align_offset(CHUNK_BYTES);
-            let start = all.cast::<u8>().add(before);
-            if before > 0 {
-                munmap(all, before).map_err(system)?;
+        let huge = match backing {
+            Backing::Anonymous => {
+                let start = address_space(bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+                return Ok(Range { start, bytes, file: None });
             }
-            munmap(start.add(bytes).cast(), CHUNK_BYTES - before).map_err(system)?;
-            let start = NonNull::new(start).ok_or_else(|| system(Errno::NOMEM))?;
-            Ok(Range { start, bytes })
+            Backing::Memfd => MemfdFlags::empty(),
+            Backing::HugeTlb => MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
+        };
+        let file = shared_file("regrow-memory", bytes, huge).map_err(system("making the range's file"))?;
+        Range::map_file(file, bytes, backing)
+    }
+
+    /// The range of another process, out of its file.
+    #[cfg(not(loom))]
+    pub(crate) fn open(file: OwnedFd, chunks: u32) -> Result<Range, ServiceError> {
+        let found = rustix::fs::fstat(&file).map_err(system("looking at the range's file"))?.st_size;
+        let bytes = chunks as usize * CHUNK_BYTES;
+        if chunks == 0 || chunks > MAX_CHUNKS || usize::try_from(found) != Ok(bytes) {
+            return Err(ServiceError::Chunks { chunks, most: MAX_CHUNKS });
         }
+        Range::map_file(file, bytes, Backing::Memfd)
+    }
+
+    fn map_file(file: OwnedFd, bytes: usize, backing: Backing) -> Result<Range, ServiceError> {
+        let start = address_space(bytes, ProtFlags::empty())?;
+        // Unmaps it where the file cannot be mapped.
+        let range = Range { start, bytes, file: Some(file) };
+        let (prot, mut flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        let what = if backing == Backing::HugeTlb {
+            "setting huge pages aside"
+        } else {
+            flags |= MapFlags::NORESERVE;
+            "mapping the range's file"
+        };
+        let file = range.file.as_ref().ok_or_else(|| system(what)(Errno::BADF))?;
+        // SAFETY: the file replaces memory that was reserved for it just before, and that nobody knows of.
+        unsafe { mmap(start.as_ptr().cast(), bytes, prot, flags, file, 0) }.map_err(system(what))?;
+        Ok(range)
+    }
+
+    /// What other processes map: nothing where the memory is this process's alone.
+    #[cfg(not(loom))]
+    pub(crate) fn file(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.file.as_ref().map(std::os::fd::AsFd::as_fd)
     }
 
     /// How many chunks it has.
@@ -125,7 +170,9 @@ impl Range {
 
     /// Gives pages back to the kernel that the caller has alone. They are zero, and not mapped.
     pub(crate) fn give_back(&self, page: Page, pages: u32) -> io::Result<()> {
-        Ok(self.advise(page, pages, Advice::LinuxDontNeed)?)
+        // Pages of a file stay in it when they are unmapped.
+        let advice = if self.file.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
+        Ok(self.advise(page, pages, advice)?)
     }
 
     /// Maps pages anew that the caller has alone, whatever has been done to their mapping. They are zero, and not there yet.
@@ -139,17 +186,36 @@ impl Range {
     }
 
     fn replace(&self, page: Page, pages: u32, prot: ProtFlags) -> io::Result<()> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let flags = MapFlags::NORESERVE | MapFlags::FIXED;
+        if let Some(file) = &self.file {
+            let offset = u64::from(page) * PAGE_BYTES as u64;
+            // SAFETY: pages of the range, which the caller has alone; the same pages of its file are mapped there.
+            unsafe {
+                let block = self.block(page, pages);
+                let access = ProtFlags::READ | ProtFlags::WRITE;
+                mmap(block.as_ptr().cast(), block.len(), access, flags | MapFlags::SHARED, file, offset)?;
+                self.give_back(page, pages)?;
+                return Ok(mprotect(
+                    block.as_ptr().cast(),
+                    block.len(),
+                    MprotectFlags::from_bits_retain(prot.bits()),
+                )?);
+            }
+        }
         // SAFETY: pages of the range, which the caller has alone; their content is the caller's to lose.
         unsafe {
             let block = self.block(page, pages);
-            mmap_anonymous(block.as_ptr().cast(), block.len(), prot, flags)?;
+            mmap_anonymous(block.as_ptr().cast(), block.len(), prot, flags | MapFlags::PRIVATE)?;
         }
         Ok(())
     }
 
     /// Gives ranges of pages back that the caller has alone. Whether the kernel took each: they are zero then, and not mapped.
     pub(crate) fn give_back_all(&self, ranges: &[(Page, u32)]) -> Vec<bool> {
+        if self.file.is_some() {
+            // No call takes pages out of a file in several places.
+            return ranges.iter().map(|&(page, pages)| self.give_back(page, pages).is_ok()).collect();
+        }
         // SAFETY: they are used by nobody.
         let memory = ranges.iter().map(|&(page, pages)| unsafe { self.block(page, pages) });
         let memory: Vec<NonNull<[u8]>> = memory.collect();
@@ -180,38 +246,115 @@ impl Drop for Range {
     }
 }
 
+fn system(what: &'static str) -> impl Fn(Errno) -> ServiceError {
+    move |source| ServiceError::System { what, source: source.into() }
+}
+
+/// A file in memory, whose size nobody can change: a page of it that is mapped is there.
+pub(crate) fn shared_file(name: &str, bytes: usize, huge: MemfdFlags) -> Result<OwnedFd, Errno> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | huge)?;
+    ftruncate(&file, bytes as u64)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// Memory that begins at a multiple of a chunk, of which no page is there as yet.
+fn address_space(bytes: usize, prot: ProtFlags) -> Result<NonNull<u8>, ServiceError> {
+    let system = system("reserving the range");
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: the kernel chooses the address, so that no memory in use is replaced. What lies before and behind the aligned part is
+    // unmapped, and nobody knows of it.
+    unsafe {
+        let all = mmap_anonymous(std::ptr::null_mut(), bytes + CHUNK_BYTES, prot, flags).map_err(&system)?;
+        let before = all.cast::<u8>().align_offset(CHUNK_BYTES);
+        let start = all.cast::<u8>().add(before);
+        if before > 0 {
+            munmap(all, before).map_err(&system)?;
+        }
+        munmap(start.add(bytes).cast(), CHUNK_BYTES - before).map_err(&system)?;
+        NonNull::new(start).ok_or_else(|| system(Errno::NOMEM))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn pages_are_zero_until_they_are_written_and_after_they_were_given_back() {
-        let range = Range::reserve(3).expect("room for it");
-        assert_eq!(range.chunks(), 3);
-        range.map(600, 4).expect("memory");
-        // SAFETY: nobody else has these pages.
-        let mut block = unsafe { range.block(600, 4) };
-        // SAFETY: as above.
-        let block = unsafe { block.as_mut() };
-        assert_eq!(block.len(), 4 * PAGE_BYTES);
-        assert!(block.as_ptr().addr().is_multiple_of(PAGE_BYTES) && block.iter().all(|&byte| byte == 0));
-        block.fill(7);
-        range.zero(601, 1, false);
-        assert_eq!((block[0], block[PAGE_BYTES], block[2 * PAGE_BYTES]), (7, 0, 7));
-        range.give_back(600, 4).expect("they are mapped");
-        assert!(block.iter().all(|&byte| byte == 0));
-        block.fill(8);
-        assert_eq!(range.give_back_all(&[(600, 1), (602, 2)]), [true, true]);
-        let first: Vec<u8> = block.chunks(PAGE_BYTES).map(|page| page[5]).collect();
-        assert_eq!(first, [0, 8, 0, 0]);
-        range.zero(512, 512, true);
-        assert!(block.iter().all(|&byte| byte == 0));
+        for backing in [Backing::Anonymous, Backing::Memfd, Backing::HugeTlb] {
+            let range = match Range::reserve(3, backing) {
+                // Few machines have huge pages set aside.
+                Err(ServiceError::System { .. }) if backing == Backing::HugeTlb => continue,
+                range => range.expect("room for it"),
+            };
+            assert_eq!(range.chunks(), 3);
+            range.map(600, 4).expect("memory");
+            // SAFETY: nobody else has these pages.
+            let mut block = unsafe { range.block(600, 4) };
+            // SAFETY: as above.
+            let block = unsafe { block.as_mut() };
+            assert_eq!(block.len(), 4 * PAGE_BYTES);
+            assert!(block.as_ptr().addr().is_multiple_of(PAGE_BYTES) && block.iter().all(|&byte| byte == 0));
+            block.fill(7);
+            range.zero(601, 1, false);
+            assert_eq!((block[0], block[PAGE_BYTES], block[2 * PAGE_BYTES]), (7, 0, 7), "{backing:?}");
+            range.give_back(600, 4).expect("they are mapped");
+            assert!(block.iter().all(|&byte| byte == 0), "{backing:?}");
+            block.fill(8);
+            assert_eq!(range.give_back_all(&[(600, 1), (602, 2)]), [true, true]);
+            let first: Vec<u8> = block.chunks(PAGE_BYTES).map(|page| page[5]).collect();
+            assert_eq!(first, [0, 8, 0, 0], "{backing:?}");
+            block.fill(9);
+            if backing == Backing::HugeTlb {
+                // A part of a huge page is not mapped by itself.
+                assert!(range.close(602, 1).is_err() && range.give_back(602, 1).is_ok());
+            } else {
+                range.close(602, 1).expect("it is mapped");
+                range.renew(602, 1).expect("it was mapped");
+            }
+            let first: Vec<u8> = block.chunks(PAGE_BYTES).map(|page| page[5]).collect();
+            assert_eq!(first, [9, 9, 0, 9], "{backing:?}");
+            range.zero(512, 512, true);
+            assert!(block.iter().all(|&byte| byte == 0), "{backing:?}");
+        }
     }
 
     #[test]
     fn a_range_of_no_chunks_or_too_many_is_refused() {
         for chunks in [0, MAX_CHUNKS + 1, u32::MAX] {
-            assert!(matches!(Range::reserve(chunks), Err(ServiceError::Chunks { .. })), "{chunks}");
+            for backing in [Backing::Anonymous, Backing::Memfd, Backing::HugeTlb] {
+                assert!(
+                    matches!(Range::reserve(chunks, backing), Err(ServiceError::Chunks { .. })),
+                    "{chunks}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn two_mappings_of_a_file_are_the_same_memory_and_nobody_shrinks_it() {
+        let one = Range::reserve(2, Backing::Memfd).expect("room for it");
+        let file = || one.file().expect("it has one").try_clone_to_owned().expect("a descriptor");
+        assert_eq!(ftruncate(file(), 0), Err(Errno::PERM));
+        assert!(matches!(Range::open(file(), 3), Err(ServiceError::Chunks { chunks: 3, .. })));
+        let other = Range::open(file(), 2).expect("its size");
+        // SAFETY: nobody else has these pages, and one reference is used at a time.
+        unsafe { one.block(5, 1).as_mut()[9] = 77 };
+        // SAFETY: as above.
+        assert_eq!(unsafe { other.block(5, 1).as_ref()[9] }, 77);
+        other.give_back(5, 1).expect("it is mapped");
+        // SAFETY: as above.
+        assert_eq!(unsafe { one.block(5, 1).as_ref()[9] }, 0);
+    }
+
+    #[test]
+    fn huge_pages_are_there_or_a_typed_error_says_that_they_are_not() {
+        match Range::reserve(1 << 20, Backing::HugeTlb) {
+            Err(ServiceError::System { what, .. }) => {
+                assert!(what.contains("huge") || what.contains("file"), "{what}");
+            }
+            other => panic!("no machine has 2 TiB of them: {other:?}"),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::error::ServiceError;
 use crate::giving_back::{Cause, GiveBack, GivingBackState};
 use crate::keeper::{Keeper, LookedAfter};
 use crate::master::{Master, Routing};
-use crate::range::Range;
+use crate::range::{Backing, Range};
 use crate::raw::RawClient;
 use crate::seat::Seat;
 use crate::slave::{Fixed, Slaves};
@@ -31,6 +31,8 @@ pub struct ServiceOptions {
     pub keep_pages: usize,
     /// When threads serve the zones.
     pub slaves: Slaves,
+    /// What the memory is made of.
+    pub backing: Backing,
     /// What goes back to the kernel, and when.
     pub give_back: GiveBack,
 }
@@ -46,6 +48,7 @@ impl Default for ServiceOptions {
             grow_by: 4,
             keep_pages: 64,
             slaves: Slaves::Elastic,
+            backing: Backing::Anonymous,
             give_back: GiveBack::default(),
         }
     }
@@ -95,8 +98,8 @@ impl Service {
     }
 
     fn make(options: &ServiceOptions, source: Option<OwnedFd>) -> Result<Service, ServiceError> {
-        let &ServiceOptions { chunks, zones, routing, grow_by, slaves, give_back, .. } = options;
-        let range = Range::reserve(chunks)?;
+        let &ServiceOptions { chunks, zones, routing, grow_by, slaves, give_back, backing, .. } = options;
+        let range = Range::reserve(chunks, backing)?;
         if zones == 0 || zones > chunks as usize {
             return Err(ServiceError::Zones { zones, chunks });
         }
@@ -113,6 +116,12 @@ impl Service {
         self.start_keeper();
         let ServiceOptions { keep_pages, slaves, .. } = self.options;
         Client::new(Arc::clone(&self.store), self.store.new_client(), keep_pages, slaves)
+    }
+
+    /// Its memory and zones.
+    #[cfg(not(loom))]
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
     /// A client for callers that have addresses alone. All threads use it. It does not start the keeper ([`Service::start_keeper`]).

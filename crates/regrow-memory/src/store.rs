@@ -108,6 +108,16 @@ impl Store {
         }
     }
 
+    /// Takes back a block that was passed to another client than the one that was given it.
+    #[cfg(not(loom))]
+    pub(crate) fn free_of(&self, page: Page, owner: Owner) {
+        if let Some(seat) = self.seats.get(self.zone_of(page)) {
+            let passed = seat.with(|zone| zone.pass_on(page, owner));
+            debug_assert!(passed.is_ok(), "the block is in use: {passed:?}");
+            seat.give_back(page);
+        }
+    }
+
     /// A block of the zone; where it has none it grows, or another zone has one, which is the client's from then on.
     pub(crate) fn grant_elsewhere(&self, zone: &mut usize, want: Want) -> Result<Grant, ServiceError> {
         self.grant_from_any(zone, want).or_else(|_| {

@@ -16,7 +16,7 @@ mod idle;
 mod look;
 
 use crate::error::ZoneError;
-use crate::request::{Grant, Want};
+use crate::request::{Grant, Owner, Want};
 use crate::units::{CHUNK_ORDER, Chunk, MAX_ORDER, Page, chunk_of, chunk_start, pages_of};
 
 pub use idle::{Limits, Notice};
@@ -118,6 +118,16 @@ impl Zone {
         Ok(order)
     }
 
+    /// Notes that a block, before it is taken back, was passed to another client than the one that was given it.
+    ///
+    /// # Errors
+    /// [`ZoneError`] where no block begins at the page.
+    pub fn pass_on(&mut self, page: Page, owner: Owner) -> Result<(), ZoneError> {
+        let order = self.buddy.order_of(page)?;
+        self.table.pass_on(page, order, owner);
+        Ok(())
+    }
+
     /// A block became a part of a larger one.
     fn joined(&mut self, page: Page, order: u8, joined: u8) {
         if order < CHUNK_ORDER && joined >= CHUNK_ORDER {
@@ -186,7 +196,6 @@ impl Zone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Owner;
 
     fn zone() -> Zone {
         let mut zone = Zone::default();
@@ -219,6 +228,19 @@ mod tests {
         let large = zone.alloc(want(10, 9)).expect("room");
         assert_eq!((large.zero, large.map), (true, true));
         assert_eq!((zone.free_pages(), zone.own_pages()), (0, 1024));
+    }
+
+    #[test]
+    fn a_block_that_was_passed_on_is_zeroed_for_the_client_that_was_given_it() {
+        let mut zone = zone();
+        let page = zone.alloc(want(3, 7)).expect("room").page;
+        assert_eq!(zone.pass_on(page, 8), Ok(()));
+        zone.free(page).expect("a block");
+        assert_eq!(zone.alloc(want(3, 7)), Ok(Grant { page, zero: true, map: false }));
+        zone.pass_on(page, 8).expect("a block");
+        zone.free(page).expect("a block");
+        assert_eq!(zone.alloc(want(3, 8)), Ok(Grant { page, zero: false, map: false }), "it has seen it");
+        assert!(zone.pass_on(page + 1, 7).is_err() && zone.pass_on(0, 7).is_err());
     }
 
     #[test]

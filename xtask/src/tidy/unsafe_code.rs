@@ -30,6 +30,10 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-image/src/store.rs", "plain types are written as the bytes that they are"),
     ("crates/regrow-memory/src/block.rs", "the memory of a block is looked at by its address"),
     ("crates/regrow-memory/src/range.rs", "memory is mapped, zeroed and given back"),
+    (
+        "crates/regrow-memory/src/remote/memory.rs",
+        "what processes share is mapped, and looked at by its address",
+    ),
     ("crates/regrow-memory/tests/raw.rs", "a test writes to memory by its address"),
     ("crates/regrow/src/os/unix/process.rs", "the standard library has a method that is unsafe"),
     ("crates/regrow/tests/like_std.rs", "a test calls a method that is unsafe in the standard library"),

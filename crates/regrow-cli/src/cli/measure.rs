@@ -164,6 +164,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, conflicts_with_all = ["daemon", "pool", "resources", "parallel", "program", "static_program", "single_use", "prototype"])]
     pub(crate) memory: bool,
 
+    /// Be the other process of `--memory`, which starts it so
+    #[arg(long, hide = true, value_name = "SOCKET")]
+    pub(crate) memory_receiver: Option<PathBuf>,
+
     /// Write the results to FILE as a JSON array with an object for each program or figure
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,

@@ -89,6 +89,11 @@ impl Table {
         });
     }
 
+    /// Notes that another client has had a block last.
+    pub(super) fn pass_on(&mut self, page: Page, order: u8, owner: Owner) {
+        self.each(page, order, |pages, range| pages.last[range].fill(owner));
+    }
+
     /// Goes through the chunks of a block, each with the pages in it that are the block's.
     fn each(&mut self, page: Page, order: u8, mut work: impl FnMut(&mut ChunkPages, Range<usize>)) {
         let end = page + pages_of(order);

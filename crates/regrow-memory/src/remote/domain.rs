@@ -1,0 +1,116 @@
+//! A domain: lets other processes of the same user have blocks of a service.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+
+use super::counts::{Counts, DomainState};
+use super::doorman::{Doorman, listen_at, stop_signal};
+use super::error::DomainError;
+use super::guest::Office;
+use super::memory::SharedMemory;
+use super::porter::Porter;
+use crate::error::ServiceError;
+use crate::service::Service;
+
+/// See the module. When it is dropped, clients in other processes get nothing more ([`DomainError::Gone`]), but keep what they have; the service does not give
+/// that to anybody.
+///
+/// ```
+/// use regrow_memory::{Backing, Domain, Mode, RemoteClient, Service, ServiceOptions};
+///
+/// # let folder = std::env::temp_dir().join(format!("regrow-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("memory");
+/// let options = ServiceOptions { chunks: 8, backing: Backing::Memfd, ..ServiceOptions::default() };
+/// let domain = Domain::open(&Service::new(&options)?, &path)?;
+/// // In another process:
+/// let mut giver = RemoteClient::connect(&path)?;
+/// let mut block = giver.alloc(16, Mode::Immediate)?;
+/// block[..5].copy_from_slice(b"hello");
+/// // In a third one:
+/// let mut receiver = RemoteClient::connect(&path)?;
+/// let peer = receiver.peer();
+/// // In the other one:
+/// let ticket = block.hand_to(peer)?;
+/// // In the third one again:
+/// assert_eq!(&receiver.accept(&ticket)?[..5], b"hello");
+/// # drop(domain);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Domain {
+    path: PathBuf,
+    stop: Arc<OwnedFd>,
+    counts: Arc<Counts>,
+    threads: Vec<JoinHandle<()>>,
+    _service: Service,
+}
+
+impl Domain {
+    /// Listens at a path. The socket's file is the user's alone.
+    ///
+    /// # Errors
+    /// [`DomainError::NotShared`], [`DomainError::Socket`], [`DomainError::Refused`].
+    pub fn open(service: &Service, path: &Path) -> Result<Domain, DomainError> {
+        let store = service.store();
+        if store.range().file().is_none() {
+            return Err(DomainError::NotShared);
+        }
+        let system = |what| move |source| DomainError::Refused(ServiceError::System { what, source });
+        let making = "making the domain's memory";
+        let shared = Arc::new(SharedMemory::new(store.range().chunks()).map_err(system(making))?);
+        let stop = Arc::new(stop_signal().map_err(system("making an eventfd"))?);
+        let listener = listen_at(path)?;
+        let counts = Arc::new(Counts::default());
+        service.start_keeper();
+        let office = Office::new(Arc::clone(store), Arc::clone(&shared), Arc::clone(&counts));
+        let (porter, events) = channel();
+        let doorman = Doorman { listener, stop: Arc::clone(&stop), porter, shared };
+        let porter = Porter::new(office, events, random());
+        let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let named = thread::Builder::new().name(name.to_owned()).stack_size(256 << 10);
+            named.spawn(work).map_err(system("starting a thread of the domain"))
+        };
+        // A porter whose doorman cannot be started ends by itself.
+        let threads = vec![
+            start("regrow-porter", Box::new(move || porter.work()))?,
+            start("regrow-doorman", Box::new(move || doorman.work()))?,
+        ];
+        Ok(Domain { path: path.to_owned(), stop, counts, threads, _service: service.clone() })
+    }
+
+    /// The socket at which it listens.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it is at this moment.
+    #[must_use]
+    pub fn state(&self) -> DomainState {
+        self.counts.state()
+    }
+}
+
+/// A number that nobody guesses by accident: tickets of other domains have another one.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // An eventfd takes a word; it is not full.
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        for thread in self.threads.drain(..) {
+            // It has nothing to give back but what it holds itself.
+            let _ = thread.join();
+        }
+        // Somebody may have removed it already.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
