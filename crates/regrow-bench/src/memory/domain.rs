@@ -23,7 +23,7 @@ use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::samples::median;
 
-use super::{ROUNDS, refused};
+use super::turns::{ROUNDS, refused};
 
 /// What is handed over.
 const BYTES: usize = 1 << 20;
