@@ -8,6 +8,11 @@
 //!
 //! A touch writes to each page and reads what it wrote. The benchmark fails when a block is not home at the end.
 
+mod balance;
+mod programs;
+mod random;
+mod source;
+
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
@@ -61,6 +66,8 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
         figures.extend(compare(&service, case)?);
     }
     figures.extend(pairs(&service)?);
+    figures.extend(programs::measure(&service)?);
+    figures.extend(balance::measure()?);
     figures.push(idle());
     let lost: u64 = service.zones().iter().map(|zone| zone.own_pages - zone.free_pages).sum();
     if lost > 0 {
@@ -137,11 +144,7 @@ fn compare(service: &Service, case: &Case) -> Result<[Figure; 3], BenchError> {
                 scope.spawn(|| work(worker, &barrier))
             })
             .collect();
-        let panicked = |_| std::io::Error::other("a thread of the benchmark panicked");
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-            thread.join().map_err(panicked).map_err(BenchError::system("memory cannot be measured"))?
-        };
-        started.into_iter().map(join).collect::<Result<Vec<[f64; 2]>, BenchError>>()
+        started.into_iter().map(joined).collect::<Result<Vec<[f64; 2]>, BenchError>>()
     })?;
     let [ours, theirs] = [0, 1].map(|side| rates.iter().map(|rates| rates[side]).sum::<f64>());
     let how = match mode {
@@ -156,6 +159,12 @@ fn compare(service: &Service, case: &Case) -> Result<[Figure; 3], BenchError> {
         Figure::told(&format!("{name}: by the service"), ours, "1/s"),
         Figure::told(&format!("{name}: by mmap"), theirs, "1/s"),
     ])
+}
+
+/// What a thread has measured.
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, Result<T, BenchError>>) -> Result<T, BenchError> {
+    let panicked = |_| std::io::Error::other("a thread of the benchmark panicked");
+    thread.join().map_err(panicked).map_err(BenchError::system("memory cannot be measured"))?
 }
 
 /// The turns of a thread, and the medians of its rates: by the service, and by the kernel. Whatever fails, it comes to every barrier.

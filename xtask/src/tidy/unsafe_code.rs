@@ -8,6 +8,7 @@ const FOLDERS: &[&str] = &["agent/", "client/", "crates/regrow-body/", "crates/r
 
 /// The other files that may be unsafe, and why they must.
 const FILES: &[(&str, &str)] = &[
+    ("crates/regrow-bench/src/memory/programs/bzip2.rs", "libbz2 has a C interface"),
     ("crates/regrow-bench/src/system/memory.rs", "a benchmark maps and unmaps memory as plain programs do"),
     ("crates/regrow-bench/src/system/native.rs", "a baseline forks and executes as plain programs do"),
     ("crates/regrow-cli/src/detach.rs", "the command forks, and becomes a daemon or the program"),

@@ -3,8 +3,9 @@
 #![allow(unsafe_code, reason = "maps memory and writes to it by its address")]
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
-use std::ptr;
+use std::{ptr, slice};
 
 use regrow_sys::raw::{SharedMapping, memfd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -39,6 +40,22 @@ impl PrivateMemory {
     }
 }
 
+impl Deref for PrivateMemory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the mapping that `map` made, of initialized bytes, which only `self` gives out.
+        unsafe { slice::from_raw_parts(self.start, self.bytes) }
+    }
+}
+
+impl DerefMut for PrivateMemory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; `self` is borrowed alone.
+        unsafe { slice::from_raw_parts_mut(self.start, self.bytes) }
+    }
+}
+
 impl Drop for PrivateMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping that `map` made, and to which no reference is given out.
@@ -66,7 +83,10 @@ mod tests {
         let page = rustix::param::page_size();
         let mut memory = PrivateMemory::map(3 * page).unwrap();
         memory.touch();
+        assert!(memory.chunks(page).all(|page| page[0] == 1));
+        memory[page] = 2;
         memory.zero();
+        assert!(memory.len() == 3 * page && memory.iter().all(|&byte| byte == 0));
         write_page_of_shared(page).unwrap();
     }
 }
