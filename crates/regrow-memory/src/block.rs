@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "the memory of a block is looked at by its address")]
 
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -43,6 +44,19 @@ impl Block {
     #[must_use]
     pub fn mode(&self) -> Mode {
         if self.want.mapped { Mode::Immediate } else { Mode::Delayed }
+    }
+
+    /// Its first page, for who gives it back himself.
+    pub(crate) fn into_page(self) -> Page {
+        let mut block = ManuallyDrop::new(self);
+        // SAFETY: the block is not used after this, nor dropped.
+        unsafe { std::ptr::drop_in_place(&raw mut block.service) };
+        block.page
+    }
+
+    /// Its first page.
+    pub(crate) fn page(&self) -> Page {
+        self.page
     }
 
     /// Whether a client of a service has it.

@@ -1,17 +1,26 @@
 //! A client of the service: asks its zone for blocks, and keeps a few that it has just given back.
 //!
-//! What it keeps it has alone, so that a pair of request and return needs no token and no atomic operation.
+//! ```text
+//!   kept?           ── yes ──> no token, no atomic operation
+//!   token free?     ── yes ──> the client is the server for that time
+//!                   ── no ───> a message; whoever has the token answers, a slave where there is much to do
+//!   no room there?             the zone grows, or another one has room: the master's business
+//! ```
 
 use std::sync::Arc;
 
 use crate::block::Block;
 use crate::error::ServiceError;
-use crate::request::{Mode, Owner, Want};
+use crate::link::Link;
+use crate::message::MOST_ASKED;
+use crate::request::{Grant, Mode, Owner, Want};
+use crate::service::ServiceOptions;
+use crate::slave::{self, Slaves};
 use crate::store::Store;
-use crate::units::{CHUNK_ORDER, MAX_ORDER, order_for, pages_of};
+use crate::units::{CHUNK_ORDER, MAX_ORDER, Page, order_for, pages_of};
 
-/// How many pages a client keeps in blocks of one order.
-const KEPT_PAGES: usize = 64;
+/// Of so many requests that met others one looks whether a slave is needed.
+const LOOK_EACH: u32 = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -19,13 +28,23 @@ pub struct Client {
     service: Arc<Store>,
     number: Owner,
     zone: usize,
+    keep_pages: usize,
+    slaves: Slaves,
     /// Blocks with all their pages mapped, by order.
     kept: [Vec<Block>; CHUNK_ORDER as usize + 1],
+    /// To the zone, from the first time on that somebody else had its token.
+    link: Option<Link>,
+    /// How often somebody had.
+    met: u32,
+    /// What the zone has just granted.
+    granted: Vec<Grant>,
 }
 
 impl Client {
-    pub(crate) fn new(service: Arc<Store>, number: Owner, zone: usize) -> Client {
-        Client { service, number, zone, kept: Default::default() }
+    pub(crate) fn new(service: Arc<Store>, number: Owner, zone: usize, options: &ServiceOptions) -> Client {
+        let &ServiceOptions { keep_pages, slaves, .. } = options;
+        let (kept, granted) = (Default::default(), Vec::new());
+        Client { service, number, zone, keep_pages, slaves, kept, link: None, met: 0, granted }
     }
 
     /// A block of so many pages at least. What is in it is zero, or what this client has written to a block before.
@@ -33,10 +52,10 @@ impl Client {
     /// # Errors
     /// [`ServiceError::TooLarge`], [`ServiceError::NoMemory`], [`ServiceError::System`].
     pub fn alloc(&mut self, pages: u64, mode: Mode) -> Result<Block, ServiceError> {
-        let order = order_for(pages).ok_or(ServiceError::TooLarge { pages, most: pages_of(MAX_ORDER) })?;
-        match self.kept.get_mut(usize::from(order)).and_then(Vec::pop) {
+        let want = self.want(pages, mode, false)?;
+        match self.kept.get_mut(usize::from(want.order)).and_then(Vec::pop) {
             Some(block) => Ok(block),
-            None => self.ask(order, mode, false),
+            None => self.ask(want),
         }
     }
 
@@ -45,28 +64,162 @@ impl Client {
     /// # Errors
     /// As [`Client::alloc`].
     pub fn alloc_zeroed(&mut self, pages: u64, mode: Mode) -> Result<Block, ServiceError> {
-        let order = order_for(pages).ok_or(ServiceError::TooLarge { pages, most: pages_of(MAX_ORDER) })?;
-        self.ask(order, mode, true)
+        let want = self.want(pages, mode, true)?;
+        self.ask(want)
+    }
+
+    /// Several blocks of the same size at once, for less each: they are put behind what is in `blocks`.
+    ///
+    /// # Errors
+    /// As [`Client::alloc`]. What was got until then is in `blocks`.
+    pub fn alloc_many(
+        &mut self,
+        count: usize,
+        pages: u64,
+        mode: Mode,
+        blocks: &mut Vec<Block>,
+    ) -> Result<(), ServiceError> {
+        let want = self.want(pages, mode, false)?;
+        let mut left = count;
+        if let Some(kept) = self.kept.get_mut(usize::from(want.order)) {
+            let from = kept.len().saturating_sub(left);
+            left -= kept.len() - from;
+            blocks.extend(kept.drain(from..));
+        }
+        while left > 0 {
+            self.granted.clear();
+            self.grants(want, left.min(MOST_ASKED));
+            if self.granted.is_empty() {
+                let grant = self.service.grant_elsewhere(&mut self.zone, want)?;
+                self.granted.push(grant);
+            }
+            left -= self.granted.len();
+            let granted = std::mem::take(&mut self.granted);
+            let mut made = Ok(());
+            for &grant in &granted {
+                match self.block(grant, want) {
+                    Ok(block) => blocks.push(block),
+                    Err(error) => made = Err(error),
+                }
+            }
+            self.granted = granted;
+            made?;
+        }
+        Ok(())
     }
 
     /// Gives a block back. A block that is dropped goes home too, by a slower way.
     pub fn free(&mut self, block: Block) {
-        let order = block.order();
+        let order = usize::from(block.order());
         let may_keep = block.is_of(&self.service, self.number) && block.mode() == Mode::Immediate;
-        match self.kept.get_mut(usize::from(order)) {
-            Some(kept) if may_keep && kept.len() < (KEPT_PAGES >> order).max(1) => kept.push(block),
+        let most = self.most_kept(block.order());
+        match self.kept.get_mut(order) {
+            Some(kept) if may_keep && kept.len() < most => kept.push(block),
             _ => drop(block),
         }
+    }
+
+    /// Gives blocks back at once, for less each.
+    pub fn free_many(&mut self, blocks: impl IntoIterator<Item = Block>) {
+        let mut pages = Vec::new();
+        for block in blocks {
+            let most = self.most_kept(block.order());
+            let is_own = block.is_of(&self.service, self.number);
+            let may_keep = is_own && block.mode() == Mode::Immediate;
+            match self.kept.get_mut(usize::from(block.order())) {
+                Some(kept) if may_keep && kept.len() < most => kept.push(block),
+                _ if is_own && self.service.zone_of(block.page()) == self.zone => {
+                    pages.push(block.into_page())
+                }
+                _ => drop(block),
+            }
+        }
+        self.give_back(&pages);
     }
 
     /// Gives back what it keeps.
     pub fn trim(&mut self) {
         self.kept.iter_mut().for_each(Vec::clear);
+        if let Some(link) = self.link.as_mut() {
+            link.trim();
+        }
     }
 
-    fn ask(&mut self, order: u8, mode: Mode, zeroed: bool) -> Result<Block, ServiceError> {
-        let want = Want { order, owner: self.number, mapped: mode == Mode::Immediate, zeroed };
-        let page = self.service.alloc(&mut self.zone, want)?;
-        Ok(Block::new(Arc::clone(&self.service), page, want))
+    fn want(&self, pages: u64, mode: Mode, zeroed: bool) -> Result<Want, ServiceError> {
+        let order = order_for(pages).ok_or(ServiceError::TooLarge { pages, most: pages_of(MAX_ORDER) })?;
+        Ok(Want { order, owner: self.number, mapped: mode == Mode::Immediate, zeroed })
+    }
+
+    fn most_kept(&self, order: u8) -> usize {
+        if self.keep_pages == 0 { 0 } else { (self.keep_pages >> order).max(1) }
+    }
+
+    fn ask(&mut self, want: Want) -> Result<Block, ServiceError> {
+        self.granted.clear();
+        self.grants(want, 1);
+        let grant = match self.granted.pop() {
+            Some(grant) => grant,
+            None => self.service.grant_elsewhere(&mut self.zone, want)?,
+        };
+        self.block(grant, want)
+    }
+
+    fn block(&self, grant: Grant, want: Want) -> Result<Block, ServiceError> {
+        let block = Block::new(Arc::clone(&self.service), grant.page, want);
+        self.service.finish(grant, want).map(|()| block)
+    }
+
+    /// What the zone has of so many blocks.
+    fn grants(&mut self, want: Want, count: usize) {
+        let Some(seat) = self.service.seats().get(self.zone) else { return };
+        let granted = &mut self.granted;
+        let take = |zone: &mut crate::zone::Zone| {
+            granted.extend((0..count).map_while(|_| zone.alloc(want).ok()));
+        };
+        if !seat.has_slave() && seat.try_with(take).is_some() {
+            return;
+        }
+        if self.has_link() {
+            if let Some(link) = self.link.as_mut() {
+                link.ask(want, count, &mut self.granted);
+            }
+        } else if let Some(seat) = self.service.seats().get(self.zone) {
+            seat.with(|zone| self.granted.extend((0..count).map_while(|_| zone.alloc(want).ok())));
+        }
+    }
+
+    /// Gives blocks of its zone back.
+    fn give_back(&mut self, pages: &[Page]) {
+        let Some(seat) = self.service.seats().get(self.zone).filter(|_| !pages.is_empty()) else { return };
+        let take = |zone: &mut crate::zone::Zone| {
+            for &page in pages {
+                let freed = zone.free(page);
+                debug_assert!(freed.is_ok(), "a block goes home once: {freed:?}");
+            }
+        };
+        if !seat.has_slave() && seat.try_with(take).is_some() {
+            return;
+        }
+        if self.has_link() {
+            if let Some(link) = self.link.as_mut() {
+                link.give_back(pages);
+            }
+        } else {
+            pages.iter().for_each(|&page| self.service.free(page));
+        }
+    }
+
+    /// Whether it can send messages to its zone: others have the token. Sees to it that a slave comes, where many meet.
+    fn has_link(&mut self) -> bool {
+        self.met = self.met.wrapping_add(1);
+        let looks = self.slaves == Slaves::Elastic && self.met.is_multiple_of(LOOK_EACH);
+        if looks && self.service.seats().get(self.zone).is_some_and(crate::seat::Seat::wants_slave) {
+            slave::grow(&self.service, self.zone);
+        }
+        if self.link.as_ref().is_none_or(|link| link.zone() != self.zone) {
+            self.link = None;
+            self.link = Link::open(&self.service, self.zone, self.number);
+        }
+        self.link.is_some()
     }
 }

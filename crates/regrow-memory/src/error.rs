@@ -47,6 +47,33 @@ pub enum ServiceError {
     },
 }
 
+/// What can be wrong with a line that says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// No message is of this kind.
+    #[error("a message of kind {kind}, which none has")]
+    Kind {
+        /// The kind.
+        kind: u64,
+    },
+    /// More is in a message, or asked for by it, than may be.
+    #[error("a message of {count} blocks: {most} at most")]
+    Count {
+        /// What it says.
+        count: usize,
+        /// The most.
+        most: usize,
+    },
+    /// No block has so high an order.
+    #[error("a message asks for blocks of order {order}: {most} is the highest order")]
+    Order {
+        /// What was asked for.
+        order: u8,
+        /// The highest.
+        most: u8,
+    },
+}
+
 /// What can be wrong with a request to a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneError {

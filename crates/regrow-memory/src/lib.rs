@@ -9,7 +9,8 @@
 //!   Service   made once, gives out clients
 //!   Store     range, zones and master together
 //!   Master    which zone a client asks; which chunks move from zone to zone   (estimated loads)
-//!   Seat      a zone and its token; what waits for whoever has it
+//!   Link      a client's side of a lane: requests and answers, a cache line each       Slave: a thread that serves a zone under load
+//!   Seat      a zone, its token and its rings; what waits for whoever has the token
 //!   Zone      free blocks of its chunks, what is hot, what a page may hold    (one owner at a time)
 //!   Range     the memory: maps, zeroes, gives back
 //! ```
@@ -28,21 +29,29 @@
 //! # Ok::<(), regrow_memory::ServiceError>(())
 //! ```
 
+mod bell;
 mod block;
 mod client;
 mod error;
+mod lane;
+mod link;
 pub mod master;
+pub mod message;
 mod range;
 pub mod request;
+mod ring;
 mod seat;
 mod service;
+mod slave;
 mod store;
+mod sync;
 pub mod units;
 pub mod zone;
 
 pub use block::Block;
 pub use client::Client;
-pub use error::{ServiceError, ZoneError};
+pub use error::{MessageError, ServiceError, ZoneError};
 pub use range::PAGE_BYTES;
 pub use request::Mode;
 pub use service::{Service, ServiceOptions, ZoneState};
+pub use slave::Slaves;

@@ -40,7 +40,7 @@ impl Want {
 }
 
 /// A block that is given, and what is to be done before the client has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Grant {
     /// Its first page.
     pub page: Page,

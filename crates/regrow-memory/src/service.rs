@@ -7,6 +7,7 @@ use crate::error::ServiceError;
 use crate::master::{Master, Routing};
 use crate::range::Range;
 use crate::seat::Seat;
+use crate::slave::{Fixed, Slaves};
 use crate::store::Store;
 use crate::units::CHUNK_ORDER;
 
@@ -21,19 +22,34 @@ pub struct ServiceOptions {
     pub routing: Routing,
     /// The chunks by which a zone grows.
     pub grow_by: u32,
+    /// How many pages of each size a client keeps of what it has given back.
+    pub keep_pages: usize,
+    /// When threads serve the zones.
+    pub slaves: Slaves,
 }
 
 impl Default for ServiceOptions {
     /// 1 GiB, and a zone for each processor that may be used.
     fn default() -> ServiceOptions {
         let zones = std::thread::available_parallelism().map_or(1, usize::from);
-        ServiceOptions { chunks: 512, zones, routing: Routing::DEFAULT, grow_by: 4 }
+        ServiceOptions {
+            chunks: 512,
+            zones,
+            routing: Routing::DEFAULT,
+            grow_by: 4,
+            keep_pages: 64,
+            slaves: Slaves::Elastic,
+        }
     }
 }
 
 /// See the module. Clones are the same service.
 #[derive(Debug, Clone)]
-pub struct Service(Arc<Store>);
+pub struct Service {
+    store: Arc<Store>,
+    options: ServiceOptions,
+    _slaves: Option<Arc<Fixed>>,
+}
 
 /// What a zone holds at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,6 +60,10 @@ pub struct ZoneState {
     pub free_pages: u64,
     /// The share of them that cannot be given in blocks of a chunk.
     pub fragmentation: f64,
+    /// How many clients waited when somebody looked, on the mean.
+    pub queue_length: f64,
+    /// A slave serves it.
+    pub has_slave: bool,
 }
 
 impl Service {
@@ -52,19 +72,21 @@ impl Service {
     /// # Errors
     /// [`ServiceError::Chunks`], [`ServiceError::Zones`], [`ServiceError::System`].
     pub fn new(options: &ServiceOptions) -> Result<Service, ServiceError> {
-        let &ServiceOptions { chunks, zones, routing, grow_by } = options;
+        let &ServiceOptions { chunks, zones, routing, grow_by, slaves, .. } = options;
         let range = Range::reserve(chunks)?;
         if zones == 0 || zones > chunks as usize {
             return Err(ServiceError::Zones { zones, chunks });
         }
-        Ok(Service(Arc::new(Store::new(range, zones, Master::new(routing), grow_by))))
+        let store = Arc::new(Store::new(range, zones, Master::new(routing), grow_by));
+        let fixed = (slaves == Slaves::Always).then(|| Arc::new(Fixed::start(&store)));
+        Ok(Service { store, options: *options, _slaves: fixed })
     }
 
     /// A client, which the master routes to a zone.
     #[must_use]
     pub fn client(&self) -> Client {
-        let (number, zone) = self.0.new_client();
-        Client::new(Arc::clone(&self.0), number, zone)
+        let (number, zone) = self.store.new_client();
+        Client::new(Arc::clone(&self.store), number, zone, &self.options)
     }
 
     /// What its zones hold, one after the other.
@@ -75,8 +97,10 @@ impl Service {
                 own_pages: zone.own_pages(),
                 free_pages: zone.free_pages(),
                 fragmentation: zone.fragmentation(CHUNK_ORDER),
+                queue_length: seat.queue_length(),
+                has_slave: seat.has_slave(),
             })
         };
-        self.0.seats().iter().map(state).collect()
+        self.store.seats().iter().map(state).collect()
     }
 }

@@ -7,12 +7,13 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::error::{ServiceError, ZoneError};
+use crate::error::ServiceError;
 use crate::master::{Load, Master};
 use crate::range::Range;
 use crate::request::{Grant, Owner, Want};
-use crate::seat::Seat;
+use crate::seat::{Departure, Emergency, Seat};
 use crate::units::{CHUNK_ORDER, CHUNK_PAGES, Chunk, Page, chunk_of, pages_of};
 
 /// See the module.
@@ -61,17 +62,16 @@ impl Store {
         (self.last_client.fetch_add(1, Relaxed).wrapping_add(1).max(1), zone)
     }
 
-    /// A block of a zone, or of another one, which is the client's from then on. Its memory is as it was asked for.
-    pub(crate) fn alloc(&self, zone: &mut usize, want: Want) -> Result<Page, ServiceError> {
-        let grant = self.grant(zone, want)?;
+    /// Makes the memory of a block what was asked for.
+    pub(crate) fn finish(&self, grant: Grant, want: Want) -> Result<(), ServiceError> {
         let pages = pages_of(want.order);
         if grant.zero {
             self.range.zero(grant.page, pages, want.is_zeroed_by_the_kernel());
         }
         if grant.map {
-            self.range.map(grant.page, pages).inspect_err(|_| self.free(grant.page))?;
+            self.range.map(grant.page, pages)?;
         }
-        Ok(grant.page)
+        Ok(())
     }
 
     /// The memory of a block.
@@ -81,13 +81,13 @@ impl Store {
 
     /// Takes a block back.
     pub(crate) fn free(&self, page: Page) {
-        let owner = self.owners.get(chunk_of(page) as usize).map_or(0, |owner| owner.load(Relaxed));
-        if let Some(seat) = self.seats.get(owner) {
+        if let Some(seat) = self.seats.get(self.zone_of(page)) {
             seat.give_back(page);
         }
     }
 
-    fn grant(&self, zone: &mut usize, want: Want) -> Result<Grant, ServiceError> {
+    /// A block where the zone has none: it grows, or another zone has one, which is the client's from then on.
+    pub(crate) fn grant_elsewhere(&self, zone: &mut usize, want: Want) -> Result<Grant, ServiceError> {
         let in_zone =
             |number: usize| self.seats.get(number).and_then(|seat| seat.with(|zone| zone.alloc(want)).ok());
         if let Some(grant) = in_zone(*zone) {
@@ -131,29 +131,41 @@ impl Store {
             let chunks = reserve.next..first + count;
             reserve.next = first + count;
             drop(reserve);
-            return chunks.fold(false, |_, chunk| self.add(zone, chunk).is_ok());
+            return chunks.fold(false, |_, chunk| self.send(zone, chunk));
         }
         let loads = self.loads();
         let Some(plan) = reserve.master.balance(&loads, zone, u64::from(needed)) else { return false };
-        drop(reserve);
-        let from = self.seats.get(plan.from);
-        let taken = || from.and_then(|seat| seat.with(crate::zone::Zone::take_chunk));
-        let moved = (0..plan.chunks).map_while(|_| taken()).filter(|&(chunk, is_used)| {
+        // One thread at a time, so that the chunks that leave are this one's.
+        let Some(from) = self.seats.get(plan.from) else { return false };
+        from.hurry(Emergency::GiveUp { chunks: plan.chunks, to: zone });
+        let mut moved = 0;
+        while let Some(Departure { chunk, is_used, to }) = from.departure() {
             let page = chunk << CHUNK_ORDER;
             if is_used && self.range.give_back(page, CHUNK_PAGES).is_err() {
                 self.range.zero(page, CHUNK_PAGES, false);
             }
-            self.add(zone, chunk).is_ok()
-        });
-        moved.count() > 0
+            moved += usize::from(self.send(to, chunk));
+        }
+        moved > 0
     }
 
-    fn add(&self, zone: usize, chunk: Chunk) -> Result<(), ZoneError> {
+    /// Sends a chunk to a zone, which has it from then on.
+    fn send(&self, zone: usize, chunk: Chunk) -> bool {
         if let Some(owner) = self.owners.get(chunk as usize) {
             owner.store(zone, Relaxed);
         }
-        self.seats
-            .get(zone)
-            .map_or(Err(ZoneError::NoChunk { chunk }), |seat| seat.with(|zone| zone.add_chunk(chunk)))
+        self.seats.get(zone).map(|seat| seat.respond(chunk)).is_some()
+    }
+
+    /// The zone of a page.
+    pub(crate) fn zone_of(&self, page: Page) -> usize {
+        self.owners.get(chunk_of(page) as usize).map_or(0, |owner| owner.load(Relaxed))
+    }
+
+    /// Notes how long a slave has stayed: the next one comes the later the less it paid.
+    pub(crate) fn note_slave(&self, zone: usize, stayed: Duration) {
+        if let Some(seat) = self.seats.get(zone) {
+            seat.rest(stayed);
+        }
     }
 }

@@ -4,10 +4,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use regrow_memory::master::Routing;
-use regrow_memory::{Block, Client, Mode, PAGE_BYTES, Service, ServiceError, ServiceOptions};
+use regrow_memory::{Block, Client, Mode, PAGE_BYTES, Service, ServiceError, ServiceOptions, Slaves};
 
 fn service(chunks: u32, zones: usize) -> Service {
-    let options = ServiceOptions { chunks, zones, grow_by: 1, ..ServiceOptions::default() };
+    of_slaves(chunks, zones, Slaves::Elastic)
+}
+
+fn of_slaves(chunks: u32, zones: usize, slaves: Slaves) -> Service {
+    let options = ServiceOptions { chunks, zones, grow_by: 1, slaves, ..ServiceOptions::default() };
     Service::new(&options).expect("a range")
 }
 
@@ -54,8 +58,19 @@ fn of_thread(thread: u64, steps: u64, mut client: Client, out: &[Sender<(Block, 
     let mut blocks: Vec<(Block, u64)> = Vec::new();
     for step in 0..steps {
         let number = thread << 40 | step;
-        if blocks.len() < 40 && dice.below(100) < 55 {
-            let pages = if dice.below(50) == 0 { dice.below(700) + 1 } else { dice.below(8) + 1 };
+        if blocks.len() < 20 && dice.below(40) == 0 {
+            let (pages, count) = (dice.below(4) + 1, usize::try_from(dice.below(70)).expect("few"));
+            let mut many = Vec::new();
+            match client.alloc_many(count, pages, Mode::Immediate, &mut many) {
+                Ok(()) => assert_eq!(many.len(), count),
+                Err(ServiceError::NoMemory { .. }) => client.trim(),
+                Err(error) => panic!("{error}"),
+            }
+            many.iter_mut().for_each(|block| stamp(block, number));
+            many.iter().for_each(|block| check(block, number));
+            client.free_many(many);
+        } else if blocks.len() < 40 && dice.below(100) < 55 {
+            let pages = if dice.below(steps / 400) == 0 { dice.below(700) + 1 } else { dice.below(8) + 1 };
             let mode = if dice.below(2) == 0 { Mode::Immediate } else { Mode::Delayed };
             let block = match dice.below(4) {
                 0 => client
@@ -104,10 +119,24 @@ fn many_threads(threads: u64, steps: u64, service: &Service) {
     assert_eq!(free_pages(service), own_pages(service), "all blocks have gone home");
 }
 
+/// Steps of a thread; `REGROW_STEPS` has more of them made (`make soak`: 10^8 in all).
+fn steps() -> u64 {
+    std::env::var("REGROW_STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000)
+}
+
 #[test]
 fn blocks_of_eight_threads_do_not_overlap_and_none_is_lost() {
-    let service = service(256, 3);
-    many_threads(8, 30_000, &service);
+    let all = [Slaves::Elastic, Slaves::Always, Slaves::Never];
+    let most = if steps() > 1_000_000 { 1 } else { all.len() };
+    for slaves in all.into_iter().take(most) {
+        let service = of_slaves(256, 3, slaves);
+        many_threads(8, steps(), &service);
+        assert_eq!(service.zones().iter().all(|zone| zone.has_slave), slaves == Slaves::Always);
+        spread(&service);
+    }
+}
+
+fn spread(service: &Service) {
     assert!(
         service.zones().iter().filter(|zone| zone.own_pages > 0).count() > 1,
         "the master spreads clients"
@@ -116,9 +145,11 @@ fn blocks_of_eight_threads_do_not_overlap_and_none_is_lost() {
 
 #[test]
 fn the_same_where_memory_runs_out_all_the_time() {
-    let service = service(6, 3);
-    many_threads(6, 20_000, &service);
-    assert_eq!(own_pages(&service), 6 * 512);
+    for slaves in [Slaves::Elastic, Slaves::Always] {
+        let service = of_slaves(6, 3, slaves);
+        many_threads(6, 10_000, &service);
+        assert_eq!(own_pages(&service), 6 * 512);
+    }
 }
 
 #[test]
@@ -175,8 +206,14 @@ fn a_zone_grows_by_what_another_one_has_too_much() {
 #[test]
 fn what_cannot_be_is_refused_and_nothing_is_lost() {
     let of = |chunks, zones| {
-        Service::new(&ServiceOptions { chunks, zones, routing: Routing::RoundRobin, grow_by: 0 })
-            .expect_err("refused")
+        let options = ServiceOptions {
+            chunks,
+            zones,
+            routing: Routing::RoundRobin,
+            grow_by: 0,
+            ..ServiceOptions::default()
+        };
+        Service::new(&options).expect_err("refused")
     };
     assert!(matches!(of(0, 1), ServiceError::Chunks { chunks: 0, .. }));
     assert!(matches!(of(2, 0), ServiceError::Zones { zones: 0, chunks: 2 }));
