@@ -13,9 +13,13 @@
 //! A touch writes to each page and reads what it wrote. The benchmark fails when a block is not home at the end.
 
 mod allocators;
+mod balance;
 pub mod domain;
 mod giving_back;
+mod programs;
+mod random;
 mod slaves;
+mod source;
 mod turns;
 
 use std::hint::black_box;
@@ -31,7 +35,7 @@ use crate::figure::Figure;
 use crate::samples::median;
 use crate::system::memory::PrivateMemory;
 
-use turns::{AT_ONCE, ROUNDS, TURN, refused, touch};
+use turns::{AT_ONCE, ROUNDS, TURN, joined, refused, touch};
 
 /// How many pairs are timed at once.
 const PAIRS: u32 = 200_000;
@@ -72,6 +76,8 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(slaves::measure()?);
     figures.extend(domain::measure()?);
     figures.extend(giving_back::measure(&service)?);
+    figures.extend(programs::measure(&service)?);
+    figures.extend(balance::measure()?);
     figures.push(idle());
     let lost: u64 = service.zones().iter().map(|zone| zone.own_pages - zone.free_pages).sum();
     if lost > 0 {
@@ -133,11 +139,7 @@ fn compare(service: &Service, case: &Case) -> Result<[Figure; 3], BenchError> {
                 scope.spawn(|| work(worker, &barrier))
             })
             .collect();
-        let panicked = |_| std::io::Error::other("a thread of the benchmark panicked");
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-            thread.join().map_err(panicked).map_err(BenchError::system("memory cannot be measured"))?
-        };
-        started.into_iter().map(join).collect::<Result<Vec<[f64; 2]>, BenchError>>()
+        started.into_iter().map(joined).collect::<Result<Vec<[f64; 2]>, BenchError>>()
     })?;
     let [ours, theirs] = [0, 1].map(|side| rates.iter().map(|rates| rates[side]).sum::<f64>());
     let how = match mode {

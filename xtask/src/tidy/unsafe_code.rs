@@ -19,6 +19,7 @@ const FILES: &[(&str, &str)] = &[
         "crates/regrow-bench/src/memory/allocators.rs",
         "C allocators are asked for memory, and their memory is touched",
     ),
+    ("crates/regrow-bench/src/memory/programs/bzip2.rs", "libbz2 has a C interface"),
     ("crates/regrow-bench/src/system/memory.rs", "a benchmark maps and unmaps memory as plain programs do"),
     ("crates/regrow-bench/src/system/native.rs", "a baseline forks and executes as plain programs do"),
     ("crates/regrow-cli/src/detach.rs", "the command forks, and becomes a daemon or the program"),

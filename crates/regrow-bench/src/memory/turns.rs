@@ -1,6 +1,7 @@
 //! What all comparisons of blocks have in common: how long a turn is, what a touch is, and the error where the service refuses.
 
 use std::hint::black_box;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use regrow_memory::{PAGE_BYTES, ServiceError};
@@ -16,6 +17,12 @@ pub(super) const AT_ONCE: usize = 16;
 /// The service gives no memory.
 pub(super) fn refused(error: ServiceError) -> BenchError {
     BenchError::system("the memory service refuses")(std::io::Error::other(error))
+}
+
+/// What a thread has measured.
+pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, BenchError>>) -> Result<T, BenchError> {
+    let panicked = |_| std::io::Error::other("a thread of the benchmark panicked");
+    thread.join().map_err(panicked).map_err(BenchError::system("memory cannot be measured"))?
 }
 
 /// Writes to each page of a block, and reads it.

@@ -3,9 +3,10 @@
 #![allow(unsafe_code, reason = "maps memory and writes to it by its address")]
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
+use std::slice;
 
 use regrow_sys::pages;
 use regrow_sys::raw::{SharedMapping, memfd};
@@ -76,6 +77,22 @@ impl PrivateMemory {
     }
 }
 
+impl Deref for PrivateMemory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the mapping that `map` made, of initialized bytes, which only `self` gives out.
+        unsafe { slice::from_raw_parts(self.start, self.bytes) }
+    }
+}
+
+impl DerefMut for PrivateMemory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; `self` is borrowed alone.
+        unsafe { slice::from_raw_parts_mut(self.start, self.bytes) }
+    }
+}
+
 impl Drop for PrivateMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping that `map` made, and to which no reference is given out.
@@ -103,12 +120,15 @@ mod tests {
         let page = rustix::param::page_size();
         let mut memory = PrivateMemory::map(3 * page).unwrap();
         memory.touch();
+        assert!(memory.chunks(page).all(|page| page[0] == 1));
+        memory[page] = 2;
         memory.zero();
         memory.give_back_each(&[0..page, 2 * page..3 * page], true).unwrap();
         memory.give_back_each(&[page..page, page..3 * page], false).unwrap();
         assert!(
             memory.give_back_together(&[0..page, 2 * page..3 * page]).is_none_or(|bytes| bytes == 2 * page)
         );
+        assert!(memory.len() == 3 * page && memory.iter().all(|&byte| byte == 0));
         write_page_of_shared(page).unwrap();
     }
 }
