@@ -189,7 +189,7 @@ class Binary:
             if (
                 told.get("executable")
                 and told["profile"]["test"]
-                and told["target"]["kind"] == [self.kind]
+                and told["target"]["kind"][0] == self.kind
                 and told["target"]["name"] == self.target
                 and Path(told["manifest_path"]).parent == ROOT / self.folder
             ):
