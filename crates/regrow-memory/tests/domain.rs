@@ -344,7 +344,7 @@ fn whatever_strangers_write_into_their_lanes_no_list_is_wrong() {
                 1 => {
                     let mut pages = Pages::default();
                     (0..14).for_each(|_| {
-                        _ = pages.push(u32::try_from(dice.below(24 * 512 + 9)).expect("small"))
+                        _ = pages.push(u32::try_from(dice.below(24 * 512 + 9)).expect("small"));
                     });
                     Request::Return { tag: 1, pages }.write()
                 }
