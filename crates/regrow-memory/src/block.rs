@@ -36,12 +36,14 @@ impl Block {
 
     /// Its order: it has 2^order pages.
     #[must_use]
+    #[inline]
     pub fn order(&self) -> u8 {
         self.want.order
     }
 
     /// How its pages have come.
     #[must_use]
+    #[inline]
     pub fn mode(&self) -> Mode {
         if self.want.mapped { Mode::Immediate } else { Mode::Delayed }
     }
@@ -60,6 +62,7 @@ impl Block {
     }
 
     /// Whether a client of a service has it.
+    #[inline]
     pub(crate) fn is_of(&self, service: &Arc<Store>, client: Owner) -> bool {
         self.want.owner == client && Arc::ptr_eq(&self.service, service)
     }

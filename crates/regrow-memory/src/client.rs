@@ -55,6 +55,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ServiceError::TooLarge`], [`ServiceError::NoMemory`], [`ServiceError::System`].
+    #[inline]
     pub fn alloc(&mut self, pages: u64, mode: Mode) -> Result<Block, ServiceError> {
         let want = self.want(pages, mode, false)?;
         match self.kept.get_mut(usize::from(want.order)).and_then(Vec::pop) {
@@ -113,6 +114,7 @@ impl Client {
     }
 
     /// Gives a block back. A block that is dropped goes home too, by a slower way.
+    #[inline]
     pub fn free(&mut self, block: Block) {
         let order = usize::from(block.order());
         let may_keep = block.is_of(&self.service, self.number) && block.mode() == Mode::Immediate;
@@ -149,11 +151,13 @@ impl Client {
         }
     }
 
+    #[inline]
     fn want(&self, pages: u64, mode: Mode, zeroed: bool) -> Result<Want, ServiceError> {
         let order = order_for(pages).ok_or(ServiceError::TooLarge { pages, most: pages_of(MAX_ORDER) })?;
         Ok(Want { order, owner: self.number, mapped: mode == Mode::Immediate, zeroed })
     }
 
+    #[inline]
     fn most_kept(&self, order: u8) -> usize {
         if self.keep_pages == 0 { 0 } else { (self.keep_pages >> order).max(1) }
     }

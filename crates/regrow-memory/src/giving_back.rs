@@ -1,28 +1,14 @@
-//! Giving back what nobody needs: carries out what zones say, without their tokens while the kernel works.
+//! What is given back, when and why, and what was: T1, T2, H1 and H2 are those of Taniguchi, Yamauchi and Tamura (2020), 3.2.2, for pages.
 //!
-//! ```text
-//!   T1, T2      the keeper looks: what was idle all through the period, above H1 or H2          ┐    Zone: takes blocks out of its lists
-//!   pressure    the keeper is told: all that is idle                                            ├──> Range: ranges of pages, many in one call
-//!   now         the caller: all that is idle                                                    ┘    Zone: puts them back, zero and not there
-//! ```
-//!
-//! T1, T2, H1 and H2 are those of Taniguchi, Yamauchi and Tamura (2020), 3.2.2, for pages. Why `MADV_DONTNEED`, and why in one call: decision 044.
-//! Blocks that clients keep for themselves are in use for the zones, and stay: [`crate::Client::trim`].
+//! Why `MADV_DONTNEED`, and why in one call: decision 044. Blocks that clients keep for themselves are in use for the zones, and stay:
+//! [`crate::Client::trim`].
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::keeper::{Keeper, PressureWatch};
-use crate::seat::Seat;
-use crate::store::Store;
-use crate::units::{CHUNK_PAGES, Page, pages_of};
-use crate::zone::{Away, Limits, Look, Most};
-
-/// Most that is away at once: the kernel takes less than a millisecond for it.
-const MOST: Most = Most { pages: 8192, blocks: 256 };
-/// So many blocks are put back while a zone is kept from others.
-const PUT_AT_ONCE: usize = 64;
+use crate::units::CHUNK_PAGES;
+use crate::zone::Limits;
 
 /// What is given back, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +35,7 @@ impl GiveBack {
         self.on_pressure || !self.t1.is_zero() || !self.t2.is_zero()
     }
 
-    fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         Limits { h1_pages: self.h1_pages, h2_pages: self.h2_pages }
     }
 }
@@ -61,6 +47,24 @@ impl Default for GiveBack {
         let pages = u64::from(CHUNK_PAGES);
         GiveBack { t1, t2, h1_pages: 4 * pages, h2_pages: pages, on_pressure: true }
     }
+}
+
+/// Who says that memory is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PressureWatch {
+    /// Nobody, as was wanted.
+    Off,
+    /// Nobody as yet: the keeper comes with the first client ([`crate::Service::start_keeper`]).
+    NotYet,
+    /// The kernel, or the descriptor that was given.
+    Watched,
+    /// Nobody: the kernel does not count stalls, or this process may not ask for them.
+    None {
+        /// The error's number.
+        errno: i32,
+    },
+    /// Nobody: what did has ended.
+    Ended,
 }
 
 /// What was given back until now, and who says that memory is short.
@@ -89,7 +93,6 @@ pub(crate) struct GivingBack {
     pressures: AtomicU64,
     asked: AtomicU64,
     refused: AtomicU64,
-    pub(crate) keeper: Keeper,
 }
 
 /// Why somebody gives back.
@@ -101,16 +104,9 @@ pub(crate) enum Cause {
 }
 
 impl GivingBack {
-    pub(crate) fn new(keeper: Keeper) -> GivingBack {
+    pub(crate) fn new() -> GivingBack {
         let none = || AtomicU64::new(0);
-        GivingBack {
-            turn: Mutex::new(()),
-            looks: none(),
-            pressures: none(),
-            asked: none(),
-            refused: none(),
-            keeper,
-        }
+        GivingBack { turn: Mutex::new(()), looks: none(), pressures: none(), asked: none(), refused: none() }
     }
 
     /// Waits until nothing is away, and nothing is as long as the caller has this. Who has it has no token.
@@ -118,7 +114,7 @@ impl GivingBack {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, cause: Cause) {
+    pub(crate) fn count(&self, cause: Cause) {
         let counter = match cause {
             Cause::Time => &self.looks,
             Cause::Pressure => &self.pressures,
@@ -126,109 +122,21 @@ impl GivingBack {
         };
         counter.fetch_add(1, Relaxed);
     }
-}
 
-impl Store {
-    /// Has all zones tell the keeper when it is to look.
-    pub(crate) fn watch_zones(&self) {
-        let keeper = &self.giving_back().keeper;
-        let Some(notice) = keeper.notice() else { return };
-        let limits = keeper.options().limits();
-        for seat in self.seats() {
-            let notice = notice.clone();
-            seat.with(|zone| zone.watch(limits, notice));
-        }
+    /// Counts ranges that the kernel did not take.
+    pub(crate) fn refuse(&self, ranges: u64) {
+        self.refused.fetch_add(ranges, Relaxed);
     }
 
-    /// Begins the periods of all looks.
-    pub(crate) fn begin_looking(&self) {
-        self.seats().iter().for_each(|seat| seat.with(crate::zone::Zone::begin_looking));
-    }
-
-    /// Whether a zone is to be looked at again.
-    pub(crate) fn is_watched(&self, is_longer: bool) -> bool {
-        // Each is asked: a zone that is watched no more tells when it has too much again.
-        self.seats().iter().filter(|seat| seat.with(|zone| zone.is_watched(is_longer))).count() > 0
-    }
-
-    /// Gives back what a look finds in the zones. How many pages.
-    pub(crate) fn give_back(&self, look: Look, cause: Cause) -> u64 {
-        self.giving_back().count(cause);
-        self.seats().iter().map(|seat| self.give_back_of(seat, look)).sum()
-    }
-
-    fn give_back_of(&self, seat: &Seat, look: Look) -> u64 {
-        let mut surplus = seat.with(|zone| zone.surplus(look));
-        let mut given = 0;
-        while surplus > 0 {
-            let _turn = self.giving_back().pause();
-            let away = seat.with(|zone| zone.take_away(look, surplus, MOST));
-            if away.is_empty() {
-                break;
-            }
-            let (pages, is_refused) = self.drop_pages(seat, &away);
-            given += pages;
-            surplus = surplus.saturating_sub(away.iter().map(|away| away.idle).sum());
-            if is_refused {
-                break;
-            }
-        }
-        given
-    }
-
-    /// Has the kernel take the pages of blocks that are away, and puts them back. How many pages it took, and whether it refused some.
-    fn drop_pages(&self, seat: &Seat, away: &[Away]) -> (u64, bool) {
-        let ranges = ranges_of(away);
-        let taken = self.range().give_back_all(&ranges);
-        let refused = taken.iter().filter(|&&taken| !taken).count() as u64;
-        self.giving_back().refused.fetch_add(refused, Relaxed);
-        let is_taken = |page: Page| {
-            let at = ranges.partition_point(|&(start, _)| start <= page).checked_sub(1);
-            at.and_then(|at| taken.get(at)).copied().unwrap_or(false)
-        };
-        for part in away.chunks(PUT_AT_ONCE) {
-            seat.with(|zone| part.iter().for_each(|away| zone.put_back(away, is_taken(away.page))));
-        }
-        let pages = away.iter().filter(|away| is_taken(away.page)).map(|away| away.idle).sum();
-        (pages, refused > 0)
-    }
-
-    /// What was given back until now.
-    pub(crate) fn giving_back_state(&self) -> GivingBackState {
-        let giving = self.giving_back();
-        let of_zone = |seat: &Seat| seat.with(|zone| zone.given_back_pages());
+    /// What was given back until now, of so many pages.
+    pub(crate) fn state(&self, pages: u64, pressure: PressureWatch) -> GivingBackState {
         GivingBackState {
-            pages: self.seats().iter().map(of_zone).sum(),
-            looks: giving.looks.load(Relaxed),
-            pressures: giving.pressures.load(Relaxed),
-            asked: giving.asked.load(Relaxed),
-            refused: giving.refused.load(Relaxed),
-            pressure: giving.keeper.pressure(),
+            pages,
+            looks: self.looks.load(Relaxed),
+            pressures: self.pressures.load(Relaxed),
+            asked: self.asked.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            pressure,
         }
-    }
-}
-
-/// Blocks as ranges of pages: those that lie beside one another are one.
-fn ranges_of(away: &[Away]) -> Vec<(Page, u32)> {
-    let mut ranges: Vec<(Page, u32)> = Vec::new();
-    for &Away { page, order, .. } in away {
-        match ranges.last_mut() {
-            Some((start, pages)) if *start + *pages == page => *pages += pages_of(order),
-            _ => ranges.push((page, pages_of(order))),
-        }
-    }
-    ranges
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_beside_one_another_are_one_range() {
-        let away = |page, order| Away { page, order, idle: 1 };
-        let blocks = [away(4, 2), away(8, 3), away(16, 0), away(18, 1), away(512, 9), away(1024, 9)];
-        assert_eq!(ranges_of(&blocks), [(4, 13), (18, 2), (512, 1024)]);
-        assert!(ranges_of(&[]).is_empty());
     }
 }

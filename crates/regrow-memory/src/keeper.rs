@@ -19,26 +19,19 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
 use rustix::process::{Pid, getpid};
 
-use crate::giving_back::{Cause, GiveBack};
-use crate::store::Store;
+use crate::giving_back::{Cause, GiveBack, PressureWatch};
 use crate::zone::{Look, Notice};
 
-/// Who says that memory is short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PressureWatch {
-    /// Nobody, as was wanted.
-    Off,
-    /// Nobody as yet: the keeper comes with the first client ([`crate::Service::start_keeper`]).
-    NotYet,
-    /// The kernel, or the descriptor that was given.
-    Watched,
-    /// Nobody: the kernel does not count stalls, or this process may not ask for them.
-    None {
-        /// The error's number.
-        errno: i32,
-    },
-    /// Nobody: what did has ended.
-    Ended,
+/// What a keeper looks after.
+pub(crate) trait LookedAfter: Send + Sync + 'static {
+    /// Begins the periods of all looks.
+    fn begin_looking(&self);
+
+    /// Whether a zone is to be looked at again.
+    fn is_watched(&self, is_longer: bool) -> bool;
+
+    /// Gives back what a look finds in the zones. How many pages.
+    fn give_back(&self, look: Look, cause: Cause) -> u64;
 }
 
 /// See the module.
@@ -91,7 +84,7 @@ impl Keeper {
     }
 
     /// Starts the thread, if it is wanted and not there. Where there can be none the next client tries again.
-    pub(crate) fn start(&self, store: &Arc<Store>) {
+    pub(crate) fn start(&self, kept: &Arc<impl LookedAfter>) {
         let is_there = || self.has_thread.load(Ordering::Relaxed);
         if !self.options.needs_keeper() || is_there() || self.has_thread.swap(true, Ordering::SeqCst) {
             return;
@@ -100,8 +93,8 @@ impl Keeper {
             self.has_thread.store(false, Ordering::SeqCst);
             return;
         }
-        let (store, shared, options) = (Arc::downgrade(store), Arc::clone(&self.shared), self.options);
-        let life = move || _ = shared.get().map(|shared| keep(&store, shared, &options));
+        let (kept, shared, options) = (Arc::downgrade(kept), Arc::clone(&self.shared), self.options);
+        let life = move || _ = shared.get().map(|shared| keep(&kept, shared, &options));
         if raw::detached_thread(life).is_err() {
             self.has_thread.store(false, Ordering::SeqCst);
         }
@@ -223,7 +216,7 @@ fn drain(fd: &OwnedFd) -> bool {
 }
 
 /// The life of the thread.
-fn keep(store: &Weak<Store>, shared: &Shared, options: &GiveBack) {
+fn keep(kept: &Weak<impl LookedAfter>, shared: &Shared, options: &GiveBack) {
     raw::set_signal_mask(u64::MAX);
     let mut periods = Periods::new(options);
     let mut ended = vec![false; shared.sources.len()];
@@ -237,18 +230,18 @@ fn keep(store: &Weak<Store>, shared: &Shared, options: &GiveBack) {
         if shared.is_over.load(Ordering::SeqCst) {
             return;
         }
-        let Some(store) = store.upgrade() else { return };
+        let Some(kept) = kept.upgrade() else { return };
         if heard.pressure {
-            store.give_back(Look::Everything, Cause::Pressure);
+            kept.give_back(Look::Everything, Cause::Pressure);
         }
         if heard.notice && periods.begin(Instant::now()) {
-            store.begin_looking();
+            kept.begin_looking();
         }
         let due = periods.due(Instant::now());
         for look in due.looks() {
-            store.give_back(look, Cause::Time);
+            kept.give_back(look, Cause::Time);
         }
-        if due.looks().next().is_some() && !store.is_watched(due.is_longer) {
+        if due.looks().next().is_some() && !kept.is_watched(due.is_longer) {
             periods.end();
         }
     }

@@ -159,7 +159,7 @@ mod tests {
             while let Some(line) = self.answers.pop(&self.lane.answers) {
                 match Answer::read(&line) {
                     Ok(Answer::Granted { grants, .. }) => {
-                        pages.extend(grants.as_slice().iter().map(|grant| grant.page))
+                        pages.extend(grants.as_slice().iter().map(|grant| grant.page));
                     }
                     other => assert!(matches!(other, Ok(Answer::Refused { tag: 7 })), "{other:?}"),
                 }

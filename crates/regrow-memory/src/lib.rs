@@ -47,6 +47,7 @@ pub mod raw;
 #[cfg(not(loom))]
 mod remote;
 pub mod request;
+mod returns;
 mod ring;
 mod seat;
 mod service;
@@ -59,8 +60,7 @@ pub mod zone;
 pub use block::Block;
 pub use client::Client;
 pub use error::{MessageError, ServiceError, ZoneError};
-pub use giving_back::{GiveBack, GivingBackState};
-pub use keeper::PressureWatch;
+pub use giving_back::{GiveBack, GivingBackState, PressureWatch};
 pub use range::{Backing, PAGE_BYTES};
 pub use raw::{RawClient, RawError};
 #[cfg(not(loom))]

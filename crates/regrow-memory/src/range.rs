@@ -276,7 +276,7 @@ fn address_space(bytes: usize, prot: ProtFlags) -> Result<NonNull<u8>, ServiceEr
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

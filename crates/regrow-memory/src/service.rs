@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::error::ServiceError;
-use crate::giving_back::{Cause, GiveBack, GivingBack, GivingBackState};
-use crate::keeper::Keeper;
+use crate::giving_back::{Cause, GiveBack, GivingBackState};
+use crate::keeper::{Keeper, LookedAfter};
 use crate::master::{Master, Routing};
 use crate::range::{Backing, Range};
 use crate::raw::RawClient;
@@ -103,8 +103,9 @@ impl Service {
         if zones == 0 || zones > chunks as usize {
             return Err(ServiceError::Zones { zones, chunks });
         }
-        let giving_back = GivingBack::new(Keeper::new(give_back, source));
-        let store = Arc::new(Store::new(range, zones, Master::new(routing), grow_by, giving_back));
+        let keeper = Keeper::new(give_back, source);
+        let store = Arc::new(Store::new(range, zones, Master::new(routing), grow_by, keeper));
+        store.watch_zones();
         let fixed = (slaves == Slaves::Always).then(|| Arc::new(Fixed::start(&store)));
         Ok(Service { store, options: *options, _slaves: fixed })
     }
@@ -133,7 +134,7 @@ impl Service {
     /// Starts the thread that gives back by time and under pressure, if it is wanted ([`GiveBack`]) and not there. [`Service::client`] does so; who
     /// is called where no thread can be started does it himself, later.
     pub fn start_keeper(&self) {
-        self.store.giving_back().keeper.start(&self.store);
+        self.store.keeper().start(&self.store);
     }
 
     /// Gives all pages back to the kernel that nobody uses. What clients keep for themselves is in use: [`Client::trim`]. How many pages.

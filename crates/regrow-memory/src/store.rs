@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::error::ServiceError;
 use crate::giving_back::GivingBack;
+use crate::keeper::Keeper;
 use crate::master::{Load, Master};
 use crate::range::Range;
 use crate::request::{Grant, Owner, Want};
@@ -28,6 +29,7 @@ pub(crate) struct Store {
     last_client: AtomicU32,
     grow_by: u32,
     giving_back: GivingBack,
+    keeper: Keeper,
 }
 
 /// The master, and the chunks that no zone has had: all from a number on.
@@ -39,19 +41,12 @@ struct Reserve {
 
 impl Store {
     /// A store whose zones have a chunk each.
-    pub(crate) fn new(
-        range: Range,
-        zones: usize,
-        master: Master,
-        grow_by: u32,
-        giving_back: GivingBack,
-    ) -> Store {
+    pub(crate) fn new(range: Range, zones: usize, master: Master, grow_by: u32, keeper: Keeper) -> Store {
         let seats = (0..zones).map(|_| Seat::new()).collect();
         let owners = (0..range.chunks()).map(|_| AtomicUsize::new(0)).collect();
         let reserve = Mutex::new(Reserve { master, next: 0 });
-        let last_client = AtomicU32::new(0);
-        let mut store = Store { range, seats, owners, reserve, last_client, grow_by: 1, giving_back };
-        store.watch_zones();
+        let (last_client, giving_back) = (AtomicU32::new(0), GivingBack::new());
+        let mut store = Store { range, seats, owners, reserve, last_client, grow_by: 1, giving_back, keeper };
         for zone in 0..zones {
             store.grow(zone, 0);
         }
@@ -67,6 +62,11 @@ impl Store {
     /// What gives back.
     pub(crate) fn giving_back(&self) -> &GivingBack {
         &self.giving_back
+    }
+
+    /// The thread that says when.
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.keeper
     }
 
     /// The number of a new client, and the zone that the master routes it to.

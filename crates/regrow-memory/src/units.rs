@@ -26,6 +26,11 @@ pub fn chunk_of(page: Page) -> Chunk {
     page >> CHUNK_ORDER
 }
 
+/// The first page of the chunk of a page.
+pub(crate) fn chunk_start(page: Page) -> Page {
+    page - page % CHUNK_PAGES
+}
+
 /// The number of a page in its chunk.
 pub(crate) fn in_chunk(page: Page) -> usize {
     (page % CHUNK_PAGES) as usize

@@ -13,17 +13,17 @@ mod buddy;
 mod chunk;
 mod giving_back;
 mod idle;
+mod look;
 
 use crate::error::ZoneError;
 use crate::request::{Grant, Owner, Want};
-use crate::units::{CHUNK_ORDER, Chunk, MAX_ORDER, Page, chunk_of, pages_of};
+use crate::units::{CHUNK_ORDER, Chunk, MAX_ORDER, Page, chunk_of, chunk_start, pages_of};
 
-pub use giving_back::{Away, Look, Most};
 pub use idle::{Limits, Notice};
+pub use look::{Away, Look, Most};
 
 use buddy::Buddy;
 use chunk::Table;
-use giving_back::chunk_start;
 use idle::Idle;
 
 /// The highest order of which blocks stay hot.

@@ -82,10 +82,10 @@ fn what_is_asked_for_goes_at_once_and_what_is_in_use_stays() {
     assert_eq!(present(&kept_at), all - 150);
     assert!(kept.iter().all(|block| block.iter().all(|&byte| byte == 0x5a)));
     drop(kept);
-    assert_eq!(service.give_back_now() as usize, all - 150);
+    assert_eq!(service.give_back_now(), (all - 150) as u64);
     assert_eq!((present(&kept_at), service.give_back_now()), (0, 0));
     let state = service.giving_back();
-    assert_eq!((state.pages as usize, state.asked, state.refused), (all, 3, 0));
+    assert_eq!((state.pages, state.asked, state.refused), (all as u64, 3, 0));
     assert_eq!((state.looks, state.pressure), (0, PressureWatch::Off));
     // It is as new: zero without being zeroed, whoever has it.
     let again = client.alloc(2048, Mode::Delayed).expect("all of it is one again");

@@ -8,13 +8,12 @@ use std::time::Instant;
 
 use regrow_memory::{Block, GiveBack, Mode, PAGE_BYTES, Service, ServiceOptions};
 
-use super::refused;
+use super::turns::{ROUNDS, refused};
 use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::samples::median;
 use crate::system::memory::PrivateMemory;
 
-const ROUNDS: usize = 9;
 /// Parts of a mapping that are given back, with as much between two of them.
 const PARTS: usize = 64;
 /// Sizes of parts, in pages.

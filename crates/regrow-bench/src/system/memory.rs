@@ -40,7 +40,8 @@ impl PrivateMemory {
         parts.iter().try_for_each(|part| {
             let part = self.part(part);
             // SAFETY: a part of the mapping, to which no reference is given out.
-            Ok(unsafe { madvise(part.as_ptr().cast(), part.len(), advice)? })
+            unsafe { madvise(part.as_ptr().cast(), part.len(), advice)? };
+            Ok(())
         })
     }
 

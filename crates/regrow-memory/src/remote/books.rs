@@ -34,14 +34,14 @@ impl Books {
     }
 
     /// Strikes a block out.
-    pub(super) fn strike(&mut self, page: Page) {
+    pub(super) fn remove(&mut self, page: Page) {
         if let Some(loan) = self.loans.remove(&page) {
             self.pages -= 1 << loan.order;
         }
     }
 
     /// Strikes out, and returns, the blocks that somebody says.
-    pub(super) fn strike_where(&mut self, mut is_over: impl FnMut(Page) -> bool) -> Vec<(Page, Loan)> {
+    pub(super) fn remove_where(&mut self, mut is_over: impl FnMut(Page) -> bool) -> Vec<(Page, Loan)> {
         let over: Vec<_> = self.loans.extract_if(|&page, _| is_over(page)).collect();
         over.iter().for_each(|(_, loan)| self.pages -= 1 << loan.order);
         over
@@ -58,15 +58,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_in_the_books_until_it_is_struck_out() {
+    fn a_block_is_in_the_books_until_it_is_removed() {
         let mut books = Books::default();
         let loan = |order| Loan { order, first: 5 };
         (0..10).for_each(|page| books.lend(page * 8, loan(3)));
         assert_eq!((books.loan(16), books.loan(17), books.pages()), (Some(loan(3)), None, 80));
-        books.strike(16);
-        books.strike(16);
+        books.remove(16);
+        books.remove(16);
         assert_eq!((books.loan(16), books.pages()), (None, 72));
-        let mut over = books.strike_where(|page| page >= 56);
+        let mut over = books.remove_where(|page| page >= 56);
         over.sort_by_key(|&(page, _)| page);
         assert_eq!(over, [(56, loan(3)), (64, loan(3)), (72, loan(3))]);
         assert_eq!(books.pages(), 48);

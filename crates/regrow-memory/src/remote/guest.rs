@@ -170,7 +170,7 @@ impl Guest {
         if !is_own || !entry.take_back(word) {
             return false;
         }
-        office.books.strike(page);
+        office.books.remove(page);
         office.take_home(page, loan, self.peer.number);
         true
     }

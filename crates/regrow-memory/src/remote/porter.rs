@@ -193,7 +193,7 @@ impl Porter {
             }
             false
         };
-        let over = self.office.books.strike_where(is_over);
+        let over = self.office.books.remove_where(is_over);
         for (page, loan) in over {
             self.office.take_home(page, loan, gone);
             self.office.counts.collected.fetch_add(1, Relaxed);

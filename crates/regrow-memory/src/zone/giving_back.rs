@@ -13,41 +13,11 @@
 
 use super::Zone;
 use super::idle::{Limits, Notice};
-use crate::units::{CHUNK_ORDER, CHUNK_PAGES, Chunk, MAX_ORDER, Page, pages_of};
+use super::look::{Away, Look, Most};
+use crate::units::{CHUNK_ORDER, MAX_ORDER, Page, chunk_start, pages_of};
 
 /// Most blocks smaller than a chunk that are looked at while the zone is kept from others.
 const LOOKS: usize = 16_384;
-
-/// What is looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
-    /// Whole chunks that were idle for the paper's T1.
-    Chunks,
-    /// Blocks of every size that were idle for T2.
-    All,
-    /// All that is idle at this moment.
-    Everything,
-}
-
-/// A block that is away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Away {
-    /// Its first page.
-    pub page: Page,
-    /// Its order.
-    pub order: u8,
-    /// How many of its pages may be there.
-    pub idle: u64,
-}
-
-/// How much may be away at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Most {
-    /// Pages that may be there.
-    pub pages: u64,
-    /// Blocks.
-    pub blocks: usize,
-}
 
 /// What is looked for in the lists, and what is found.
 #[derive(Debug)]
@@ -191,16 +161,11 @@ impl Zone {
     }
 }
 
-/// The first page of the chunk of a page.
-pub(super) fn chunk_start(page: Page) -> Page {
-    let chunk: Chunk = crate::units::chunk_of(page);
-    chunk * CHUNK_PAGES
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::request::Want;
+    use crate::units::Chunk;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::giving_back::Look;
+use super::look::Look;
 
 /// Idle pages that a zone keeps, however long nobody needs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
