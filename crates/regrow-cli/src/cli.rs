@@ -3,6 +3,7 @@
 pub(crate) mod daemon;
 pub(crate) mod env;
 pub(crate) mod measure;
+pub(crate) mod memory;
 pub(crate) mod run;
 pub(crate) mod setup;
 pub(crate) mod web;
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand};
 use self::daemon::{BudgetArgs, DaemonArgs, PathArgs, STOP_EXAMPLES, StatusArgs, TopArgs};
 use self::env::EnvArgs;
 use self::measure::{BenchArgs, RecordArgs, ReplayArgs};
+use self::memory::MemoryArgs;
 use self::run::RunArgs;
 use self::setup::{BuiltinsArgs, CompletionsArgs, DoctorArgs, LinkArgs, ManArgs, UnlinkArgs};
 use self::web::WebArgs;
@@ -85,6 +87,8 @@ pub(crate) enum Action {
     Top(TopArgs),
     /// Run a command below which small programs are recycled
     Env(EnvArgs),
+    /// Serve blocks of memory to programs, and show what such a service holds
+    Memory(MemoryArgs),
     /// Make launchers, so that a program is recycled when you type its plain name
     Link(LinkArgs),
     /// Remove launchers

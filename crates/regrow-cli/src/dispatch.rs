@@ -14,8 +14,8 @@ use crate::exit_status::{FAILED, REGROW_FAILED};
 use crate::message::{chain, complain};
 use crate::run::shared::ProgramName;
 use crate::{
-    bench, builtins, completions, daemon, doctor, env, launcher, link, log, manual, record, replay, run,
-    status, top, web,
+    bench, builtins, completions, daemon, doctor, env, launcher, link, log, manual, memory, record, replay,
+    run, status, top, web,
 };
 
 /// Does what the command line says, and returns the exit status.
@@ -124,6 +124,7 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
         Action::Ls(args) => status::ls(args),
         Action::Show(args) => status::show(args),
         Action::Top(args) => top::top(args),
+        Action::Memory(args) => memory::memory(args),
         Action::Env(args) => env::env(args),
         Action::Link(args) => link::link(args),
         Action::Unlink(args) => link::unlink(args),

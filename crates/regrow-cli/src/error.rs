@@ -29,6 +29,12 @@ pub(crate) enum CliError {
     /// The daemon cannot serve.
     #[error(transparent)]
     Serve(#[from] regrow_daemon::server::ServeError),
+    /// Memory cannot be served, or there is no such service.
+    #[error(transparent)]
+    Memory(#[from] regrow_memory::DomainError),
+    /// The memory service cannot be made.
+    #[error(transparent)]
+    MemoryService(#[from] regrow_memory::ServiceError),
     /// The gateway cannot serve.
     #[error(transparent)]
     Gateway(#[from] regrow_web::error::WebError),

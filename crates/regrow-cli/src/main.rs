@@ -35,6 +35,7 @@ mod launcher;
 mod link;
 mod log;
 mod manual;
+mod memory;
 mod message;
 mod metrics;
 mod output;

@@ -65,7 +65,8 @@ pub use range::{Backing, PAGE_BYTES};
 pub use raw::{RawClient, RawError};
 #[cfg(not(loom))]
 pub use remote::{
-    Domain, DomainError, DomainState, HandError, Peer, RemoteBlock, RemoteClient, Ticket, TicketError,
+    Cell, Domain, DomainError, DomainState, DomainStatus, HandError, Peer, RemoteBlock, RemoteClient, Ticket,
+    TicketError, ZoneStatus,
 };
 pub use request::Mode;
 pub use service::{Service, ServiceOptions, ZoneState};

@@ -10,6 +10,8 @@
 //!               desk of each client: is it there; its inbox ──────────────── send_to, receive
 //! ```
 //!
+//! Over the socket a client may ask one question: how the service is ([`DomainStatus`]).
+//!
 //! # What is believed
 //!
 //! Only processes of the same user come in, and all of them map the whole range: a block is kept from others by their library, as memory is kept from other threads
@@ -36,6 +38,7 @@ mod inbox;
 mod layout;
 mod memory;
 mod porter;
+mod status;
 mod ticket;
 
 #[cfg(test)]
@@ -47,4 +50,5 @@ pub use counts::DomainState;
 pub use domain::Domain;
 pub use error::{DomainError, TicketError};
 pub use layout::Peer;
+pub use status::{Cell, DomainStatus, ZoneStatus};
 pub use ticket::Ticket;

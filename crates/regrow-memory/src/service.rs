@@ -13,7 +13,7 @@ use crate::raw::RawClient;
 use crate::seat::Seat;
 use crate::slave::{Fixed, Slaves};
 use crate::store::Store;
-use crate::units::CHUNK_ORDER;
+use crate::units::{CHUNK_ORDER, Chunk};
 use crate::zone::Look;
 
 /// How a service is made.
@@ -162,5 +162,23 @@ impl Service {
             })
         };
         self.store.seats().iter().map(state).collect()
+    }
+
+    /// How many chunks the range has.
+    #[must_use]
+    pub fn chunks(&self) -> u32 {
+        self.store.range().chunks()
+    }
+
+    /// The chunks that zones have: the chunk, its zone, and how many of its pages clients have. In the order of the range.
+    #[must_use]
+    pub fn used_by_chunk(&self) -> Vec<(Chunk, usize, u32)> {
+        let of_zone = |(zone, seat): (usize, &Seat)| {
+            let used = seat.with(|zone| zone.used_by_chunk());
+            used.into_iter().map(move |(chunk, pages)| (chunk, zone, pages))
+        };
+        let mut all: Vec<_> = self.store.seats().iter().enumerate().flat_map(of_zone).collect();
+        all.sort_unstable();
+        all
     }
 }

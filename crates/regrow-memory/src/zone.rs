@@ -180,6 +180,20 @@ impl Zone {
         self.buddy.has_chunk(chunk_of(page))
     }
 
+    /// Its chunks, each with how many of its pages clients have.
+    #[must_use]
+    pub fn used_by_chunk(&self) -> Vec<(Chunk, u32)> {
+        let mut used: Vec<(Chunk, u32)> = self.buddy.used_by_chunk().collect();
+        for (order, hot) in (0u8..).zip(&self.hot) {
+            for &page in hot {
+                if let Ok(at) = used.binary_search_by_key(&chunk_of(page), |&(chunk, _)| chunk) {
+                    used[at].1 = used[at].1.saturating_sub(pages_of(order));
+                }
+            }
+        }
+        used
+    }
+
     /// How much of what is free cannot be given as a block of an order, from 0 to 1; 0 where nothing is free. Hot blocks count as joined
     /// with none.
     #[must_use]

@@ -245,3 +245,18 @@ fn receive_turns(client: &mut RemoteClient) -> io::Result<()> {
         answers.write_all(&AT_ONCE.to_ne_bytes())?;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_what_was_handed_over_is_found() {
+        let mut bytes = vec![0; BYTES];
+        stamp(&mut bytes, 7);
+        assert!(check(&bytes, 7).is_ok() && check(&bytes, 8).is_err());
+        assert!(check(&bytes[..BYTES - PAGE_BYTES], 7).is_err(), "a page is missing");
+        bytes.swap(0, PAGE_BYTES);
+        assert!(check(&bytes, 7).is_err(), "pages are not in their order");
+    }
+}

@@ -7,11 +7,12 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
 use super::counts::{Counts, DomainState};
-use super::doorman::{Doorman, listen_at, stop_signal};
+use super::doorman::{Doorman, Report, listen_at, stop_signal};
 use super::error::DomainError;
 use super::guest::Office;
 use super::memory::SharedMemory;
 use super::porter::Porter;
+use super::status::DomainStatus;
 use crate::error::ServiceError;
 use crate::service::Service;
 
@@ -69,7 +70,9 @@ impl Domain {
         service.start_keeper();
         let office = Office::new(Arc::clone(store), Arc::clone(&shared), Arc::clone(&counts));
         let (porter, events) = channel();
-        let doorman = Doorman { listener, stop: Arc::clone(&stop), porter, shared };
+        let (asked, state) = (service.clone(), Arc::clone(&counts));
+        let report = Report(Box::new(move || DomainStatus::of(&asked, state.state()).to_bytes()));
+        let doorman = Doorman { listener, stop: Arc::clone(&stop), porter, shared, report };
         let porter = Porter::new(office, events, random());
         let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let named = thread::Builder::new().name(name.to_owned()).stack_size(256 << 10);

@@ -13,14 +13,15 @@ use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
-    recv, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recv, send, socket_with,
 };
 
 use super::error::DomainError;
 use super::layout::DESKS;
 use super::memory::SharedMemory;
 use super::porter::Event;
+use super::status::QUESTION;
 
 /// Clients that wait to be let in.
 const BACKLOG: i32 = 64;
@@ -33,6 +34,17 @@ pub(super) struct Doorman {
     pub(super) stop: Arc<OwnedFd>,
     pub(super) porter: Sender<Event>,
     pub(super) shared: Arc<SharedMemory>,
+    /// Says how the service is.
+    pub(super) report: Report,
+}
+
+/// See [`Doorman::report`].
+pub(super) struct Report(pub(super) Box<dyn Fn() -> Vec<u8> + Send>);
+
+impl std::fmt::Debug for Report {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("Report")
+    }
 }
 
 fn socket() -> Result<OwnedFd, Errno> {
@@ -122,11 +134,16 @@ impl Doorman {
         self.shared.head().bell.insist(0);
     }
 
-    /// Whether a process has ended: the porter is told. A client says nothing over its socket: what comes is passed over.
+    /// Whether a process has ended: the porter is told. A client may ask how the service is; what else comes is passed over.
     fn is_over(&self, socket: &Arc<OwnedFd>) -> bool {
         let mut bytes = [0u8; 64];
         match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((0, _)) => {}
+            Ok((length, _)) if bytes.get(..length) == Some(QUESTION) => {
+                // Who does not read its answers gets no more of them.
+                let _ = send(socket, &(self.report.0)(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+                return false;
+            }
             Ok(_) | Err(Errno::INTR | Errno::AGAIN) => return false,
             Err(_) => {}
         }

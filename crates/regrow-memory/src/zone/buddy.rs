@@ -199,6 +199,37 @@ impl Buddy {
         self.chunks.get(chunk as usize).is_some_and(Option::is_some)
     }
 
+    /// Its chunks, each with how many of its pages are in blocks in use.
+    pub(super) fn used_by_chunk(&self) -> impl Iterator<Item = (Chunk, u32)> {
+        (0..)
+            .zip(&self.chunks)
+            .filter_map(|(chunk, lists)| Some((chunk, self.used_in(chunk, lists.as_deref()?))))
+    }
+
+    fn used_in(&self, chunk: Chunk, lists: &ChunkLists) -> u32 {
+        let mut used = 0;
+        let mut at = 0;
+        while at < CHUNK_PAGES {
+            let state = lists.state[at as usize];
+            if state == INSIDE {
+                // The block begins in a chunk before.
+                return if self.is_inside_used(chunk << CHUNK_ORDER) { CHUNK_PAGES } else { 0 };
+            }
+            let pages = pages_of(state & !(FREE | USED | AWAY)).min(CHUNK_PAGES - at);
+            used += if state & USED != 0 { pages } else { 0 };
+            at += pages;
+        }
+        used
+    }
+
+    fn is_inside_used(&self, page: Page) -> bool {
+        let heads = (CHUNK_ORDER + 1..=MAX_ORDER).filter_map(|order| {
+            let state = self.state(page & !(pages_of(order) - 1))?;
+            (state != INSIDE && state & !(FREE | USED | AWAY) >= order).then_some(state)
+        });
+        heads.take(1).any(|state| state & USED != 0)
+    }
+
     /// Takes a free block out of the lists, and lists what is left of a larger one. And the order of that one.
     fn take(&mut self, order: u8) -> Option<(Page, u8)> {
         let fitting = self.orders >> order;
@@ -373,5 +404,19 @@ mod tests {
         assert_eq!(buddy.listed(9).collect::<Vec<_>>(), [0, 2048, 1024]);
         assert_eq!((buddy.alloc(9), buddy.alloc(9)), (Ok((0, 9)), Ok((2048, 9))));
         assert_eq!((buddy.free(2048), buddy.listed(9).collect::<Vec<_>>()), (Ok((9, 9)), vec![2048, 1024]));
+    }
+    #[test]
+    fn the_use_of_chunks_is_told_also_inside_of_large_blocks() {
+        let mut buddy = of_chunks([0, 1, 2, 3, 9]);
+        let used = |buddy: &Buddy| buddy.used_by_chunk().collect::<Vec<_>>();
+        assert_eq!(used(&buddy), [(0, 0), (1, 0), (2, 0), (3, 0), (9, 0)]);
+        let small = buddy.alloc(3).expect("room").0;
+        let large = buddy.alloc(11).expect("room").0;
+        assert_eq!((small >> 9, large), (9, 0));
+        assert_eq!(used(&buddy), [(0, 512), (1, 512), (2, 512), (3, 512), (9, 8)]);
+        buddy.free(large).expect("a block");
+        let half = buddy.alloc(10).expect("room").0;
+        assert_eq!(used(&buddy).iter().map(|&(_, pages)| pages).sum::<u32>(), 1024 + 8);
+        buddy.free(half).expect("a block");
     }
 }
