@@ -54,7 +54,9 @@ fn serve(args: &MemoryServeArgs) -> Result<u8, CliError> {
         match poll(&mut fds, None) {
             Err(rustix::io::Errno::INTR) => {}
             other => {
-                break other.map(|_| 0).map_err(|errno| CliError::system("waiting for signals")(errno.into()));
+                break other
+                    .map(|_| 0)
+                    .map_err(|errno| CliError::system("waiting for signals")(errno.into()));
             }
         }
     }
@@ -144,7 +146,7 @@ fn describe(socket: &Path, status: &DomainStatus, width: usize) -> String {
     let sum = |of: fn(&regrow_memory::ZoneStatus) -> u64| status.zones.iter().map(of).sum::<u64>();
     let (own, free) = (sum(|zone| zone.own_pages), sum(|zone| zone.free_pages));
     let mut text = format!(
-        "{}: {} clients in other processes have {:.1} MiB; {:.1} of {:.1} MiB are free\n",
+        "{}: clients in other processes: {}, with {:.1} MiB; {:.1} of {:.1} MiB are free\n",
         socket.display(),
         status.clients,
         mib(status.lent_pages),
@@ -244,7 +246,7 @@ mod tests {
     fn the_picture_has_a_line_for_each_zone_and_a_sign_for_each_part() {
         let text = describe(Path::new("/run/m.sock"), &status_of_two_zones(), 100);
         assert!(text.starts_with(
-            "/run/m.sock: 2 clients in other processes have 1.0 MiB; 4.0 of 6.0 MiB are free\n"
+            "/run/m.sock: clients in other processes: 2, with 1.0 MiB; 4.0 of 6.0 MiB are free\n"
         ));
         assert!(text.contains("zone 0     █·░·\n") && text.contains("zone 1     ···_\n"), "{text}");
         assert!(text.contains("each sign is 2 MiB"), "{text}");

@@ -18,10 +18,10 @@ use rustix::net::{
 };
 
 use super::error::DomainError;
+use super::hello::QUESTION;
 use super::layout::DESKS;
 use super::memory::SharedMemory;
 use super::porter::Event;
-use super::status::QUESTION;
 
 /// Clients that wait to be let in.
 const BACKLOG: i32 = 64;

@@ -1,4 +1,4 @@
-//! The first and only message over the socket: what a new client is, and the three files that it maps.
+//! The first message over the socket: what a new client is, and the three files that it maps. The only other one is a question.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,6 +12,8 @@ use rustix::net::{
 use super::error::DomainError;
 use super::layout::{DESKS, Peer};
 
+/// What a client may ask ([`super::status`]).
+pub(super) const QUESTION: &[u8] = b"how is the service";
 const MAGIC: u64 = u64::from_le_bytes(*b"regrowmd");
 /// Grows with each change of what processes share.
 const VERSION: u64 = 1;

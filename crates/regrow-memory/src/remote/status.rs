@@ -12,12 +12,10 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::counts::DomainState;
 use super::doorman::call;
 use super::error::DomainError;
-use super::hello::Hello;
+use super::hello::{Hello, QUESTION};
 use crate::service::Service;
 use crate::units::CHUNK_PAGES;
 
-/// What a client asks.
-pub(super) const QUESTION: &[u8] = b"how is the service";
 const VERSION: u64 = 1;
 /// Words before the zones, and of each zone.
 const HEAD: usize = 9;
@@ -127,7 +125,11 @@ impl DomainStatus {
             }
         };
         let answer = bytes.get(..length).filter(|answer| !answer.is_empty()).ok_or(DomainError::Gone)?;
-        DomainStatus::from_bytes(answer).ok_or(DomainError::Version { what: "its status" })
+        let mut status =
+            DomainStatus::from_bytes(answer).ok_or(DomainError::Version { what: "its status" })?;
+        // Who asks is a client as well, as long as that takes.
+        status.clients = status.clients.saturating_sub(1);
+        Ok(status)
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
