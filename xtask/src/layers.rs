@@ -11,6 +11,7 @@
 //!  3  body           mechanism            memory-c (at the edge)
 //!  2  image          mechanism            memory (a service of its own)     builtin (at the edge)
 //!  1  front          mechanism            agent (inside a body)            client (at the edge)            sys (ground)
+//!     sites          a model of its own
 //!  0  abi            wire types
 //! ```
 //!
@@ -31,6 +32,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("regrow-agent", 1),
     ("regrow-client", 1),
     ("regrow-front", 1),
+    ("regrow-sites", 1),
     ("regrow-sys", 1),
     ("regrow-builtin", 2),
     ("regrow-image", 2),

@@ -1,0 +1,69 @@
+//! What happens to processes, as collectors tell it: created, executed, ended.
+//!
+//! Times are in microseconds of a clock that never goes back (`CLOCK_MONOTONIC`); what reads them allows for collectors that tell things out of
+//! order, twice, or not at all.
+
+use crate::site::{ImageId, Site};
+
+/// A process, told apart from a later one with the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessKey {
+    /// Its number.
+    pub pid: u32,
+    /// When it was created, in microseconds; as the collector knows it, the same in each event.
+    pub created_us: u64,
+}
+
+/// What a process has used in its life, or since it last executed a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Processor time, user and system, without its children, in microseconds.
+    pub cpu_us: u64,
+    /// From its creation to its end, in microseconds.
+    pub life_us: u64,
+    /// The most memory that was resident at a time, in KiB; 0: not known.
+    pub peak_kib: u64,
+    /// From exec to the call of `main`, in microseconds; `None`: not known.
+    pub startup_us: Option<u64>,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A process was created.
+    Created {
+        /// When.
+        time_us: u64,
+        /// The child.
+        process: ProcessKey,
+        /// The process that created it.
+        parent: ProcessKey,
+        /// Where.
+        site: Site,
+    },
+    /// A process has executed a program.
+    Executed {
+        /// When.
+        time_us: u64,
+        /// The process.
+        process: ProcessKey,
+        /// The program.
+        image: ImageId,
+    },
+    /// A process has ended.
+    Ended {
+        /// When.
+        time_us: u64,
+        /// The process.
+        process: ProcessKey,
+        /// What it has used.
+        usage: Usage,
+    },
+    /// A name for an image: told once at least, before or after it is met.
+    Named {
+        /// The image.
+        image: ImageId,
+        /// The path of its file.
+        path: String,
+    },
+}
