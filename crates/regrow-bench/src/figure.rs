@@ -33,6 +33,18 @@ impl Figure {
         Figure { asked: Some(asked), holds: Some(holds), at_most: true, ..Figure::told(name, measured, unit) }
     }
 
+    /// What was measured.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How much it is.
+    #[must_use]
+    pub fn measured(&self) -> f64 {
+        self.measured
+    }
+
     /// A figure of which nothing is asked.
     pub fn told(name: &str, measured: f64, unit: &str) -> Figure {
         let (name, measured) = (name.to_owned(), rounded(measured));

@@ -5,6 +5,7 @@
 //!   allocators             the same by jemalloc and mimalloc
 //!   pairs                  alloc and free alone: what a client has kept, and what goes home to its zone each time
 //!   slaves                 requests that go through a slave, one by one and in batches
+//!   operations             messages, useful time and overhead of each: table 1
 //!   domain                 1 MiB from process to process, by the service and by a pipe
 //!   giving back            what the kernel takes for it by either advice, one by one and together, and the service by a call
 //!   idle                   processor time of this process while it has a service and nobody asks it
@@ -16,10 +17,12 @@ mod allocators;
 mod balance;
 pub mod domain;
 mod giving_back;
+mod operations;
 mod programs;
 mod random;
 mod slaves;
 mod source;
+mod subject;
 mod turns;
 
 use std::hint::black_box;
@@ -74,6 +77,7 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(allocators::measure(&service)?);
     figures.extend(pairs(&service)?);
     figures.extend(slaves::measure()?);
+    figures.extend(operations::measure()?);
     figures.extend(domain::measure()?);
     figures.extend(giving_back::measure(&service)?);
     figures.extend(programs::measure(&service)?);

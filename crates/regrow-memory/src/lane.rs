@@ -48,6 +48,11 @@ impl Served {
         Served { owner, requests: Receiver::default(), answers: Sender::default() }
     }
 
+    /// How many requests and answers there were, modulo 2^32.
+    pub(crate) fn messages(&self) -> u32 {
+        self.requests.count().wrapping_add(self.answers.count())
+    }
+
     /// Carries out what lies in the lane, as far as there is room for answers. How many blocks were asked for or given back.
     ///
     /// # Errors

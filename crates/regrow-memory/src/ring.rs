@@ -49,6 +49,11 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
+    /// How many lines it has written, modulo 2^32.
+    pub(crate) fn count(&self) -> u32 {
+        self.sent
+    }
+
     /// For how many lines there is room.
     pub(crate) fn room<const N: usize>(&mut self, ring: &Ring<N>, wanted: usize) -> usize {
         let room = |sender: &Sender| N.saturating_sub(sender.sent.wrapping_sub(sender.received) as usize);
@@ -84,6 +89,11 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
+    /// How many lines it has taken, modulo 2^32.
+    pub(crate) fn count(&self) -> u32 {
+        self.received
+    }
+
     /// The next line, which stays in the ring.
     pub(crate) fn peek<const N: usize>(&mut self, ring: &Ring<N>) -> Option<Line> {
         if self.sent == self.received {

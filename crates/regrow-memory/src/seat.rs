@@ -95,6 +95,14 @@ pub(crate) struct Seat {
 struct Desk {
     zone: Zone,
     lanes: Vec<Option<(Arc<Lane>, Served)>>,
+    /// What went through the rings of the seat itself, and through lanes that have ended, modulo 2^32.
+    messages: u32,
+}
+
+impl Desk {
+    fn count(&mut self, messages: u32) {
+        self.messages = self.messages.wrapping_add(messages);
+    }
 }
 
 /// The token of a seat.
@@ -217,8 +225,9 @@ impl Seat {
         let mut token = self.token();
         self.due.ring(bit_of(number));
         token.serve();
-        if let Some(slot) = token.desk.lanes.get_mut(number) {
-            *slot = None;
+        let ended = token.desk.lanes.get_mut(number).and_then(Option::take);
+        if let Some((_, served)) = ended {
+            token.desk.count(served.messages());
         }
         drop(token);
         self.catch_up();
@@ -272,6 +281,17 @@ impl Seat {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
+    /// How many messages came and went, when what lies in the rings was carried out; modulo 2^32.
+    pub(crate) fn messages(&self) -> u32 {
+        let mut token = self.token();
+        token.serve();
+        let of_lanes = token.desk.lanes.iter().flatten().map(|(_, served)| served.messages());
+        let all = of_lanes.fold(token.desk.messages, u32::wrapping_add);
+        drop(token);
+        self.catch_up();
+        all
+    }
+
     /// How many lanes had something when somebody looked, on the mean.
     pub(crate) fn queue_length(&self) -> f64 {
         f64::from(self.queue.load(Ordering::Relaxed)) / f64::from(1 << MEAN_SHIFT)
@@ -313,7 +333,7 @@ impl Token<'_> {
         if bits == 0 {
             return 0;
         }
-        let own = if bits >> OWN & 1 == 1 { serve_own(self.seat, &mut self.desk.zone) } else { 0 };
+        let own = if bits >> OWN & 1 == 1 { serve_own(self.seat, &mut self.desk) } else { 0 };
         let lanes = bits & !(1 << OWN);
         self.seat.note_queue(lanes.count_ones());
         let due = (0..OWN).filter(|bit| lanes >> bit & 1 == 1);
@@ -350,21 +370,25 @@ impl Seat {
 }
 
 /// The rings that are not of one client.
-fn serve_own(seat: &Seat, zone: &mut Zone) -> usize {
+fn serve_own(seat: &Seat, desk: &mut Desk) -> usize {
     while let Some(Emergency::GiveUp { chunks, to }) = seat.emergencies.pop() {
+        desk.count(1);
         for _ in 0..chunks {
             let has_room = seat.departures.len() < seat.departures.capacity();
-            let Some((chunk, is_used)) = has_room.then(|| zone.take_chunk()).flatten() else { break };
+            let Some((chunk, is_used)) = has_room.then(|| desk.zone.take_chunk()).flatten() else { break };
+            desk.count(1);
             let has_left = seat.departures.push(Departure { chunk, is_used, to });
             debug_assert!(has_left.is_ok(), "who has the token alone pushes there");
         }
     }
     while let Some(chunk) = seat.responses.pop() {
-        take_over(zone, chunk);
+        desk.count(1);
+        take_over(&mut desk.zone, chunk);
     }
     let mut blocks = 0;
     while let Some(page) = seat.returned.pop() {
-        take_back(zone, page);
+        desk.count(1);
+        take_back(&mut desk.zone, page);
         blocks += 1;
     }
     blocks

@@ -77,6 +77,8 @@ pub struct ZoneState {
     pub queue_length: f64,
     /// A slave serves it.
     pub has_slave: bool,
+    /// Messages that came to its server and that it sent, modulo 2^32: requests and answers, blocks that went home, chunks that moved.
+    pub messages: u32,
 }
 
 impl Service {
@@ -152,6 +154,7 @@ impl Service {
     #[must_use]
     pub fn zones(&self) -> Vec<ZoneState> {
         let state = |seat: &Seat| {
+            let messages = seat.messages();
             seat.with(|zone| ZoneState {
                 own_pages: zone.own_pages(),
                 free_pages: zone.free_pages(),
@@ -159,6 +162,7 @@ impl Service {
                 fragmentation: zone.fragmentation(CHUNK_ORDER),
                 queue_length: seat.queue_length(),
                 has_slave: seat.has_slave(),
+                messages,
             })
         };
         self.store.seats().iter().map(state).collect()

@@ -227,3 +227,29 @@ fn what_cannot_be_is_refused_and_nothing_is_lost() {
     assert_eq!(client.alloc(2 * 512, Mode::Immediate).expect("memory").len(), 1024 * PAGE_BYTES);
     assert_eq!(free_pages(&service), own_pages(&service));
 }
+
+#[test]
+fn messages_are_counted_where_a_slave_carries_requests_out() {
+    let counted = |slaves: Slaves| {
+        let options =
+            ServiceOptions { chunks: 4, zones: 1, keep_pages: 0, slaves, ..ServiceOptions::default() };
+        let service = Service::new(&options).expect("a range");
+        let messages = || service.zones()[0].messages;
+        let mut client = service.client();
+        // The slave takes the token, and the client its lane.
+        while slaves == Slaves::Always && !service.zones()[0].has_slave {
+            thread::yield_now();
+        }
+        let before = messages();
+        let mut blocks: Vec<Block> =
+            (0..10).map(|_| client.alloc(1, Mode::Immediate).expect("room")).collect();
+        let asked = messages().wrapping_sub(before);
+        client.free_many(blocks.drain(..));
+        let all = messages().wrapping_sub(before);
+        drop(client);
+        (asked, all, messages().wrapping_sub(before))
+    };
+    assert_eq!(counted(Slaves::Never), (0, 0, 0));
+    // A request and an answer for each, and one line for all that go home.
+    assert_eq!(counted(Slaves::Always), (20, 21, 21));
+}

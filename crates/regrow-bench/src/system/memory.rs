@@ -53,6 +53,16 @@ impl PrivateMemory {
         unsafe { pages::give_back(&parts) }.ok()
     }
 
+    /// Has the kernel provide all pages of parts of it, each by a call of its own.
+    pub(crate) fn populate_each(&mut self, parts: &[Range<usize>]) -> io::Result<()> {
+        parts.iter().try_for_each(|part| {
+            let part = self.part(part);
+            // SAFETY: a part of the mapping; its content stays as it is.
+            unsafe { madvise(part.as_ptr().cast(), part.len(), Advice::LinuxPopulateWrite)? };
+            Ok(())
+        })
+    }
+
     /// Writes to each page of parts of it.
     pub(crate) fn touch_parts(&mut self, parts: &[Range<usize>]) {
         for part in parts.iter().map(|part| self.part(part)) {
@@ -128,6 +138,7 @@ mod tests {
         assert!(
             memory.give_back_together(&[0..page, 2 * page..3 * page]).is_none_or(|bytes| bytes == 2 * page)
         );
+        memory.populate_each(&[page..3 * page]).unwrap();
         assert!(memory.len() == 3 * page && memory.iter().all(|&byte| byte == 0));
         write_page_of_shared(page).unwrap();
     }
