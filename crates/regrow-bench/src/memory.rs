@@ -20,6 +20,7 @@ mod giving_back;
 mod operations;
 mod programs;
 mod random;
+mod scaling;
 mod slaves;
 mod source;
 mod subject;

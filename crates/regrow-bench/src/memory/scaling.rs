@@ -1,0 +1,2 @@
+//! Scaling.
+mod model;
