@@ -15,31 +15,34 @@
 
 mod allocators;
 mod balance;
+mod chess;
 pub mod domain;
 mod giving_back;
 mod operations;
 mod programs;
 mod random;
-mod scaling;
+pub mod scaling;
 mod slaves;
 mod source;
 mod subject;
 mod turns;
+mod worker;
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use regrow_memory::{Client, Mode, PAGE_BYTES, Service, ServiceError, ServiceOptions};
+use regrow_memory::{Mode, Service, ServiceError, ServiceOptions};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::samples::median;
-use crate::system::memory::PrivateMemory;
 
-use turns::{AT_ONCE, ROUNDS, TURN, joined, refused, touch};
+use chess::Chess;
+use turns::{ROUNDS, joined, refused};
+use worker::Worker;
 
 /// How many pairs are timed at once.
 const PAIRS: u32 = 200_000;
@@ -70,6 +73,7 @@ const CASES: [Case; 7] = [
 /// # Errors
 /// [`BenchError`] where memory is refused, or a block is lost.
 pub fn measure() -> Result<Vec<Figure>, BenchError> {
+    let chess = Chess::find()?;
     let service = Service::new(&ServiceOptions::default()).map_err(refused)?;
     let mut figures = Vec::new();
     for case in &CASES {
@@ -82,8 +86,11 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(domain::measure()?);
     figures.extend(giving_back::measure(&service)?);
     figures.extend(programs::measure(&service)?);
+    let (rates, of_chess) = chess.measure()?;
+    figures.extend(of_chess);
     figures.extend(balance::measure()?);
     figures.push(idle());
+    figures.extend(scaling::measure(&rates)?);
     let lost: u64 = service.zones().iter().map(|zone| zone.own_pages - zone.free_pages).sum();
     if lost > 0 {
         return Err(BenchError::system("a block of the memory service is not home")(std::io::Error::other(
@@ -93,54 +100,13 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     Ok(figures)
 }
 
-/// One thread's side of a case.
-struct Worker {
-    client: Client,
-    mode: Mode,
-    pages: usize,
-    time: usize,
-}
-
-impl Worker {
-    fn by_service(&mut self) -> Result<(), BenchError> {
-        let mut block = self.client.alloc(self.pages as u64, self.mode).map_err(refused)?;
-        self.time += 1;
-        touch(&mut block, self.time);
-        self.client.free(block);
-        Ok(())
-    }
-
-    fn by_kernel(&self) -> Result<(), BenchError> {
-        let mapped = PrivateMemory::map(self.pages * PAGE_BYTES).map_err(BenchError::system("mmap"))?;
-        black_box(mapped).touch();
-        Ok(())
-    }
-
-    /// Blocks per second in a turn.
-    fn turn(&mut self, by_service: bool) -> Result<f64, BenchError> {
-        let begun = Instant::now();
-        let mut count = 0u32;
-        while begun.elapsed() < TURN {
-            for _ in 0..AT_ONCE {
-                if by_service {
-                    self.by_service()?;
-                } else {
-                    self.by_kernel()?;
-                }
-                count += 1;
-            }
-        }
-        Ok(f64::from(count) / begun.elapsed().as_secs_f64())
-    }
-}
-
 fn compare(service: &Service, case: &Case) -> Result<[Figure; 3], BenchError> {
     let &Case { size, pages, threads, mode, at_least } = case;
     let barrier = Barrier::new(threads);
     let rates = thread::scope(|scope| {
         let started: Vec<_> = (0..threads)
             .map(|_| {
-                let worker = Worker { client: service.client(), mode, pages, time: 0 };
+                let worker = Worker::new(service.client(), mode, pages);
                 scope.spawn(|| work(worker, &barrier))
             })
             .collect();

@@ -1,2 +1,317 @@
-//! Scaling.
+//! Throughput by the number of processors: the paper's figures 6 and 7.
+//!
+//! ```text
+//!   measured    threads with a block at a time, as far as the processors of this machine go, and beyond with several threads for each
+//!   costs       what a block and its pages take, by one client alone                                 ([`costs`])
+//!   simulated   clients and servers that have a processor each, to 128 of them, with these costs     ([`steps`], [`model`])
+//!   checked     each point that is measured with a processor for each thread, against the simulated one
+//! ```
+//!
+//! | figure | requests | side | what it is here |
+//! |---|---|---|---|
+//! | 6 | immediate | Linux | `mmap`, touch, `munmap` by threads of one process |
+//! | 7 | delayed | no server | the service as it is by default: a zone for each client, no thread |
+//! | | | 1 to 8 servers | a slave on a processor of its own for each zone; clients keep nothing, so that each request is a message |
+//!
+//! (a) to (c) have a block of 1, 16 and 512 pages; the paper's text does not name its sizes. (d) to (f) are a lattice-Boltzmann kernel, bzip2 and chess.
+
+mod costs;
 mod model;
+mod points;
+mod programs;
+mod steps;
+
+use regrow_memory::{Mode, Service, ServiceOptions, Slaves};
+
+use super::chess::ChessRates;
+use super::programs::bzip2::Bzip2;
+use super::programs::lattice::{Blocks, Lattice};
+use super::source::Program;
+use super::subject::{Way, wait_for_slaves};
+use super::turns::{ROUNDS, refused};
+use super::worker::{Worker, together};
+use crate::error::BenchError;
+use crate::figure::Figure;
+use crate::samples::median;
+use costs::{Costing, SizeCosts};
+use model::{Distances, Step, rate};
+pub use points::ScalingPoint;
+use steps::{Side, Work, simulated};
+
+/// Sizes of blocks.
+const SIZES: [(&str, u64); 3] = [("4 KiB", 1), ("64 KiB", 16), ("2 MiB", 512)];
+/// Both modes, and the paper's figures of them.
+const MODES: [(Mode, u8); 2] = [(Mode::Immediate, 6), (Mode::Delayed, 7)];
+/// Sides that are simulated, and with how many processors in all.
+const SIDES: [Side; 6] =
+    [Side::Linux, Side::NoServer, Side::Servers(1), Side::Servers(2), Side::Servers(4), Side::Servers(8)];
+const PROCESSORS: [u32; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
+/// Servers and clients that are measured, more than there are processors among them.
+const SERVERS: [usize; 4] = [1, 2, 3, 4];
+const CLIENTS: [usize; 4] = [1, 2, 4, 8];
+/// Turns of a program.
+const RUNS: usize = 5;
+/// By how much a simulated point may differ from the measured one, in percent of it.
+const MOST_OFF: f64 = 35.0;
+
+/// Rows of both figures, and how far the simulator is off at most: the last row.
+pub(super) fn measure(chess: &ChessRates) -> Result<Vec<Figure>, BenchError> {
+    let mut all = Scaling::default();
+    let distances: Vec<Distances> = (0..ROUNDS).map(|_| costs::distances()).collect();
+    let of = |part: fn(&Distances) -> f64| median(distances.iter().map(part));
+    all.distances =
+        Distances { message_ns: 0.0, handoff_ns: of(|one| one.handoff_ns), wake_ns: of(|one| one.wake_ns) };
+    for (name, pages) in SIZES {
+        all.size(name, pages, ROUNDS)?;
+    }
+    let lattice = Lattice { rows: 64, steps: 100, blocks: Blocks::PageForEachRow };
+    all.program("lattice-Boltzmann", &lattice, RUNS)?;
+    all.program("bzip2", &Bzip2::text(500_000), RUNS)?;
+    all.chess(chess);
+    Ok(all.figures())
+}
+
+/// What is found.
+#[derive(Default)]
+struct Scaling {
+    distances: Distances,
+    sizes: Vec<SizeCosts>,
+    points: Vec<(ScalingPoint, f64)>,
+    others: Vec<Figure>,
+}
+
+/// Threads of a side that have their turn together.
+struct Group {
+    side: Side,
+    mode: Mode,
+    workers: Vec<Worker>,
+    rates: Vec<f64>,
+}
+
+impl Group {
+    fn new(side: Side, mode: Mode, clients: usize, pages: u64) -> Result<Group, BenchError> {
+        let options = match side {
+            Side::Servers(zones) => ServiceOptions { zones, chunks: 64, ..Way::Slave.options() },
+            Side::Linux | Side::NoServer => {
+                ServiceOptions { slaves: Slaves::Never, ..ServiceOptions::default() }
+            }
+        };
+        let service = Service::new(&options).map_err(refused)?;
+        wait_for_slaves(&service, options.slaves);
+        let pages = usize::try_from(pages).unwrap_or(1);
+        let workers = (0..clients).map(|_| Worker::new(service.client(), mode, pages)).collect();
+        Ok(Group { side, mode, workers, rates: Vec::new() })
+    }
+
+    fn turn(&mut self) -> Result<(), BenchError> {
+        self.rates.push(together(&mut self.workers, self.side != Side::Linux)?);
+        Ok(())
+    }
+}
+
+impl Scaling {
+    /// (a) to (c).
+    fn size(&mut self, name: &str, pages: u64, rounds: usize) -> Result<(), BenchError> {
+        let mut costing = Costing::new(pages)?;
+        let mut groups = Vec::new();
+        for clients in CLIENTS {
+            groups.push(Group::new(Side::Linux, Mode::Immediate, clients, pages)?);
+            for (mode, _) in MODES {
+                groups.push(Group::new(Side::NoServer, mode, clients, pages)?);
+                for servers in SERVERS {
+                    groups.push(Group::new(Side::Servers(servers), mode, clients, pages)?);
+                }
+            }
+        }
+        for _ in 0..rounds {
+            costing.turn()?;
+            groups.iter_mut().try_for_each(Group::turn)?;
+        }
+        let costs = costing.costs();
+        self.sizes.push(costs);
+        self.tell_costs(name, &costs);
+        for group in groups {
+            self.measured(name, (group.side, group.mode, group.workers.len()), median(group.rates));
+        }
+        let pages = f64::from(u32::try_from(pages).unwrap_or(1));
+        let sizes = [costs];
+        self.simulate(name, &sizes, Work { pages, ns: costs.touch }, 1.0);
+        Ok(())
+    }
+
+    /// (d) and (e).
+    fn program(&mut self, name: &str, program: &impl Program, rounds: usize) -> Result<(), BenchError> {
+        let found = programs::measure(program, name, rounds)?;
+        for &(setting, rate) in &found.rates {
+            self.measured(name, setting, rate);
+        }
+        let pair_ns = self.sizes.first().map_or(0.0, |costs| costs.immediate.pair);
+        if let Some(work) = found.work(pair_ns) {
+            self.others.push(Figure::told(
+                &format!("simulator, {name}: blocks of a run"),
+                found.blocks,
+                "blocks",
+            ));
+            self.others.push(Figure::told(
+                &format!("simulator, {name}: pages of a block"),
+                work.pages,
+                "pages",
+            ));
+            self.others.push(Figure::told(&format!("simulator, {name}: work with a block"), work.ns, "ns"));
+            let sizes = std::mem::take(&mut self.sizes);
+            self.simulate(name, &sizes, work, found.blocks);
+            self.sizes = sizes;
+        }
+        Ok(())
+    }
+
+    /// (f): a program that computes, and asks for its tables once.
+    fn chess(&mut self, chess: &ChessRates) {
+        for (_, figure) in MODES {
+            for (side, rates) in [(Side::Linux, chess.kernel), (Side::NoServer, chess.library)] {
+                for (processors, rate) in [1, 2].into_iter().zip(rates) {
+                    self.point(figure, "chess", side, processors, false, rate);
+                }
+                let alone = [Step::Run(1e9 / rates[0])];
+                for processors in PROCESSORS {
+                    let clients = usize::try_from(processors).unwrap_or(1);
+                    self.point(
+                        figure,
+                        "chess",
+                        side,
+                        processors,
+                        true,
+                        rate(&self.distances, clients, 0, &alone),
+                    );
+                }
+            }
+        }
+    }
+
+    /// A measured rate: a point where each thread has a processor, else a row of its own.
+    fn measured(&mut self, what: &str, (side, mode, clients): (Side, Mode, usize), rate: f64) {
+        let threads = clients + side.servers();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let figures = MODES.into_iter().filter(|&(other, _)| other == mode || side == Side::Linux);
+        for (_, figure) in figures {
+            if threads <= processors {
+                self.point(figure, what, side, u32::try_from(threads).unwrap_or(u32::MAX), false, rate);
+            }
+            let plural = if clients == 1 { "client" } else { "clients" };
+            let row = format!(
+                "figure {figure} on {processors} processors, {what}, {}, {clients} {plural}: measured",
+                side.name()
+            );
+            self.others.push(Figure::told(&row, rate, "1/s"));
+        }
+    }
+
+    /// All sides to the most processors, with so many blocks in a run.
+    fn simulate(&mut self, what: &str, sizes: &[SizeCosts], work: Work, blocks: f64) {
+        for (mode, figure) in MODES {
+            for side in SIDES {
+                for processors in PROCESSORS {
+                    let count = usize::try_from(processors).unwrap_or(1);
+                    let rate = simulated(sizes, &self.distances, (side, mode), work, count);
+                    if let Some(rate) = rate {
+                        self.point(figure, what, side, processors, true, rate / blocks);
+                    }
+                }
+            }
+        }
+    }
+
+    fn point(&mut self, figure: u8, what: &str, side: Side, processors: u32, is_simulated: bool, rate: f64) {
+        let (what, side) = (what.to_owned(), side.name());
+        self.points.push((ScalingPoint { figure, what, side, processors, is_simulated }, rate));
+    }
+
+    fn tell_costs(&mut self, name: &str, costs: &SizeCosts) {
+        let mut told = |what: &str, ns: f64| {
+            self.others.push(Figure::told(&format!("simulator, {name}: {what}"), ns, "ns"));
+        };
+        told("mmap", costs.linux.mmap);
+        told("first touch", costs.linux.touch);
+        told("munmap", costs.linux.munmap);
+        told("munmap beside another thread", costs.linux.munmap_beside);
+        told("interrupt of the other thread", costs.linux.interrupt);
+        told("touch of pages that are there", costs.touch);
+        told("zeroing after another client", costs.zero);
+        for (mode, of) in [("immediate", costs.immediate), ("delayed", costs.delayed)] {
+            told(&format!("{mode}, pair without a server"), of.pair);
+            told(&format!("{mode}, alloc by a slave"), of.ask);
+            told(&format!("{mode}, free by a slave"), of.tell);
+            told(&format!("{mode}, slave's time for a message"), of.server);
+        }
+    }
+
+    /// All rows. The last one says how far the simulator is off.
+    fn figures(self) -> Vec<Figure> {
+        let Scaling { distances, points, mut others, .. } = self;
+        others.push(Figure::told(
+            "simulator: the lock's line from processor to processor",
+            distances.handoff_ns,
+            "ns",
+        ));
+        others.push(Figure::told("simulator: a thread is woken", distances.wake_ns, "ns"));
+        let mut figures: Vec<Figure> =
+            points.iter().map(|(point, rate)| Figure::told(&point.to_string(), *rate, "1/s")).collect();
+        figures.extend(others);
+        figures.extend(compared(&points));
+        figures.extend(checked(&points));
+        figures
+    }
+}
+
+/// The most that a side gives with up to so many processors.
+fn most(points: &[(ScalingPoint, f64)], figure: u8, what: &str, side: Side, processors: u32) -> f64 {
+    let name = side.name();
+    let of = points.iter().filter(|(point, _)| {
+        point.is_simulated
+            && point.figure == figure
+            && point.what == what
+            && point.side == name
+            && point.processors <= processors
+    });
+    of.map(|(_, rate)| *rate).fold(0.0, f64::max)
+}
+
+/// The paper's sentence: by how much the most with four servers exceeds the most by Linux. It had 32 processors.
+fn compared(points: &[(ScalingPoint, f64)]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let names = SIZES.map(|(name, _)| name).into_iter().chain(["lattice-Boltzmann", "bzip2"]);
+    for what in names {
+        for (_, figure) in MODES {
+            for processors in [32, 128] {
+                let linux = most(points, figure, what, Side::Linux, processors);
+                for side in [Side::Servers(4), Side::NoServer] {
+                    let more = (most(points, figure, what, side, processors) / linux - 1.0) * 100.0;
+                    let name = format!(
+                        "figure {figure}, {what}, to {processors} processors: the most by {} above the most by Linux, simulated",
+                        side.name()
+                    );
+                    figures.push(Figure::told(&name, more, "%"));
+                }
+            }
+        }
+    }
+    figures
+}
+
+/// Each measured point against the simulated one, and the farthest of them.
+fn checked(points: &[(ScalingPoint, f64)]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut farthest = 0.0f64;
+    for (point, measured) in points.iter().filter(|(point, _)| !point.is_simulated) {
+        let simulated = ScalingPoint { is_simulated: true, ..point.clone() };
+        let Some((_, rate)) = points.iter().find(|(other, _)| *other == simulated) else { continue };
+        let off = (rate / measured - 1.0) * 100.0;
+        farthest = farthest.max(off.abs());
+        let place = point.to_string();
+        let place = place.trim_end_matches(": measured");
+        figures.push(Figure::told(&format!("simulator against measured, {place}"), off, "%"));
+    }
+    let name = format!("simulator against measured, farthest of {} points", figures.len());
+    figures.push(Figure::at_most(&name, farthest, MOST_OFF, "%"));
+    figures
+}
