@@ -45,6 +45,12 @@ impl Figure {
         self.measured
     }
 
+    /// Whether it is as asked; `None` where nothing is.
+    #[must_use]
+    pub fn holds(&self) -> Option<bool> {
+        self.holds
+    }
+
     /// A figure of which nothing is asked.
     pub fn told(name: &str, measured: f64, unit: &str) -> Figure {
         let (name, measured) = (name.to_owned(), rounded(measured));

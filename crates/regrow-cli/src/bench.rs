@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::message::complain;
 use crate::output::{JsonFile, print};
 
-/// The exit status when a run differed, or too few of the built-in programs' runs were recycled.
+/// The exit status when a run differed, too few of the built-in programs' runs were recycled, or a simulation is too far from what was measured.
 const WRONG_RUNS: u8 = 1;
 
 /// Carries out the command.
@@ -41,6 +41,13 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<u8, CliError> {
     };
     print(&figure::describe(&figures))?;
     write(json, &figures)?;
+    // After the figures are written, which are worth to be looked at.
+    if args.memory
+        && let Err(error) = memory::check(&figures)
+    {
+        complain(&error.to_string());
+        return Ok(WRONG_RUNS);
+    }
     Ok(0)
 }
 

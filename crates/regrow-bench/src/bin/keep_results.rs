@@ -3,6 +3,7 @@
 //! ```text
 //!   FIGURES/daemon.json  ──> machine, date ──> RESULTS/daemon.json      each file of a benchmark that is there
 //!   RESULTS/trace.json   ──> plots of the replay ──> PLOTS/*.svg, *.png
+//!   RESULTS/memory.json  ──> figures 6 and 7 of the memory service, likewise
 //! ```
 //!
 //! `make results` calls it. `cargo xtask gen` writes README and evaluation from the results.
@@ -17,11 +18,13 @@ use regrow_bench::replay::result::ReplayResult;
 use regrow_bench::results::{ResultsError, ResultsFile};
 
 /// The benchmarks whose files are lists of figures.
-const FIGURES: [&str; 4] = ["daemon", "pool", "python", "web"];
+const FIGURES: [&str; 5] = ["daemon", "memory", "pool", "python", "web"];
 /// The others. What they write is their own.
 const OTHERS: [&str; 3] = ["programs", "resources", "pages"];
 /// The replay of the first experiment, of which there are plots.
 const TRACE: &str = "trace";
+/// The memory service, of which figures 6 and 7 are plots.
+const MEMORY: &str = "memory";
 
 /// Why results are not kept.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +62,18 @@ fn keep() -> Result<(), KeepError> {
         }
         println!("kept: {}", file.write(results)?.display());
     }
-    draw_trace(&results.join(format!("{TRACE}.json")), plots)
+    draw_trace(&results.join(format!("{TRACE}.json")), plots)?;
+    draw_memory(&results.join(format!("{MEMORY}.json")), plots)
+}
+
+fn draw_memory(results: &Path, plots: &Path) -> Result<(), KeepError> {
+    if results.exists() {
+        let figures: Vec<Figure> = ResultsFile::read(results)?.figures()?;
+        draw::make_folder(plots)?;
+        let sheets = draw::draw_scaling(plots, &figures)?;
+        println!("drawn: {sheets} sheets of {MEMORY} in {}", plots.display());
+    }
+    Ok(())
 }
 
 fn draw_trace(results: &Path, plots: &Path) -> Result<(), KeepError> {

@@ -2,6 +2,9 @@
 //!
 //! An allocator that keeps what is freed measures its cache. These two are told to give freed pages back to the kernel without delay
 //! (`dirty_decay_ms:0`, `purge_delay=0`), as programs do that share a machine; what each is told is read back before anything is measured.
+//!
+//! The floor beside them is the touch alone, of pages that are there: no allocator gives blocks faster than they are touched. mimalloc keeps the block that a thread
+//! has freed last whatever it is told, so that it is near the floor where a thread has one block at a time. With 16 at a time it is not.
 
 #![allow(unsafe_code, reason = "C allocators are asked for memory, and their memory is touched")]
 
@@ -19,6 +22,7 @@ use super::turns::{AT_ONCE, ROUNDS, TURN, refused, touch};
 use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::samples::median;
+use crate::system::memory::PrivateMemory;
 
 /// How many times as many blocks as by an allocator are asked for.
 const AT_LEAST: f64 = 3.0;
@@ -42,22 +46,31 @@ enum Side {
     Service,
     Jemalloc,
     Mimalloc,
+    /// Blocks that stay: they are touched, and nothing else.
+    Floor,
 }
 
-const SIDES: [Side; 3] = [Side::Service, Side::Jemalloc, Side::Mimalloc];
+const SIDES: [Side; 4] = [Side::Service, Side::Jemalloc, Side::Mimalloc, Side::Floor];
 
 /// Measures all cases.
 pub(super) fn measure(service: &Service) -> Result<Vec<Figure>, BenchError> {
     give_back_at_once()?;
     let mut figures = Vec::new();
     for (size, pages, held) in CASES {
-        let [ours, jemalloc, mimalloc] = rates(service, pages, held)?;
+        let [ours, jemalloc, mimalloc, floor] = rates(service, pages, held)?;
         let name = format!("{size}, two threads, immediate");
         let against =
             |allocator| format!("{name}: alloc, touch, free, against {allocator} that gives back at once");
         figures.extend([
             Figure::at_least(&against("jemalloc"), ours / jemalloc, AT_LEAST, "times"),
             Figure::at_least(&against("mimalloc"), ours / mimalloc, AT_LEAST, "times"),
+            Figure::told(
+                &format!("{name}: touch alone (the floor), against mimalloc that gives back at once: no allocator reaches more"),
+                floor / mimalloc,
+                "times",
+            ),
+            Figure::told(&format!("{name}: touch alone (the floor), against the service"), floor / ours, "times"),
+            Figure::told(&format!("{name}: touch alone"), floor, "1/s"),
             Figure::told(&format!("{name}: by the service beside them"), ours, "1/s"),
             Figure::told(&format!("{name}: by jemalloc"), jemalloc, "1/s"),
             Figure::told(&format!("{name}: by mimalloc"), mimalloc, "1/s"),
@@ -105,12 +118,12 @@ fn give_back_at_once() -> Result<(), BenchError> {
 }
 
 /// Blocks per second by each side, of all threads together.
-fn rates(service: &Service, pages: usize, held: usize) -> Result<[f64; 3], BenchError> {
+fn rates(service: &Service, pages: usize, held: usize) -> Result<[f64; SIDES.len()], BenchError> {
     let barrier = Barrier::new(THREADS);
     let of_threads = thread::scope(|scope| {
         let started: Vec<_> = (0..THREADS)
             .map(|_| {
-                let worker = Worker { client: service.client(), pages, held, time: 0 };
+                let worker = Worker { client: service.client(), pages, held, time: 0, floor: Vec::new() };
                 scope.spawn(|| worker.work(&barrier))
             })
             .collect();
@@ -118,9 +131,9 @@ fn rates(service: &Service, pages: usize, held: usize) -> Result<[f64; 3], Bench
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
             thread.join().map_err(panicked).map_err(BenchError::system("memory cannot be measured"))?
         };
-        started.into_iter().map(join).collect::<Result<Vec<[f64; 3]>, BenchError>>()
+        started.into_iter().map(join).collect::<Result<Vec<[f64; SIDES.len()]>, BenchError>>()
     })?;
-    Ok([0, 1, 2].map(|side| of_threads.iter().map(|rates| rates[side]).sum()))
+    Ok(std::array::from_fn(|side| of_threads.iter().map(|rates| rates[side]).sum()))
 }
 
 /// A thread.
@@ -129,13 +142,15 @@ struct Worker {
     pages: usize,
     held: usize,
     time: usize,
+    /// The blocks that stay.
+    floor: Vec<PrivateMemory>,
 }
 
 impl Worker {
     /// The medians of its rates in turns that both threads begin at the same time. Whatever fails, it comes to every barrier.
-    fn work(mut self, barrier: &Barrier) -> Result<[f64; 3], BenchError> {
-        let mut rates = [Vec::new(), Vec::new(), Vec::new()];
-        let mut failed = Ok(());
+    fn work(mut self, barrier: &Barrier) -> Result<[f64; SIDES.len()], BenchError> {
+        let mut rates = [const { Vec::new() }; SIDES.len()];
+        let mut failed = self.map_floor();
         for _ in 0..ROUNDS {
             for (rates, side) in rates.iter_mut().zip(SIDES) {
                 barrier.wait();
@@ -146,6 +161,16 @@ impl Worker {
             }
         }
         failed.map(|()| rates.map(median))
+    }
+
+    fn map_floor(&mut self) -> Result<(), BenchError> {
+        for _ in 0..self.held {
+            let mut memory =
+                PrivateMemory::map(self.pages * PAGE_BYTES).map_err(BenchError::system("mmap"))?;
+            memory.touch();
+            self.floor.push(memory);
+        }
+        Ok(())
     }
 
     /// Blocks per second in a turn.
@@ -188,11 +213,19 @@ impl Worker {
                 touch_raw(block, bytes, self.time);
                 Taken::Mimalloc(block)
             }
+            Side::Floor => {
+                let at = self.time % self.held;
+                if let Some(block) = self.floor.get_mut(at) {
+                    touch(block, self.time);
+                }
+                Taken::Nothing
+            }
         })
     }
 
     fn give_back(&mut self, taken: Taken) {
         match taken {
+            Taken::Nothing => {}
             Taken::Service(block) => self.client.free(block),
             // SAFETY: the block is jemalloc's, and is used no more.
             Taken::Jemalloc(block) => unsafe { jemalloc::dallocx(block.as_ptr().cast(), 0) },
@@ -204,6 +237,7 @@ impl Worker {
 
 /// A block, and who has given it.
 enum Taken {
+    Nothing,
     Service(Block),
     Jemalloc(NonNull<u8>),
     Mimalloc(NonNull<u8>),

@@ -54,6 +54,14 @@ const RUNS: usize = 5;
 /// By how much a simulated point may differ from the measured one, in percent of it.
 const MOST_OFF: f64 = 35.0;
 
+/// How the row begins that says how far the simulator is off.
+const VERDICT: &str = "simulator against measured, farthest of";
+
+/// Whether a row says how far the simulator is off.
+pub(super) fn is_verdict(figure: &Figure) -> bool {
+    figure.name().starts_with(VERDICT)
+}
+
 /// Rows of both figures, and how far the simulator is off at most: the last row.
 pub(super) fn measure(chess: &ChessRates) -> Result<Vec<Figure>, BenchError> {
     let mut all = Scaling::default();
@@ -311,7 +319,83 @@ fn checked(points: &[(ScalingPoint, f64)]) -> Vec<Figure> {
         let place = place.trim_end_matches(": measured");
         figures.push(Figure::told(&format!("simulator against measured, {place}"), off, "%"));
     }
-    let name = format!("simulator against measured, farthest of {} points", figures.len());
+    let name = format!("{VERDICT} {} points", figures.len());
     figures.push(Figure::at_most(&name, farthest, MOST_OFF, "%"));
     figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(side: &str, processors: u32, is_simulated: bool) -> ScalingPoint {
+        let (what, side) = ("4 KiB".to_owned(), side.to_owned());
+        ScalingPoint { figure: 6, what, side, processors, is_simulated }
+    }
+
+    #[test]
+    fn a_size_and_a_program_are_measured_and_simulated() -> Result<(), BenchError> {
+        let mut all = Scaling { distances: costs::distances(), ..Scaling::default() };
+        all.size("4 KiB", 1, 1)?;
+        let lattice = Lattice { rows: 8, steps: 3, blocks: Blocks::PageForEachRow };
+        all.program("lattice-Boltzmann", &lattice, 1)?;
+        all.chess(&ChessRates { kernel: [1.0, 1.9], library: [1.0, 1.8] });
+        let figures = all.figures();
+        let of = |name: &str| {
+            let found = figures.iter().find(|figure| figure.name() == name);
+            found.unwrap_or_else(|| panic!("{name} is missing")).measured()
+        };
+        for name in [
+            "figure 6, 4 KiB, Linux, 1 processor: measured",
+            "figure 7, 4 KiB, no server, 128 processors: simulated",
+            "figure 6, 4 KiB, 8 servers, 9 processors: simulated",
+            "figure 7 on 2 processors, 4 KiB, 4 servers, 8 clients: measured",
+            "figure 6, lattice-Boltzmann, 4 servers, 32 processors: simulated",
+        ] {
+            let known = name.replace("9 processors", "12 processors");
+            let known = known.replace(
+                "on 2",
+                &format!("on {}", std::thread::available_parallelism().map_or(1, usize::from)),
+            );
+            assert!(of(&known) > 0.0, "{known}");
+        }
+        assert!((of("figure 7, chess, Linux, 128 processors: simulated") - 128.0).abs() < 0.01);
+        assert!(figures.last().is_some_and(is_verdict));
+        Ok(())
+    }
+
+    #[test]
+    fn a_simulator_that_is_too_far_off_is_told() {
+        let points = |simulated| {
+            vec![
+                (point("Linux", 1, false), 100.0),
+                (point("Linux", 1, true), 101.0),
+                (point("Linux", 2, false), 100.0),
+                (point("Linux", 2, true), simulated),
+                (point("Linux", 128, true), 5.0),
+            ]
+        };
+        let near = checked(&points(70.0));
+        assert_eq!((near.len(), near[2].holds()), (3, Some(true)));
+        assert!((near[1].measured() + 30.0).abs() < 1e-9, "{near:?}");
+        assert!(super::super::check(&near).is_ok());
+        let far = checked(&points(150.0));
+        let error = super::super::check(&far).unwrap_err().to_string();
+        assert_eq!(error, "simulator against measured, farthest of 2 points: is off by 50 %");
+    }
+
+    #[test]
+    fn the_most_of_a_side_is_compared_with_the_most_of_linux() {
+        let points = [
+            (point("Linux", 2, true), 10.0),
+            (point("Linux", 64, true), 1_000.0),
+            (point("4 servers", 32, true), 40.0),
+            (point("4 servers", 128, true), 3_000.0),
+        ];
+        let figures = compared(&points);
+        let name =
+            "figure 6, 4 KiB, to 32 processors: the most by 4 servers above the most by Linux, simulated";
+        let found = figures.iter().find(|figure| figure.name() == name).map(Figure::measured);
+        assert_eq!(found.map(f64::to_bits), Some(300.0f64.to_bits()), "{figures:?}");
+    }
 }

@@ -10,22 +10,9 @@
 
 use regrow_pool::sim::SimPoint;
 
+use super::chart::{Chart, Legend, Scale, Series};
 use crate::replay::live::LiveProcesses;
 use crate::replay::result::{PolicyRun, ReplayMode, ReplayResult, mib};
-
-/// Named points.
-pub(super) type Series = (String, Vec<(f64, f64)>);
-
-/// One plot.
-pub(super) struct Chart {
-    pub(super) name: String,
-    pub(super) title: String,
-    pub(super) x: &'static str,
-    pub(super) y: &'static str,
-    pub(super) series: Vec<Series>,
-    /// Whether lines join the points.
-    pub(super) lines: bool,
-}
 
 /// The charts of a replay, those without a point left out.
 pub(super) fn charts(replay: &ReplayResult) -> Vec<Chart> {
@@ -77,6 +64,9 @@ pub(super) fn charts(replay: &ReplayResult) -> Vec<Chart> {
         y,
         series,
         lines,
+        marks: Vec::new(),
+        scale: Scale::Linear,
+        legend: Legend::Right,
     });
     all.filter(|chart| chart.series.iter().any(|(_, points)| !points.is_empty())).collect()
 }

@@ -18,6 +18,9 @@ pub(crate) struct PrivateMemory {
     bytes: usize,
 }
 
+// SAFETY: the mapping belongs to the process, and `self` alone has its address.
+unsafe impl Send for PrivateMemory {}
+
 impl PrivateMemory {
     /// Maps so many bytes.
     pub(crate) fn map(bytes: usize) -> io::Result<Self> {
