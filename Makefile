@@ -70,7 +70,8 @@ bench-trace: build ## the web trace with real processes by each policy; the figu
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow replay traces/web-1000.csv --real --json $(TARGET)/bench/trace.json $(ARGS)
 
-bench-memory: build ## blocks of the memory service beside what the kernel maps; the figures go to target/bench/memory.json
+bench-memory: build memory ## blocks of the memory service beside what the kernel maps; the figures go to target/bench/memory.json
+	@scripts/install-deps bench-memory
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --memory --json $(TARGET)/bench/memory.json $(ARGS)
 
@@ -98,7 +99,7 @@ keep-results: ## put the figures in target/bench into bench/results, and write t
 
 results: ## run all benchmarks, and keep what they measured: about an hour on a machine that does nothing else
 	@$(MAKE) --no-print-directory bench ARGS="--runs 500"
-	@$(MAKE) --no-print-directory bench-daemon bench-resources bench-trace bench-pool bench-python bench-env bench-web
+	@$(MAKE) --no-print-directory bench-daemon bench-resources bench-memory bench-trace bench-pool bench-python bench-env bench-web
 	@$(MAKE) --no-print-directory keep-results
 
 test: deps ## everything that CI runs; PARTS="engine nobody/" runs the parts with these texts in their names

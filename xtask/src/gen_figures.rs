@@ -1,5 +1,6 @@
 //! The tables of figures in README.md and docs/evaluation.md, written from `bench/results`.
 
+mod memory;
 mod pages;
 mod table;
 mod trace;
@@ -28,7 +29,7 @@ pub(crate) const PAGES: [&str; 2] = [README, EVALUATION];
 const HEADLINE: &str = "headline";
 
 /// All places.
-const PLACES: [Place; 11] = [
+const PLACES: [Place; 19] = [
     Place { page: README, name: "programs", benchmark: "programs", write: programs },
     Place { page: EVALUATION, name: "trace-by-existing", benchmark: "trace", write: trace::by_existing },
     Place { page: EVALUATION, name: "trace-by-creations", benchmark: "trace", write: trace::by_creations },
@@ -40,6 +41,19 @@ const PLACES: [Place; 11] = [
     Place { page: EVALUATION, name: "pages", benchmark: "pages", write: pages::times },
     Place { page: EVALUATION, name: "pages-memory", benchmark: "pages", write: pages::memory },
     Place { page: EVALUATION, name: "web", benchmark: "web", write: figures },
+    Place { page: EVALUATION, name: "memory", benchmark: "memory", write: memory::asked },
+    Place { page: EVALUATION, name: "memory-table-1", benchmark: "memory", write: memory::operations },
+    Place { page: EVALUATION, name: "memory-table-2", benchmark: "memory", write: memory::balance },
+    Place {
+        page: EVALUATION,
+        name: "memory-table-2-beside",
+        benchmark: "memory",
+        write: memory::balance_beside,
+    },
+    Place { page: EVALUATION, name: "memory-figures-6-7", benchmark: "memory", write: memory::scaling },
+    Place { page: EVALUATION, name: "memory-most", benchmark: "memory", write: memory::most },
+    Place { page: EVALUATION, name: "memory-servers", benchmark: "memory", write: memory::servers },
+    Place { page: EVALUATION, name: "memory-simulator", benchmark: "memory", write: memory::simulator },
 ];
 
 /// A page with its tables as the results have them. Fails with what is missing.

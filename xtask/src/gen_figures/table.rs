@@ -16,6 +16,11 @@ impl Markdown {
         self.0.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
 
+    /// Whether a row begins with this cell.
+    pub(super) fn has(&self, first: &str) -> bool {
+        self.0.lines().any(|line| line.starts_with(&format!("| {first} |")))
+    }
+
     /// The table, each line ended.
     pub(super) fn text(self) -> String {
         self.0
