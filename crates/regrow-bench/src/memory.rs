@@ -41,6 +41,7 @@ use crate::figure::Figure;
 use crate::samples::median;
 
 use chess::Chess;
+use scaling::ScalingPoint;
 use turns::{ROUNDS, joined, refused};
 use worker::Worker;
 
@@ -98,6 +99,12 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
         )));
     }
     Ok(figures)
+}
+
+/// Those that a reader of the screen wants: points of figures 6 and 7 are there to be drawn.
+#[must_use]
+pub fn shown(figures: &[Figure]) -> Vec<Figure> {
+    figures.iter().filter(|figure| ScalingPoint::of_name(figure.name()).is_none()).cloned().collect()
 }
 
 /// Whether the simulator of figures 6 and 7 is as near to what was measured as it is to be. The figures are good as they are, but for those that it says.

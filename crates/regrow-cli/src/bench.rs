@@ -39,7 +39,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<u8, CliError> {
         Some(folder) => pool::measure(folder, |what| eprintln!("{what}"))?,
         None => return bench_programs(args, json),
     };
-    print(&figure::describe(&figures))?;
+    let shown = if args.memory { memory::shown(&figures) } else { figures.clone() };
+    print(&figure::describe(&shown))?;
     write(json, &figures)?;
     // After the figures are written, which are worth to be looked at.
     if args.memory

@@ -170,15 +170,16 @@ impl Subject {
         self.service.zones().iter().fold(0u32, |all, zone| all.wrapping_add(zone.messages))
     }
 
-    /// Nanoseconds that a slave needs for a message: many blocks go home one by one, faster than it takes them, until it answers a request.
-    pub(super) fn server_ns(&mut self) -> Result<f64, BenchError> {
+    /// Nanoseconds that a slave needs for a message: many blocks go home one by one, faster than it takes them, until it answers a request, which takes
+    /// so long where it has nothing else to do.
+    pub(super) fn server_ns(&mut self, ask_ns: f64) -> Result<f64, BenchError> {
         self.alloc()?;
         let began = Instant::now();
         self.free();
         let drained = self.client.alloc(self.pages, self.mode).map_err(refused)?;
         let all = began.elapsed().as_secs_f64() * 1e9;
         drop(drained);
-        Ok(all / f64::from(u32::try_from(self.count).unwrap_or(u32::MAX)))
+        Ok((all - ask_ns).max(0.0) / f64::from(u32::try_from(self.count).unwrap_or(u32::MAX)))
     }
 
     fn round(

@@ -91,7 +91,7 @@ impl Costing {
         for (costs, [alone, slave]) in modes.iter_mut().zip(&mut self.subjects) {
             let Costs { alloc, free } = alone.turn()?;
             let served = slave.turn()?;
-            let server = slave.server_ns()?;
+            let server = slave.server_ns(served.alloc.ns)?;
             *costs =
                 ServiceCosts { pair: alloc.ns + free.ns, ask: served.alloc.ns, tell: served.free.ns, server };
         }
