@@ -7,7 +7,93 @@ pub(crate) use std::sync::{
 };
 
 #[cfg(loom)]
+pub(crate) use model::{AtomicU32, AtomicU64, Place};
+
+#[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    atomic::{Ordering, fence},
 };
+
+#[cfg(loom)]
+#[allow(unsafe_code, reason = "loom's cell says which threads are there, and is not for threads by its type")]
+mod model {
+    use loom::cell::UnsafeCell;
+    use loom::sync::atomic;
+
+    use super::Ordering;
+
+    /// A word of loom's. loom tries both orders of a look and a change, but forgets a look as soon as another thread has looked, also where that one goes on to
+    /// change the word; so each look changes a word beside it, which orders nothing.
+    macro_rules! word {
+        ($name:ident, $value:ty) => {
+            #[derive(Debug)]
+            pub(crate) struct $name {
+                word: atomic::$name,
+                looks: atomic::AtomicU32,
+            }
+
+            #[allow(dead_code, reason = "not each kind of word is used in each way")]
+            impl $name {
+                pub(crate) fn new(value: $value) -> $name {
+                    $name { word: atomic::$name::new(value), looks: atomic::AtomicU32::new(0) }
+                }
+
+                pub(crate) fn load(&self, order: Ordering) -> $value {
+                    self.looks.fetch_add(0, Ordering::Relaxed);
+                    self.word.load(order)
+                }
+
+                pub(crate) fn store(&self, value: $value, order: Ordering) {
+                    self.word.store(value, order);
+                }
+
+                pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
+                    self.word.swap(value, order)
+                }
+
+                pub(crate) fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                    self.word.fetch_or(value, order)
+                }
+
+                pub(crate) fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                    self.word.fetch_and(value, order)
+                }
+
+                pub(crate) fn compare_exchange(
+                    &self,
+                    old: $value,
+                    new: $value,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$value, $value> {
+                    self.word.compare_exchange(old, new, success, failure)
+                }
+            }
+        };
+    }
+
+    /// A place that threads write to and read from in turn: a model fails where one does so while another one writes.
+    #[derive(Debug)]
+    pub(crate) struct Place(UnsafeCell<()>);
+
+    // SAFETY: nothing is in it. loom keeps its own note of who was there, one thread at a time.
+    unsafe impl Sync for Place {}
+
+    impl Place {
+        pub(crate) fn new() -> Place {
+            Place(UnsafeCell::new(()))
+        }
+
+        pub(crate) fn write(&self) {
+            self.0.with_mut(|_| ());
+        }
+
+        pub(crate) fn read(&self) {
+            self.0.with(|_| ());
+        }
+    }
+
+    word!(AtomicU32, u32);
+    word!(AtomicU64, u64);
+}

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use super::block::RemoteBlock;
 use super::connection::Connection;
-use super::entry::Entry;
 use super::error::{DomainError, TicketError};
-use super::layout::{CUT_OFF, Peer};
+use super::peer::Peer;
 use super::ticket::Ticket;
 use crate::error::ServiceError;
 use crate::message::MOST_ASKED;
 use crate::request::{Grant, Mode, NOBODY, Want};
+use crate::shared::handing;
+use crate::shared::inbox::Note;
+use crate::shared::layout::CUT_OFF;
 use crate::units::{CHUNK_ORDER, MAX_ORDER, order_for, pages_of};
 
 /// How many pages of each size a client keeps of what it has given back.
@@ -56,7 +58,7 @@ impl RemoteClient {
     pub fn peers(&self) -> Vec<Peer> {
         let desks = &self.connection.shared.head().desks;
         let of = |(desk, number)| (number != NOBODY).then_some(Peer { desk, number });
-        (0..).zip(desks).filter_map(|(desk, entry)| of((desk, entry.number.load(SeqCst)))).collect()
+        (0..).zip(desks).filter_map(|(number, desk)| of((number, desk.presence.number()))).collect()
     }
 
     /// A block of so many pages at least. What is in it is zero, or what this client has had in a block before.
@@ -145,10 +147,8 @@ impl RemoteClient {
         }
         let used = TicketError::Used { page: ticket.page };
         let word = self.connection.shared.entry(ticket.page).ok_or(TicketError::Forged)?;
-        let entry = Entry::of(word);
-        let is_meant = (entry.owner, entry.generation, entry.order)
-            == (ticket.receiver, ticket.generation, ticket.order);
-        if ticket.order > MAX_ORDER || !is_meant || !entry.accept(word, self.connection.peer.number) {
+        let &Ticket { page, generation, order, receiver, .. } = ticket;
+        if order > MAX_ORDER || !handing::accept(word, Note { page, generation, order }, receiver) {
             return Err(used.into());
         }
         RemoteBlock::new(&self.connection, ticket.page, ticket.order)

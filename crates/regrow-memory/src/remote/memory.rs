@@ -12,9 +12,9 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{MemfdFlags, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::layout::{ENTRIES, Head, bytes_for};
 use crate::lane::Lane;
 use crate::range::{Range, shared_file};
+use crate::shared::layout::{ENTRIES, Head, bytes_for};
 use crate::units::{Page, pages_of};
 
 /// A file in memory, mapped as long as this lives. It has the size that was asked for, and keeps it: see [`shared_file`].

@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::entry::Entry;
-use super::inbox::Note;
 use super::*;
 use crate::error::MessageError;
 use crate::message::{Line, Pages, Request};
@@ -14,6 +12,9 @@ use crate::range::Backing;
 use crate::request::{Mode, Want};
 use crate::ring::Sender;
 use crate::service::{Service, ServiceOptions};
+use crate::shared::entry::Entry;
+use crate::shared::inbox::Note;
+use crate::shared::layout;
 use crate::{PAGE_BYTES, ServiceError};
 
 /// A service with a domain.
@@ -342,7 +343,7 @@ fn a_domain_has_room_for_so_many_clients() {
     assert!(matches!(more, Err(DomainError::Full { most: layout::DESKS })));
     let last = clients.pop().expect("there are many");
     assert_eq!(
-        last.connection().desk(last.peer()).map(|desk| desk.number.load(SeqCst)),
+        last.connection().desk(last.peer()).map(|desk| desk.presence.number()),
         Some(last.peer().number)
     );
     drop(last);
