@@ -84,8 +84,6 @@ MUTANTS = (
     without("bell.rs", "fn has_rung", FENCE, "model"),
     Mutant("bell.rs", "self.wake();", "", "bell::model", "fn ring"),
     Mutant("bell.rs", "self.wake();", "", "bell::model", "fn wake_if_asleep"),
-    relaxed("bell.rs", "fn ring", "AcqRel", "bell::model"),
-    relaxed("bell.rs", "fn take", "AcqRel", "bell::model"),
     # The ring of a lane.
     relaxed("ring.rs", "fn publish", "Release", "ring::model"),
     relaxed("ring.rs", "fn peek", "Acquire", "ring::model"),

@@ -42,7 +42,7 @@ impl Bell {
         let bit = 1 << (lane % LANES);
         fence(Ordering::SeqCst);
         let seen = self.0.load(Ordering::Relaxed);
-        if seen & (bit | ATTENDED) == 0 && self.0.fetch_or(bit, Ordering::AcqRel) & ASLEEP != 0 {
+        if seen & (bit | ATTENDED) == 0 && self.0.fetch_or(bit, Ordering::Relaxed) & ASLEEP != 0 {
             self.wake();
         }
     }
@@ -97,7 +97,7 @@ impl Bell {
             return 0;
         }
         // Another one may sleep here, and is to be woken by who rings.
-        let bits = self.0.fetch_and(STATES, Ordering::AcqRel);
+        let bits = self.0.fetch_and(STATES, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         bits & !STATES
     }

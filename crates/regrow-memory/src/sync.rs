@@ -7,17 +7,17 @@ pub(crate) use std::sync::{
 };
 
 #[cfg(loom)]
-pub(crate) use model::{AtomicU32, AtomicU64, Place};
+pub(crate) use model::{AtomicU32, AtomicU64, Mutex, MutexGuard, Place};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{
-    Mutex, MutexGuard,
-    atomic::{Ordering, fence},
-};
+pub(crate) use loom::sync::atomic::{Ordering, fence};
 
 #[cfg(loom)]
 #[allow(unsafe_code, reason = "loom's cell says which threads are there, and is not for threads by its type")]
 mod model {
+    use std::ops::{Deref, DerefMut};
+    use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+
     use loom::cell::UnsafeCell;
     use loom::sync::atomic;
 
@@ -71,6 +71,61 @@ mod model {
                 }
             }
         };
+    }
+
+    /// A lock of loom's. loom does not try whether somebody who only tries to lock comes before or after an unlocking; so both change a word beside it, which
+    /// orders nothing.
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T> {
+        lock: loom::sync::Mutex<T>,
+        tries: atomic::AtomicU32,
+    }
+
+    /// See [`Mutex`].
+    #[derive(Debug)]
+    pub(crate) struct MutexGuard<'a, T> {
+        locked: loom::sync::MutexGuard<'a, T>,
+        tries: &'a atomic::AtomicU32,
+    }
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(of: T) -> Mutex<T> {
+            Mutex { lock: loom::sync::Mutex::new(of), tries: atomic::AtomicU32::new(0) }
+        }
+
+        pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+            let guard = |locked| MutexGuard { locked, tries: &self.tries };
+            self.lock.lock().map(guard).map_err(|error| PoisonError::new(guard(error.into_inner())))
+        }
+
+        pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+            self.tries.fetch_add(0, Ordering::Relaxed);
+            let guard = |locked| MutexGuard { locked, tries: &self.tries };
+            self.lock.try_lock().map(guard).map_err(|error| match error {
+                TryLockError::Poisoned(error) => PoisonError::new(guard(error.into_inner())).into(),
+                TryLockError::WouldBlock => TryLockError::WouldBlock,
+            })
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.locked
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            &mut self.locked
+        }
+    }
+
+    impl<T> Drop for MutexGuard<'_, T> {
+        fn drop(&mut self) {
+            self.tries.fetch_add(0, Ordering::Relaxed);
+        }
     }
 
     /// A place that threads write to and read from in turn: a model fails where one does so while another one writes.

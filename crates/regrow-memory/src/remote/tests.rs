@@ -183,7 +183,7 @@ fn what_was_handed_to_a_client_that_ends_comes_back() {
 }
 
 #[test]
-fn a_full_inbox_gives_the_block_back_and_what_is_no_ticket_is_refused() {
+fn a_full_inbox_gives_the_block_back_and_what_is_no_ticket_is_passed_over() {
     let scene = scene(4, 1);
     let [mut giver, mut receiver] = [scene.client(), scene.client()];
     let mut blocks = Vec::new();
@@ -200,10 +200,18 @@ fn a_full_inbox_gives_the_block_back_and_what_is_no_ticket_is_refused() {
     }
     last.send_to(receiver.peer()).expect("there is room");
     assert!(receiver.receive(None).expect("a ticket").is_some());
-    let desk = receiver.connection().desk(receiver.peer()).expect("its desk");
+    let connection = std::sync::Arc::clone(receiver.connection());
+    let desk = connection.desk(receiver.peer()).expect("its desk");
     assert!(desk.inbox.put(Note { page: 77, generation: 3, order: 1 }));
-    let refused = receiver.receive(None);
-    assert!(matches!(refused, Err(DomainError::Ticket(TicketError::Used { page: 77 }))), "{refused:?}");
+    assert!(
+        receiver.receive(Some(Duration::ZERO)).expect("the domain is there").is_none(),
+        "it is passed over"
+    );
+    assert!(desk.inbox.put(Note { page: u32::MAX, generation: 3, order: 127 }));
+    let mut next = Vec::new();
+    giver.alloc_many(1, 1, Mode::Delayed, &mut next).expect("room");
+    next.pop().expect("it has come").send_to(receiver.peer()).expect("there is room");
+    assert!(receiver.receive(None).expect("a ticket").is_some(), "what comes behind it");
 }
 
 #[test]
