@@ -121,6 +121,7 @@ def run(tree: Path, target: Path, models: str) -> tuple[bool, str]:
 def main() -> int:
     """Runs all mutants, or those with one of the texts in their place."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+    # A folder of its own: cargo takes what a mutant was built to for the tree that is like it.
     tree = target / "mutants"
     copy_to(tree)
     survivors = 0
@@ -133,7 +134,7 @@ def main() -> int:
         path = tree / SOURCE / mutant.file
         text = path.read_text()
         path.write_text(mutant.of(text))
-        passes, said = run(tree, target / "loom", mutant.models)
+        passes, said = run(tree, target / "loom-mutants", mutant.models)
         path.write_text(text)
         if "could not compile" in said:
             sys.exit(f"the mutant is no program: {mutant}\n{said}")
