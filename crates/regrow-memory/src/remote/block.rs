@@ -59,6 +59,7 @@ impl RemoteBlock {
 
     /// Its first page, for who gives it back himself.
     pub(super) fn into_page(mut self) -> Page {
+        self.memory.set_aside();
         self.is_handed = true;
         self.page
     }
@@ -111,7 +112,7 @@ impl RemoteBlock {
             desk.bell.ring(0);
             return Ok(());
         }
-        self.is_handed = !handing::recall(word, handed, connection.peer.number);
+        self.note(!handing::recall(word, handed, connection.peer.number));
         Err(HandError::Full { peer, block: self.if_own() })
     }
 
@@ -121,9 +122,19 @@ impl RemoteBlock {
         let Some(desk) = connection.desk(peer) else { return Handed::Gone { is_own: true } };
         let Some(word) = connection.shared.entry(self.page) else { return Handed::NotOwn };
         let giver = connection.peer.number;
+        // It may be another one's before this thread goes on.
+        self.memory.set_aside();
         let handed = handing::hand(word, giver, self.order, peer.number, &desk.presence);
-        self.is_handed = handed != Handed::Gone { is_own: true };
+        self.note(handed != Handed::Gone { is_own: true });
         handed
+    }
+
+    /// Notes whether it is another one's.
+    fn note(&mut self, is_handed: bool) {
+        self.is_handed = is_handed;
+        if !is_handed {
+            self.memory.take_up();
+        }
     }
 
     fn refused(self, peer: Peer, handed: Handed) -> HandError {
@@ -155,6 +166,7 @@ impl DerefMut for RemoteBlock {
 impl Drop for RemoteBlock {
     fn drop(&mut self) {
         if !self.is_handed {
+            self.memory.set_aside();
             self.connection.give_back(self.page);
         }
     }
