@@ -31,7 +31,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-python bench-env bench-web keep-results results build memory \
-	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom victims test-workspace test-unprivileged test-python \
+	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants victims test-workspace test-unprivileged test-python \
 	test-web clean
 
 help: ## print this list
@@ -147,6 +147,9 @@ tidy: ## check the rules of the house that no other tool knows
 
 loom: ## try each order of the atomic operations of the memory service
 	@RUSTFLAGS="--cfg loom" $(CARGO) test --quiet $(CHECKED) --target-dir $(TARGET)/loom --package regrow-memory --lib model
+
+loom-mutants: ## weaken the atomic operations of the memory service one by one: a model fails each time
+	@scripts/loom_mutants.py
 
 fuzz-smoke: ## run each fuzz target for FUZZ_SECONDS
 	$(call say,fuzz targets)

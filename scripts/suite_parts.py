@@ -279,6 +279,7 @@ def soak() -> list[Part]:
         longer("regrow-testkit/corpus_recycled", "each entry of the corpus 100 times", REGROW_RUNS="100"),
         longer("regrow-memory/service", "100,000,000 steps of eight threads with blocks of memory", REGROW_STEPS="12500000"),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
+        make("loom-mutants", "a model fails for each ordering of the memory service that is weakened", lock="loom"),
         *as_nobody(again=False),
     ]
 

@@ -25,12 +25,16 @@ const STATES: u32 = ATTENDED | ASLEEP;
 /// See the module. All zero it is silent.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Bell(AtomicU32);
+pub(crate) struct Bell(AtomicU32, #[cfg(loom)] model::Futex);
 
 impl Bell {
     /// A silent one.
     pub(crate) fn new() -> Bell {
-        Bell(AtomicU32::new(0))
+        Bell(
+            AtomicU32::new(0),
+            #[cfg(loom)]
+            model::Futex::default(),
+        )
     }
 
     /// Says that a lane has something. What was written to it before is seen by who takes the bit.
@@ -38,16 +42,23 @@ impl Bell {
         let bit = 1 << (lane % LANES);
         fence(Ordering::SeqCst);
         let seen = self.0.load(Ordering::Relaxed);
-        if seen & (bit | ATTENDED) == 0 && self.0.fetch_or(bit, Ordering::SeqCst) & ASLEEP != 0 {
+        if seen & (bit | ATTENDED) == 0 && self.0.fetch_or(bit, Ordering::Relaxed) & ASLEEP != 0 {
             self.wake();
         }
     }
 
     /// The same, where the server does not look at this lane itself.
     pub(crate) fn insist(&self, lane: usize) {
-        if self.0.fetch_or(1 << (lane % LANES), Ordering::SeqCst) & ASLEEP != 0 {
+        if self.0.fetch_or(1 << (lane % LANES), Ordering::AcqRel) & ASLEEP != 0 {
             self.wake();
         }
+    }
+
+    /// The same, whatever another process has written to the bell: the server wakes where it sleeps.
+    #[cfg_attr(loom, allow(dead_code, reason = "the processes on both sides are not there"))]
+    pub(crate) fn urge(&self, lane: usize) {
+        self.0.fetch_or(1 << (lane % LANES), Ordering::AcqRel);
+        self.wake();
     }
 
     /// Whether the server sleeps, as far as this thread knows.
@@ -64,9 +75,9 @@ impl Bell {
     /// Says that the server looks at all lanes itself, or does so no longer: then it looks at all of them once more.
     pub(crate) fn attend(&self, does: bool) {
         if does {
-            self.0.fetch_or(ATTENDED, Ordering::SeqCst);
+            self.0.fetch_or(ATTENDED, Ordering::AcqRel);
         } else {
-            self.0.fetch_and(!ATTENDED, Ordering::SeqCst);
+            self.0.fetch_and(!ATTENDED, Ordering::AcqRel);
         }
         fence(Ordering::SeqCst);
     }
@@ -74,7 +85,7 @@ impl Bell {
     /// Wakes who sleeps, or is about to: says that something is there that it looks at before it sleeps.
     pub(crate) fn wake_if_asleep(&self) {
         fence(Ordering::SeqCst);
-        if self.0.load(Ordering::Relaxed) & ASLEEP != 0 && self.0.fetch_or(1, Ordering::SeqCst) & ASLEEP != 0
+        if self.0.load(Ordering::Relaxed) & ASLEEP != 0 && self.0.fetch_or(1, Ordering::AcqRel) & ASLEEP != 0
         {
             self.wake();
         }
@@ -86,19 +97,23 @@ impl Bell {
             return 0;
         }
         // Another one may sleep here, and is to be woken by who rings.
-        let bits = self.0.fetch_and(STATES, Ordering::SeqCst);
+        let bits = self.0.fetch_and(STATES, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         bits & !STATES
     }
 
     /// Sleeps until the bell rings, or so long; not at all where something is there already. One thread alone waits.
     pub(crate) fn wait(&self, at_most: Option<Duration>, mut is_ready: impl FnMut() -> bool) {
-        if self.0.compare_exchange(0, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        if let Err(seen) = self.0.compare_exchange(0, ASLEEP, Ordering::AcqRel, Ordering::Relaxed) {
+            if seen & STATES != 0 {
+                // Who waits neither sleeps nor looks at the lanes: another process has written that, and would keep this one from sleeping.
+                self.0.fetch_and(!STATES, Ordering::AcqRel);
+            }
             return;
         }
         fence(Ordering::SeqCst);
         if is_ready() {
-            self.0.fetch_and(!ASLEEP, Ordering::SeqCst);
+            self.0.fetch_and(!ASLEEP, Ordering::AcqRel);
             return;
         }
         while self.0.load(Ordering::Relaxed) == ASLEEP {
@@ -108,7 +123,7 @@ impl Bell {
                 _ => break,
             }
         }
-        self.0.fetch_and(!ASLEEP, Ordering::SeqCst);
+        self.0.fetch_and(!ASLEEP, Ordering::AcqRel);
     }
 
     #[cfg(not(loom))]
@@ -127,14 +142,14 @@ impl Bell {
 
     #[cfg(loom)]
     fn sleep(&self, _: Option<Duration>) -> io::Result<()> {
-        while self.0.load(Ordering::Relaxed) == ASLEEP {
-            loom::thread::yield_now();
-        }
+        self.1.sleep(|| self.0.load(Ordering::Relaxed) == ASLEEP);
         Ok(())
     }
 
     #[cfg(loom)]
-    fn wake(&self) {}
+    fn wake(&self) {
+        self.1.wake();
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -154,6 +169,29 @@ mod tests {
         assert_eq!(bell.take(), 8, "it does not sleep when it has rung");
         bell.wait(Some(Duration::from_millis(1)), || false);
         assert_eq!(bell.take(), 0);
+    }
+
+    #[test]
+    fn a_word_that_another_process_has_written_keeps_nobody_from_sleeping_or_waking() {
+        for wrong in [ASLEEP, ATTENDED, STATES] {
+            let bell = Bell::new();
+            bell.0.store(wrong, Ordering::Relaxed);
+            bell.wait(None, || false);
+            assert_eq!(bell.0.load(Ordering::Relaxed), 0, "{wrong:#x}: the next time it sleeps");
+        }
+        let bell = Arc::new(Bell::new());
+        let of_sleeper = Arc::clone(&bell);
+        let sleeper = std::thread::spawn(move || of_sleeper.wait(None, || false));
+        while !bell.is_asleep() {
+            std::thread::yield_now();
+        }
+        bell.0.store(ATTENDED, Ordering::Relaxed);
+        bell.ring(3);
+        assert_eq!(bell.take(), 0, "nobody rings for who looks at all lanes");
+        while !sleeper.is_finished() {
+            bell.urge(3);
+        }
+        assert_eq!((bell.take(), sleeper.join().is_ok()), (8, true));
     }
 
     #[test]
@@ -190,11 +228,35 @@ mod tests {
 mod model {
     use super::*;
     use crate::sync::AtomicU64;
-    use loom::sync::Arc;
+    use loom::sync::{Arc, Condvar, Mutex};
+
+    /// What the kernel does: who sleeps does so until it is woken, and not at all where the word is another one.
+    #[derive(Debug, Default)]
+    pub(super) struct Futex {
+        lock: Mutex<()>,
+        sleepers: Condvar,
+    }
+
+    impl Futex {
+        pub(super) fn sleep(&self, is_to_sleep: impl Fn() -> bool) {
+            let locked = self.lock.lock().expect("nobody panics there");
+            if is_to_sleep() {
+                drop(self.sleepers.wait(locked));
+            }
+        }
+
+        pub(super) fn wake(&self) {
+            let _locked = self.lock.lock().expect("nobody panics there");
+            self.sleepers.notify_one();
+        }
+    }
 
     #[test]
     fn what_was_written_before_a_bell_rang_is_seen_and_nobody_sleeps_on() {
-        loom::model(|| {
+        let mut model = loom::model::Builder::new();
+        // All orders take minutes; what three changes of the running thread do not find, four have not found.
+        model.preemption_bound = Some(3);
+        model.check(|| {
             let shared = Arc::new((Bell::new(), [AtomicU64::new(0), AtomicU64::new(0)]));
             let senders: Vec<_> = (0..2)
                 .map(|lane: usize| {
@@ -219,6 +281,7 @@ mod model {
             senders.into_iter().for_each(|sender| sender.join().expect("it does not panic"));
         });
     }
+
     #[test]
     fn what_is_written_while_the_bell_still_rings_is_seen_too() {
         loom::model(|| {

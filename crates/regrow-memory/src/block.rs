@@ -50,6 +50,7 @@ impl Block {
 
     /// Its first page, for who gives it back himself.
     pub(crate) fn into_page(self) -> Page {
+        self.set_aside();
         let mut block = ManuallyDrop::new(self);
         // SAFETY: the block is not used after this, nor dropped.
         unsafe { std::ptr::drop_in_place(&raw mut block.service) };
@@ -59,6 +60,18 @@ impl Block {
     /// Its first page.
     pub(crate) fn page(&self) -> Page {
         self.page
+    }
+
+    /// Nobody uses it until it is taken up.
+    #[inline]
+    pub(crate) fn set_aside(&self) {
+        self.service.range().take_in(self.page, pages_of(self.want.order));
+    }
+
+    /// Somebody uses it again.
+    #[inline]
+    pub(crate) fn take_up(&self) {
+        self.service.range().give_out(self.page, pages_of(self.want.order));
     }
 
     /// Whether a client of a service has it.
@@ -86,6 +99,7 @@ impl DerefMut for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        self.set_aside();
         self.service.free(self.page);
     }
 }

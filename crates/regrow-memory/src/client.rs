@@ -59,7 +59,10 @@ impl Client {
     pub fn alloc(&mut self, pages: u64, mode: Mode) -> Result<Block, ServiceError> {
         let want = self.want(pages, mode, false)?;
         match self.kept.get_mut(usize::from(want.order)).and_then(Vec::pop) {
-            Some(block) => Ok(block),
+            Some(block) => {
+                block.take_up();
+                Ok(block)
+            }
             None => self.ask(want),
         }
     }
@@ -89,7 +92,7 @@ impl Client {
         if let Some(kept) = self.kept.get_mut(usize::from(want.order)) {
             let from = kept.len().saturating_sub(left);
             left -= kept.len() - from;
-            blocks.extend(kept.drain(from..));
+            blocks.extend(kept.drain(from..).inspect(Block::take_up));
         }
         while left > 0 {
             self.granted.clear();
@@ -120,7 +123,10 @@ impl Client {
         let may_keep = block.is_of(&self.service, self.number) && block.mode() == Mode::Immediate;
         let most = self.most_kept(block.order());
         match self.kept.get_mut(order) {
-            Some(kept) if may_keep && kept.len() < most => kept.push(block),
+            Some(kept) if may_keep && kept.len() < most => {
+                block.set_aside();
+                kept.push(block);
+            }
             _ => drop(block),
         }
     }
@@ -133,7 +139,10 @@ impl Client {
             let is_own = block.is_of(&self.service, self.number);
             let may_keep = is_own && block.mode() == Mode::Immediate;
             match self.kept.get_mut(usize::from(block.order())) {
-                Some(kept) if may_keep && kept.len() < most => kept.push(block),
+                Some(kept) if may_keep && kept.len() < most => {
+                    block.set_aside();
+                    kept.push(block);
+                }
                 _ if is_own && self.service.zone_of(block.page()) == self.zone => {
                     pages.push(block.into_page());
                 }

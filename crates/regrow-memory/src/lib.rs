@@ -51,6 +51,8 @@ mod returns;
 mod ring;
 mod seat;
 mod service;
+#[cfg_attr(loom, allow(dead_code, reason = "the processes on both sides are not there"))]
+mod shared;
 mod slave;
 mod store;
 mod sync;

@@ -11,7 +11,7 @@ use crate::request::{Grant, Owner, Want};
 use crate::ring::{Receiver, Sender};
 use crate::seat::Seat;
 use crate::store::Store;
-use crate::units::Page;
+use crate::units::{Page, pages_of};
 
 /// How often a client looks for its answer before it gives its processor to others, and before it sleeps.
 const LOOKS: u32 = 200;
@@ -101,6 +101,7 @@ impl Link {
         for grant in self.spare.drain(..) {
             // Memory that cannot be mapped is mapped at its first touch.
             let _ = self.store.finish(grant, want);
+            self.store.range().take_in(grant.page, pages_of(want.order));
             self.store.free(grant.page);
         }
     }

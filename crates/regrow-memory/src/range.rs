@@ -1,19 +1,23 @@
 //! The range of the address space that a service owns. It is reserved once; its pages come and go.
 //!
-//! The only file of the crate that touches memory. Whoever has a block alone has its pages alone: the zones see to that.
+//! Whoever has a block alone has its pages alone: the zones see to that. What the kernel does with the memory is asked for in `kernel`; below Miri, which maps no
+//! memory, `heap` does it in its place. `poison` tells the address sanitizer which pages somebody has.
 
-#![allow(unsafe_code, reason = "memory is mapped here, and looked at by address")]
+#![allow(unsafe_code, reason = "memory is looked at by address")]
+
+#[cfg(miri)]
+#[path = "range/heap.rs"]
+mod kernel;
+#[cfg(not(miri))]
+mod kernel;
+mod poison;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
-use regrow_sys::pages;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
-use rustix::mm::{
-    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
-};
 
 use crate::error::ServiceError;
 use crate::units::{CHUNK_PAGES, MAX_CHUNKS, Page};
@@ -58,8 +62,8 @@ impl Range {
         let bytes = chunks as usize * CHUNK_BYTES;
         let huge = match backing {
             Backing::Anonymous => {
-                let start = address_space(bytes, ProtFlags::READ | ProtFlags::WRITE)?;
-                return Ok(Range { start, bytes, file: None });
+                let start = kernel::anonymous(bytes).map_err(system("reserving the range"))?;
+                return Ok(Range::of(start, bytes, None));
             }
             Backing::Memfd => MemfdFlags::empty(),
             Backing::HugeTlb => MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
@@ -80,20 +84,16 @@ impl Range {
     }
 
     fn map_file(file: OwnedFd, bytes: usize, backing: Backing) -> Result<Range, ServiceError> {
-        let start = address_space(bytes, ProtFlags::empty())?;
-        // Unmaps it where the file cannot be mapped.
-        let range = Range { start, bytes, file: Some(file) };
-        let (prot, mut flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-        let what = if backing == Backing::HugeTlb {
-            "setting huge pages aside"
-        } else {
-            flags |= MapFlags::NORESERVE;
-            "mapping the range's file"
-        };
-        let file = range.file.as_ref().ok_or_else(|| system(what)(Errno::BADF))?;
-        // SAFETY: the file replaces memory that was reserved for it just before, and that nobody knows of.
-        unsafe { mmap(start.as_ptr().cast(), bytes, prot, flags, file, 0) }.map_err(system(what))?;
-        Ok(range)
+        let is_huge = backing == Backing::HugeTlb;
+        let what = if is_huge { "setting huge pages aside" } else { "mapping the range's file" };
+        let start = kernel::of_file(&file, bytes, is_huge).map_err(system(what))?;
+        Ok(Range::of(start, bytes, Some(file)))
+    }
+
+    /// Nobody has any of its pages.
+    fn of(start: NonNull<u8>, bytes: usize, file: Option<OwnedFd>) -> Range {
+        poison::poison(NonNull::slice_from_raw_parts(start, bytes));
+        Range { start, bytes, file }
     }
 
     /// What other processes map: nothing where the memory is this process's alone.
@@ -130,33 +130,42 @@ impl Range {
     /// # Safety
     /// As long as the slice is used, nobody else uses these pages. They are in the range.
     pub(crate) unsafe fn block(&self, page: Page, pages: u32) -> NonNull<[u8]> {
-        debug_assert!(
-            (page as usize + pages as usize) * PAGE_BYTES <= self.bytes,
-            "page {page} is in the range"
-        );
-        // SAFETY: see the contract; the offset lies in the mapping.
-        let start = unsafe { self.start.add(page as usize * PAGE_BYTES) };
-        NonNull::slice_from_raw_parts(start, pages as usize * PAGE_BYTES)
+        self.memory(page, pages)
+    }
+
+    /// Somebody has these pages from here on. What is done with them before is reported where the address sanitizer looks at it.
+    #[inline]
+    pub(crate) fn give_out(&self, page: Page, pages: u32) {
+        if poison::IS_THERE {
+            poison::unpoison(self.memory(page, pages));
+        }
+    }
+
+    /// Nobody has these pages any more.
+    #[inline]
+    pub(crate) fn take_in(&self, page: Page, pages: u32) {
+        if poison::IS_THERE {
+            poison::poison(self.memory(page, pages));
+        }
     }
 
     /// Maps pages that the caller has alone, so that no touch of them faults.
     pub(crate) fn map(&self, page: Page, pages: u32) -> Result<(), ServiceError> {
-        match self.advise(page, pages, Advice::LinuxPopulateWrite) {
+        let memory = self.memory(page, pages);
+        // SAFETY: the caller has these pages alone.
+        let mapped = unsafe { kernel::populate(memory) };
+        if mapped == Err(Errno::INVAL) {
             // Linux before 5.14: each page is touched.
-            Err(Errno::INVAL) => {
-                for number in 0..pages as usize {
-                    // SAFETY: the caller has these pages alone, and a byte is written as it was read.
-                    unsafe {
-                        let byte = self.start.add((page as usize + number) * PAGE_BYTES).as_ptr();
-                        byte.write_volatile(byte.read_volatile());
-                    }
+            for number in 0..pages as usize {
+                // SAFETY: as above, and a byte is written as it was read.
+                unsafe {
+                    let byte = memory.cast::<u8>().add(number * PAGE_BYTES).as_ptr();
+                    byte.write_volatile(byte.read_volatile());
                 }
-                Ok(())
             }
-            other => {
-                other.map_err(|source| ServiceError::System { what: "mapping pages", source: source.into() })
-            }
+            return Ok(());
         }
+        mapped.map_err(system("mapping pages"))
     }
 
     /// Makes pages zero that the caller has alone: by giving them back to the kernel, which is quicker for many, or by writing them.
@@ -170,44 +179,26 @@ impl Range {
 
     /// Gives pages back to the kernel that the caller has alone. They are zero, and not mapped.
     pub(crate) fn give_back(&self, page: Page, pages: u32) -> io::Result<()> {
-        // Pages of a file stay in it when they are unmapped.
-        let advice = if self.file.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
-        Ok(self.advise(page, pages, advice)?)
+        // SAFETY: the caller has these pages alone; their content is his to lose.
+        Ok(unsafe { kernel::give_back(self.memory(page, pages), self.file.is_some()) }?)
     }
 
     /// Maps pages anew that the caller has alone, whatever has been done to their mapping. They are zero, and not there yet.
     pub(crate) fn renew(&self, page: Page, pages: u32) -> io::Result<()> {
-        self.replace(page, pages, ProtFlags::READ | ProtFlags::WRITE)
+        self.replace(page, pages, true)
     }
 
     /// Has each touch of pages that the caller has alone fault, as if nothing were mapped there. What is in them is lost.
     pub(crate) fn close(&self, page: Page, pages: u32) -> io::Result<()> {
-        self.replace(page, pages, ProtFlags::empty())
+        self.replace(page, pages, false)
     }
 
-    fn replace(&self, page: Page, pages: u32, prot: ProtFlags) -> io::Result<()> {
-        let flags = MapFlags::NORESERVE | MapFlags::FIXED;
-        if let Some(file) = &self.file {
-            let offset = u64::from(page) * PAGE_BYTES as u64;
-            // SAFETY: pages of the range, which the caller has alone; the same pages of its file are mapped there.
-            unsafe {
-                let block = self.block(page, pages);
-                let access = ProtFlags::READ | ProtFlags::WRITE;
-                mmap(block.as_ptr().cast(), block.len(), access, flags | MapFlags::SHARED, file, offset)?;
-                self.give_back(page, pages)?;
-                return Ok(mprotect(
-                    block.as_ptr().cast(),
-                    block.len(),
-                    MprotectFlags::from_bits_retain(prot.bits()),
-                )?);
-            }
-        }
-        // SAFETY: pages of the range, which the caller has alone; their content is the caller's to lose.
-        unsafe {
-            let block = self.block(page, pages);
-            mmap_anonymous(block.as_ptr().cast(), block.len(), prot, flags | MapFlags::PRIVATE)?;
-        }
-        Ok(())
+    fn replace(&self, page: Page, pages: u32, is_open: bool) -> io::Result<()> {
+        let memory = self.memory(page, pages);
+        let offset = u64::from(page) * PAGE_BYTES as u64;
+        let file = self.file.as_ref().map(|file| (file, offset));
+        // SAFETY: pages of the range, which the caller has alone; their content is his to lose. The same pages of its file are mapped there.
+        Ok(unsafe { kernel::replace(memory, file, is_open) }?)
     }
 
     /// Gives ranges of pages back that the caller has alone. Whether the kernel took each: they are zero then, and not mapped.
@@ -216,33 +207,28 @@ impl Range {
             // No call takes pages out of a file in several places.
             return ranges.iter().map(|&(page, pages)| self.give_back(page, pages).is_ok()).collect();
         }
-        // SAFETY: they are used by nobody.
-        let memory = ranges.iter().map(|&(page, pages)| unsafe { self.block(page, pages) });
-        let memory: Vec<NonNull<[u8]>> = memory.collect();
+        let memory: Vec<NonNull<[u8]>> =
+            ranges.iter().map(|&(page, pages)| self.memory(page, pages)).collect();
         // SAFETY: the memory of the range is private and anonymous, and the caller has these pages alone.
-        let mut together = unsafe { pages::give_back(&memory) }.unwrap_or(0);
-        let one = |memory: NonNull<[u8]>| {
-            let was_taken = memory.len() <= together;
-            together = together.saturating_sub(memory.len());
-            // SAFETY: as above. What was taken in part is given back once more.
-            was_taken || unsafe { pages::give_back_one(memory) }.is_ok()
-        };
-        memory.into_iter().map(one).collect()
+        unsafe { kernel::give_back_all(&memory) }
     }
 
-    fn advise(&self, page: Page, pages: u32, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: pages of the range, which the caller has alone; their content is the caller's to lose.
-        unsafe {
-            let block = self.block(page, pages);
-            madvise(block.as_ptr().cast(), block.len(), advice)
-        }
+    /// The memory of pages, which are in the range.
+    fn memory(&self, page: Page, pages: u32) -> NonNull<[u8]> {
+        let (from, bytes) = (page as usize * PAGE_BYTES, pages as usize * PAGE_BYTES);
+        debug_assert!(from + bytes <= self.bytes, "page {page} is in the range");
+        // SAFETY: it lies in the mapping.
+        NonNull::slice_from_raw_parts(unsafe { self.start.add(from) }, bytes)
     }
 }
 
 impl Drop for Range {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by `reserve`, and blocks keep the range.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        let memory = NonNull::slice_from_raw_parts(self.start, self.bytes);
+        // What is mapped there next is somebody else's.
+        poison::unpoison(memory);
+        // SAFETY: it was mapped for this range, and blocks keep the range.
+        unsafe { kernel::unmap(memory) };
     }
 }
 
@@ -252,33 +238,13 @@ fn system(what: &'static str) -> impl Fn(Errno) -> ServiceError {
 
 /// A file in memory, whose size nobody can change: a page of it that is mapped is there.
 pub(crate) fn shared_file(name: &str, bytes: usize, huge: MemfdFlags) -> Result<OwnedFd, Errno> {
-    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | huge)?;
-    ftruncate(&file, bytes as u64)?;
-    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-    Ok(file)
-}
-
-/// Memory that begins at a multiple of a chunk, of which no page is there as yet.
-fn address_space(bytes: usize, prot: ProtFlags) -> Result<NonNull<u8>, ServiceError> {
-    let system = system("reserving the range");
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: the kernel chooses the address, so that no memory in use is replaced. What lies before and behind the aligned part is
-    // unmapped, and nobody knows of it.
-    unsafe {
-        let all = mmap_anonymous(std::ptr::null_mut(), bytes + CHUNK_BYTES, prot, flags).map_err(&system)?;
-        let before = all.cast::<u8>().align_offset(CHUNK_BYTES);
-        let start = all.cast::<u8>().add(before);
-        if before > 0 {
-            munmap(all, before).map_err(&system)?;
-        }
-        munmap(start.add(bytes).cast(), CHUNK_BYTES - before).map_err(&system)?;
-        NonNull::new(start).ok_or_else(|| system(Errno::NOMEM))
-    }
+    kernel::shared_file(name, bytes, huge)
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use rustix::fs::ftruncate;
 
     #[test]
     fn pages_are_zero_until_they_are_written_and_after_they_were_given_back() {

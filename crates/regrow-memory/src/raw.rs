@@ -127,9 +127,11 @@ impl RawClient {
             // Somebody else frees it, or notes that it was changed.
             (page, mark) = self.block_at(address)?;
         }
+        self.store.range().take_in(page, pages_of(mark.order()));
         let mut slot = self.slots.mine();
         if mark.is_changed() {
             self.store.range().renew(page, pages_of(mark.order())).map_err(|source| {
+                self.store.range().give_out(page, pages_of(mark.order()));
                 self.marks.set(page, mark);
                 ServiceError::System { what: "mapping a block anew", source }
             })?;
@@ -288,11 +290,15 @@ impl RawClient {
 
     /// What a block that a slot has kept needs before it is given again.
     fn prepare(&self, page: Page, want: Want) -> Result<Page, RawError> {
+        let (range, pages) = (self.store.range(), pages_of(want.order));
+        range.give_out(page, pages);
         if want.zeroed {
-            let (range, pages) = (self.store.range(), pages_of(want.order));
             range.zero(page, pages, want.is_zeroed_by_the_kernel());
             if want.mapped && want.is_zeroed_by_the_kernel() {
-                range.map(page, pages).inspect_err(|_| self.store.free(page))?;
+                range.map(page, pages).inspect_err(|_| {
+                    range.take_in(page, pages);
+                    self.store.free(page);
+                })?;
             }
         }
         Ok(page)

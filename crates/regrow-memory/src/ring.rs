@@ -23,15 +23,41 @@ struct Position(AtomicU32);
 
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Slot([AtomicU64; WORDS]);
+struct Slot {
+    line: [AtomicU64; WORDS],
+    /// Words alone would not tell a model that one writes there while the other reads.
+    #[cfg(loom)]
+    place: crate::sync::Place,
+}
+
+impl Slot {
+    fn new() -> Slot {
+        Slot {
+            line: std::array::from_fn(|_| AtomicU64::new(0)),
+            #[cfg(loom)]
+            place: crate::sync::Place::new(),
+        }
+    }
+
+    fn write(&self, line: &Line) {
+        #[cfg(loom)]
+        self.place.write();
+        self.line.iter().zip(line).for_each(|(to, &word)| to.store(word, Ordering::Relaxed));
+    }
+
+    fn read(&self) -> Line {
+        #[cfg(loom)]
+        self.place.read();
+        std::array::from_fn(|at| self.line[at].load(Ordering::Relaxed))
+    }
+}
 
 impl<const N: usize> Ring<N> {
     /// An empty one.
     pub(crate) fn new() -> Ring<N> {
         const { assert!(N.is_power_of_two(), "a position is masked") };
         let position = || Position(AtomicU32::new(0));
-        let slots = std::array::from_fn(|_| Slot(std::array::from_fn(|_| AtomicU64::new(0))));
-        Ring { sent: position(), received: position(), slots }
+        Ring { sent: position(), received: position(), slots: std::array::from_fn(|_| Slot::new()) }
     }
 
     fn slot(&self, position: u32) -> &Slot {
@@ -68,8 +94,7 @@ impl Sender {
         if self.room(ring, 1) == 0 {
             return false;
         }
-        let slot = ring.slot(self.sent);
-        slot.0.iter().zip(line).for_each(|(to, &word)| to.store(word, Ordering::Relaxed));
+        ring.slot(self.sent).write(line);
         self.sent = self.sent.wrapping_add(1);
         true
     }
@@ -104,8 +129,7 @@ impl Receiver {
             self.sent = self.received;
             return None;
         }
-        let slot = ring.slot(self.received);
-        Some(std::array::from_fn(|at| slot.0[at].load(Ordering::Relaxed)))
+        Some(ring.slot(self.received).read())
     }
 
     /// Gives the place of the line free that was looked at.

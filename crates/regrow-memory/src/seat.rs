@@ -416,6 +416,27 @@ mod model {
     use crate::ring::{Receiver, Sender};
 
     #[test]
+    fn what_comes_while_somebody_has_the_token_is_carried_out() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let seat = loom::sync::Arc::new(Seat::new());
+            let want = Want { order: 0, owner: 1, mapped: false, zeroed: false };
+            let pages = seat.with(|zone| {
+                zone.add_chunk(0).expect("a new chunk");
+                [1, 2, 3].map(|_| zone.alloc(want).expect("room").page)
+            });
+            let of_other = loom::sync::Arc::clone(&seat);
+            let other =
+                loom::thread::spawn(move || pages[1..].iter().for_each(|&page| of_other.give_back(page)));
+            seat.give_back(pages[0]);
+            other.join().expect("it does not panic");
+            let token = seat.try_token().expect("nobody has it");
+            assert_eq!((seat.due.has_rung(), token.desk.zone.free_pages()), (false, 512));
+        });
+    }
+
+    #[test]
     fn each_request_is_answered_by_whoever_has_the_token() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);

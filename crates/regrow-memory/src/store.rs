@@ -80,13 +80,17 @@ impl Store {
     /// A block of a zone, or of another one, which is the caller's from then on. Its memory is as it was asked for. Waits for the token.
     pub(crate) fn alloc(&self, zone: &mut usize, want: Want) -> Result<Page, ServiceError> {
         let grant = self.grant_elsewhere(zone, want)?;
-        self.finish(grant, want).inspect_err(|_| self.free(grant.page))?;
+        self.finish(grant, want).inspect_err(|_| {
+            self.range.take_in(grant.page, pages_of(want.order));
+            self.free(grant.page);
+        })?;
         Ok(grant.page)
     }
 
-    /// Makes the memory of a block what was asked for.
+    /// Makes the memory of a block what was asked for. It is its client's from here on.
     pub(crate) fn finish(&self, grant: Grant, want: Want) -> Result<(), ServiceError> {
         let pages = pages_of(want.order);
+        self.range.give_out(grant.page, pages);
         if grant.zero {
             self.range.zero(grant.page, pages, want.is_zeroed_by_the_kernel());
         }

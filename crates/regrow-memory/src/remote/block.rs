@@ -4,12 +4,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::connection::Connection;
-use super::entry::Entry;
-use super::inbox::Note;
-use super::layout::Peer;
 use super::memory::Extent;
+use super::peer::Peer;
 use super::ticket::Ticket;
-use crate::request::NOBODY;
+use crate::shared::entry::Entry;
+use crate::shared::handing::{self, Handed};
+use crate::shared::inbox::Note;
 use crate::units::Page;
 
 /// See the module. It is its bytes: [`Deref`] gives them.
@@ -59,6 +59,7 @@ impl RemoteBlock {
 
     /// Its first page, for who gives it back himself.
     pub(super) fn into_page(mut self) -> Page {
+        self.memory.set_aside();
         self.is_handed = true;
         self.page
     }
@@ -84,51 +85,68 @@ impl RemoteBlock {
     ///
     /// # Errors
     /// [`HandError`].
-    pub fn hand_to(self, peer: Peer) -> Result<Ticket, HandError> {
-        self.hand(peer).map(|(ticket, _)| ticket)
+    pub fn hand_to(mut self, peer: Peer) -> Result<Ticket, HandError> {
+        match self.hand(peer) {
+            Handed::Pending(Entry { generation, order, .. }) => {
+                Ok(Ticket::new(self.connection.key, self.page, peer.number, generation, order))
+            }
+            refused => Err(self.refused(peer, refused)),
+        }
     }
 
     /// The same, and puts the ticket into the receiver's inbox ([`crate::RemoteClient::receive`]).
     ///
     /// # Errors
     /// [`HandError`].
-    pub fn send_to(self, peer: Peer) -> Result<(), HandError> {
+    pub fn send_to(mut self, peer: Peer) -> Result<(), HandError> {
+        let handed = match self.hand(peer) {
+            Handed::Pending(entry) => entry,
+            refused => return Err(self.refused(peer, refused)),
+        };
+        let Entry { generation, order, .. } = handed;
         let connection = Arc::clone(&self.connection);
-        let (Ticket { page, generation, order, .. }, handed) = self.hand(peer)?;
-        let Some(desk) = connection.desk(peer) else { return Err(HandError::Gone { peer, block: None }) };
-        if !desk.inbox.put(Note { page, generation, order }) {
-            let block = recall(&connection, page, handed).map(Box::new);
-            return Err(HandError::Full { peer, block });
+        let (Some(desk), Some(word)) = (connection.desk(peer), connection.shared.entry(self.page)) else {
+            return Err(HandError::Gone { peer, block: None });
+        };
+        if desk.inbox.put(Note { page: self.page, generation, order }) {
+            desk.bell.ring(0);
+            return Ok(());
         }
-        desk.bell.ring(0);
-        Ok(())
+        self.note(!handing::recall(word, handed, connection.peer.number));
+        Err(HandError::Full { peer, block: self.if_own() })
     }
 
-    fn hand(mut self, peer: Peer) -> Result<(Ticket, Entry), HandError> {
-        let page = self.page;
-        let connection = Arc::clone(&self.connection);
-        if peer.number == NOBODY || !connection.is_there(peer) {
-            return Err(HandError::Gone { peer, block: Some(Box::new(self)) });
-        }
-        let not_own = HandError::NotOwn { page };
-        let Some(word) = connection.shared.entry(page) else { return Err(not_own) };
-        let entry = Entry::of(word);
-        let is_own = (entry.owner, entry.order) == (connection.peer.number, self.order) && !entry.is_pending;
-        let handed = if is_own { entry.hand(word, peer.number) } else { None };
-        self.is_handed = true;
-        let Some(handed) = handed else { return Err(not_own) };
-        if !connection.is_there(peer) {
-            // It has ended meanwhile: this client has the block again, where the domain has not taken it back already.
-            return Err(HandError::Gone { peer, block: recall(&connection, page, handed).map(Box::new) });
-        }
-        Ok((Ticket::new(connection.key, page, peer.number, handed.generation, handed.order), handed))
+    /// What becomes of it. It does not go home where another one has it.
+    fn hand(&mut self, peer: Peer) -> Handed {
+        let connection = &self.connection;
+        let Some(desk) = connection.desk(peer) else { return Handed::Gone { is_own: true } };
+        let Some(word) = connection.shared.entry(self.page) else { return Handed::NotOwn };
+        let giver = connection.peer.number;
+        // It may be another one's before this thread goes on.
+        self.memory.set_aside();
+        let handed = handing::hand(word, giver, self.order, peer.number, &desk.presence);
+        self.note(handed != Handed::Gone { is_own: true });
+        handed
     }
-}
 
-/// Makes a block the giver's again, which the receiver has not accepted.
-fn recall(connection: &Arc<Connection>, page: Page, handed: Entry) -> Option<RemoteBlock> {
-    let word = connection.shared.entry(page)?;
-    handed.accept(word, connection.peer.number).then(|| RemoteBlock::new(connection, page, handed.order))?
+    /// Notes whether it is another one's.
+    fn note(&mut self, is_handed: bool) {
+        self.is_handed = is_handed;
+        if !is_handed {
+            self.memory.take_up();
+        }
+    }
+
+    fn refused(self, peer: Peer, handed: Handed) -> HandError {
+        match handed {
+            Handed::NotOwn => HandError::NotOwn { page: self.page },
+            Handed::Gone { .. } | Handed::Pending(_) => HandError::Gone { peer, block: self.if_own() },
+        }
+    }
+
+    fn if_own(self) -> Option<Box<RemoteBlock>> {
+        (!self.is_handed).then(|| Box::new(self))
+    }
 }
 
 impl Deref for RemoteBlock {
@@ -148,6 +166,7 @@ impl DerefMut for RemoteBlock {
 impl Drop for RemoteBlock {
     fn drop(&mut self) {
         if !self.is_handed {
+            self.memory.set_aside();
             self.connection.give_back(self.page);
         }
     }

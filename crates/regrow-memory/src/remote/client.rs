@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use super::block::RemoteBlock;
 use super::connection::Connection;
-use super::entry::Entry;
 use super::error::{DomainError, TicketError};
-use super::layout::{CUT_OFF, Peer};
+use super::peer::Peer;
 use super::ticket::Ticket;
 use crate::error::ServiceError;
 use crate::message::MOST_ASKED;
 use crate::request::{Grant, Mode, NOBODY, Want};
+use crate::shared::handing;
+use crate::shared::inbox::Note;
+use crate::shared::layout::CUT_OFF;
 use crate::units::{CHUNK_ORDER, MAX_ORDER, order_for, pages_of};
 
 /// How many pages of each size a client keeps of what it has given back.
@@ -56,7 +58,7 @@ impl RemoteClient {
     pub fn peers(&self) -> Vec<Peer> {
         let desks = &self.connection.shared.head().desks;
         let of = |(desk, number)| (number != NOBODY).then_some(Peer { desk, number });
-        (0..).zip(desks).filter_map(|(desk, entry)| of((desk, entry.number.load(SeqCst)))).collect()
+        (0..).zip(desks).filter_map(|(number, desk)| of((number, desk.presence.number()))).collect()
     }
 
     /// A block of so many pages at least. What is in it is zero, or what this client has had in a block before.
@@ -143,36 +145,41 @@ impl RemoteClient {
         if ticket.receiver != self.connection.peer.number {
             return Err(TicketError::NotForThis { receiver: ticket.receiver }.into());
         }
-        let used = TicketError::Used { page: ticket.page };
-        let word = self.connection.shared.entry(ticket.page).ok_or(TicketError::Forged)?;
-        let entry = Entry::of(word);
-        let is_meant = (entry.owner, entry.generation, entry.order)
-            == (ticket.receiver, ticket.generation, ticket.order);
-        if ticket.order > MAX_ORDER || !is_meant || !entry.accept(word, self.connection.peer.number) {
-            return Err(used.into());
+        let &Ticket { page, generation, order, .. } = ticket;
+        if self.connection.shared.entry(page).is_none() {
+            return Err(TicketError::Forged.into());
         }
-        RemoteBlock::new(&self.connection, ticket.page, ticket.order)
-            .ok_or(DomainError::Ticket(TicketError::Forged))
+        let block = self.accept_note(Note { page, generation, order });
+        Ok(block.ok_or(TicketError::Used { page })?)
     }
 
-    /// The next block that was sent to this client ([`RemoteBlock::send_to`]). Waits for it so long at most; without a limit until it comes.
+    /// The block of a note, where it was handed to this client.
+    fn accept_note(&self, note: Note) -> Option<RemoteBlock> {
+        let word = self.connection.shared.entry(note.page).filter(|_| note.order <= MAX_ORDER)?;
+        let is_own = handing::accept(word, note, self.connection.peer.number);
+        is_own.then(|| RemoteBlock::new(&self.connection, note.page, note.order))?
+    }
+
+    /// The next block that was sent to this client ([`RemoteBlock::send_to`]). Waits for it so long at most; without a limit until it comes. What lies in the
+    /// inbox and is no ticket for a block of this client is passed over: it may be for the client that had the desk before.
     ///
     /// # Errors
-    /// [`DomainError::Gone`] where nothing lies there and the domain is not there any more, [`DomainError::CutOff`], and [`DomainError::Ticket`] where what
-    /// lies there is no ticket for a block.
+    /// [`DomainError::Gone`] where nothing lies there and the domain is not there any more, [`DomainError::CutOff`].
     pub fn receive(&mut self, at_most: Option<Duration>) -> Result<Option<RemoteBlock>, DomainError> {
         let connection = Arc::clone(&self.connection);
         let Some(desk) = connection.desk(connection.peer) else { return Ok(None) };
         let until = at_most.and_then(|limit| Instant::now().checked_add(limit));
         let mut looks = 0;
         loop {
-            if let Some(note) = desk.inbox.take() {
-                let number = connection.peer.number;
-                let ticket = Ticket::new(connection.key, note.page, number, note.generation, note.order);
-                return self.accept(&ticket).map(Some);
+            if let Some(block) = desk.inbox.take().and_then(|note| self.accept_note(note)) {
+                return Ok(Some(block));
             }
             looks += 1;
             match looks {
+                _ if at_most == Some(Duration::ZERO) && desk.inbox.is_empty() => {
+                    connection.check()?;
+                    return Ok(None);
+                }
                 ..LOOKS => std::hint::spin_loop(),
                 LOOKS..YIELDS_END => std::thread::yield_now(),
                 _ => {

@@ -10,13 +10,14 @@ use std::time::Duration;
 use super::doorman::{call, has_ended};
 use super::error::DomainError;
 use super::hello::Hello;
-use super::layout::{CUT_OFF, Desk, OVER, Peer};
 use super::memory::{LaneMemory, SharedMemory};
+use super::peer::Peer;
 use crate::error::ServiceError;
 use crate::message::{Answer, PAGES, Pages, Request};
 use crate::range::Range;
 use crate::request::{Grant, Want};
 use crate::ring::{Receiver, Sender};
+use crate::shared::layout::{CUT_OFF, Desk, OVER};
 use crate::units::{Page, pages_of};
 
 /// How often a client looks for its answer before it gives its processor to others, and before it sleeps.
@@ -67,11 +68,6 @@ impl Connection {
     /// What others see of a client; none where there is no such desk.
     pub(super) fn desk(&self, peer: Peer) -> Option<&Desk> {
         self.shared.head().desks.get(peer.desk as usize)
-    }
-
-    /// Whether a client is there.
-    pub(super) fn is_there(&self, peer: Peer) -> bool {
-        self.desk(peer).is_some_and(|desk| desk.number.load(SeqCst) == peer.number)
     }
 
     /// Refuses where nobody serves this client any more.
@@ -179,8 +175,8 @@ impl Connection {
             LOOKS..YIELDS_END => thread::yield_now(),
             _ => {
                 self.check()?;
-                // The domain may have left a request where it was, because it had no room to answer.
-                self.ring();
+                // The domain may have left a request where it was, because it had no room to answer; or somebody has spoiled the bell.
+                self.shared.head().bell.urge(self.peer.desk as usize);
                 self.lane.bell.take();
                 let answers = &mut wire.answers;
                 let has_answer = || answers.peek(&self.lane.answers).is_some();

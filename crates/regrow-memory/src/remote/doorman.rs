@@ -19,9 +19,9 @@ use rustix::net::{
 
 use super::error::DomainError;
 use super::hello::QUESTION;
-use super::layout::DESKS;
 use super::memory::SharedMemory;
 use super::porter::Event;
+use crate::shared::layout::DESKS;
 
 /// Clients that wait to be let in.
 const BACKLOG: i32 = 64;

@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::books::{Books, Loan};
 use super::counts::Counts;
-use super::entry::Entry;
-use super::layout::Peer;
 use super::memory::{LaneMemory, SharedMemory};
+use super::peer::Peer;
 use crate::error::MessageError;
 use crate::message::{Answer, PAGES, Pages, Request};
-use crate::request::{Grant, NOBODY, Want};
+use crate::request::{Grant, Want};
 use crate::ring::{Receiver, Sender};
+use crate::shared::entry::Entry;
+use crate::shared::handing;
 use crate::store::Store;
 use crate::units::Page;
 
@@ -164,10 +165,7 @@ impl Guest {
     /// False where the block is not the client's.
     fn take_back_one(&self, office: &mut Office, page: Page) -> bool {
         let Some((loan, word)) = office.books.loan(page).zip(office.shared.entry(page)) else { return false };
-        let entry = Entry::of(word);
-        let is_own = entry.owner == self.peer.number && entry.owner != NOBODY && !entry.is_pending;
-        // It may be handed over this very moment.
-        if !is_own || !entry.take_back(word) {
+        if !handing::take_back(word, self.peer.number) {
             return false;
         }
         office.books.remove(page);

@@ -10,7 +10,8 @@ use rustix::net::{
 };
 
 use super::error::DomainError;
-use super::layout::{DESKS, Peer};
+use super::peer::Peer;
+use crate::shared::layout::DESKS;
 
 /// What a client may ask ([`super::status`]).
 pub(super) const QUESTION: &[u8] = b"how is the service";

@@ -12,9 +12,9 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{MemfdFlags, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::layout::{ENTRIES, Head, bytes_for};
 use crate::lane::Lane;
 use crate::range::{Range, shared_file};
+use crate::shared::layout::{ENTRIES, Head, bytes_for};
 use crate::units::{Page, pages_of};
 
 /// A file in memory, mapped as long as this lives. It has the size that was asked for, and keeps it: see [`shared_file`].
@@ -125,7 +125,9 @@ impl SharedMemory {
 #[derive(Debug)]
 pub(super) struct Extent {
     memory: NonNull<[u8]>,
-    _range: Arc<Range>,
+    page: Page,
+    order: u8,
+    range: Arc<Range>,
 }
 
 // SAFETY: an extent is the only way of this process to its memory.
@@ -143,7 +145,19 @@ impl Extent {
         }
         // SAFETY: the pages are in the range, and the domain lets one client have them at a time.
         let memory = unsafe { range.block(page, pages_of(order)) };
-        Some(Extent { memory, _range: Arc::clone(range) })
+        let extent = Extent { memory, page, order, range: Arc::clone(range) };
+        extent.take_up();
+        Some(extent)
+    }
+
+    /// Nobody in this process uses it until it is taken up.
+    pub(super) fn set_aside(&self) {
+        self.range.take_in(self.page, pages_of(self.order));
+    }
+
+    /// Somebody uses it.
+    pub(super) fn take_up(&self) {
+        self.range.give_out(self.page, pages_of(self.order));
     }
 }
 

@@ -13,19 +13,17 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use super::entry::Entry;
 use super::guest::{Guest, Office};
 use super::hello::Hello;
-use super::layout::{CUT_OFF, DESKS, OVER, Peer};
 use super::memory::LaneMemory;
-use crate::request::{NOBODY, Owner};
+use super::peer::Peer;
+use crate::request::Owner;
+use crate::shared::handing;
+use crate::shared::layout::{CUT_OFF, DESKS, OVER};
 
 /// How long the porter looks for something to do before it sleeps, and how many looks there are between two at the clock.
 const IDLE: Duration = Duration::from_micros(50);
 const LOOKS: u32 = 32;
-
-/// How often an entry may change while it is looked at, before it is left for the next time.
-const TRIES: usize = 1000;
 
 /// What the doorman says.
 #[derive(Debug)]
@@ -146,7 +144,7 @@ impl Porter {
         let Some(desk) = self.office.shared.head().desks.get(place) else { return };
         desk.inbox.clear();
         desk.state.store(0, SeqCst);
-        desk.number.store(number, SeqCst);
+        desk.presence.come(number);
         let files = [range, self.office.shared.file(), lane.file()];
         // Who has gone meanwhile is seen off by its hang-up.
         let _ = Hello { chunks, key, peer: Some(peer) }.send(socket.as_fd(), &files);
@@ -170,7 +168,7 @@ impl Porter {
         let Some(guest) = self.guests.get_mut(place).and_then(Option::take) else { return };
         // Who hands something to it from here on sees that it is not there; what was handed to it before is found below.
         if let Some(desk) = self.office.shared.head().desks.get(place) {
-            desk.number.store(NOBODY, SeqCst);
+            desk.presence.leave();
         }
         self.collect(guest.peer.number);
     }
@@ -180,18 +178,7 @@ impl Porter {
         let shared = Arc::clone(&self.office.shared);
         let there: HashSet<Owner> = self.guests.iter().flatten().map(|guest| guest.peer.number).collect();
         let is_over = |page| {
-            let Some(word) = shared.entry(page) else { return true };
-            // It may be handed on or recalled this very moment: then somebody has it who is there, or it is tried again.
-            for _ in 0..TRIES {
-                let entry = Entry::of(word);
-                if there.contains(&entry.owner) {
-                    return false;
-                }
-                if entry.take_back(word) {
-                    return true;
-                }
-            }
-            false
+            shared.entry(page).is_none_or(|word| handing::collect(word, |owner| there.contains(&owner)))
         };
         let over = self.office.books.remove_where(is_over);
         for (page, loan) in over {

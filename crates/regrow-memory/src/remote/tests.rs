@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::entry::Entry;
-use super::inbox::Note;
 use super::*;
 use crate::error::MessageError;
 use crate::message::{Line, Pages, Request};
@@ -14,6 +12,9 @@ use crate::range::Backing;
 use crate::request::{Mode, Want};
 use crate::ring::Sender;
 use crate::service::{Service, ServiceOptions};
+use crate::shared::entry::Entry;
+use crate::shared::inbox::Note;
+use crate::shared::layout;
 use crate::{PAGE_BYTES, ServiceError};
 
 /// A service with a domain.
@@ -182,7 +183,7 @@ fn what_was_handed_to_a_client_that_ends_comes_back() {
 }
 
 #[test]
-fn a_full_inbox_gives_the_block_back_and_what_is_no_ticket_is_refused() {
+fn a_full_inbox_gives_the_block_back_and_what_is_no_ticket_is_passed_over() {
     let scene = scene(4, 1);
     let [mut giver, mut receiver] = [scene.client(), scene.client()];
     let mut blocks = Vec::new();
@@ -199,10 +200,18 @@ fn a_full_inbox_gives_the_block_back_and_what_is_no_ticket_is_refused() {
     }
     last.send_to(receiver.peer()).expect("there is room");
     assert!(receiver.receive(None).expect("a ticket").is_some());
-    let desk = receiver.connection().desk(receiver.peer()).expect("its desk");
+    let connection = std::sync::Arc::clone(receiver.connection());
+    let desk = connection.desk(receiver.peer()).expect("its desk");
     assert!(desk.inbox.put(Note { page: 77, generation: 3, order: 1 }));
-    let refused = receiver.receive(None);
-    assert!(matches!(refused, Err(DomainError::Ticket(TicketError::Used { page: 77 }))), "{refused:?}");
+    assert!(
+        receiver.receive(Some(Duration::ZERO)).expect("the domain is there").is_none(),
+        "it is passed over"
+    );
+    assert!(desk.inbox.put(Note { page: u32::MAX, generation: 3, order: 127 }));
+    let mut next = Vec::new();
+    giver.alloc_many(1, 1, Mode::Delayed, &mut next).expect("room");
+    next.pop().expect("it has come").send_to(receiver.peer()).expect("there is room");
+    assert!(receiver.receive(None).expect("a ticket").is_some(), "what comes behind it");
 }
 
 #[test]
@@ -342,7 +351,7 @@ fn a_domain_has_room_for_so_many_clients() {
     assert!(matches!(more, Err(DomainError::Full { most: layout::DESKS })));
     let last = clients.pop().expect("there are many");
     assert_eq!(
-        last.connection().desk(last.peer()).map(|desk| desk.number.load(SeqCst)),
+        last.connection().desk(last.peer()).map(|desk| desk.presence.number()),
         Some(last.peer().number)
     );
     drop(last);

@@ -6,20 +6,19 @@
 //! ```
 //!
 //! Each step is one compare-and-exchange, so that whoever dies at any moment has either made it or not. The generation grows with each handing over: a
-//! ticket is good for one.
-
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+//! ticket is good for one. What who, and in which order, does with entries: [`super::handing`].
 
 use crate::request::{NOBODY, Owner};
+use crate::sync::{AtomicU64, Ordering};
 
 /// See the module. All zero: no block begins there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Entry {
-    pub(super) owner: Owner,
-    pub(super) generation: u16,
-    pub(super) order: u8,
+pub(crate) struct Entry {
+    pub(crate) owner: Owner,
+    pub(crate) generation: u16,
+    pub(crate) order: u8,
     /// It was handed to its owner, who has not accepted it.
-    pub(super) is_pending: bool,
+    pub(crate) is_pending: bool,
 }
 
 const GENERATION: u32 = 32;
@@ -44,41 +43,42 @@ impl Entry {
         }
     }
 
-    /// What an entry is.
-    pub(super) fn of(word: &AtomicU64) -> Entry {
-        Entry::read(word.load(SeqCst))
+    /// What an entry is. What its owner has written to the block is seen after the next step alone.
+    pub(crate) fn of(word: &AtomicU64) -> Entry {
+        Entry::read(word.load(Ordering::Relaxed))
     }
 
-    /// A block is given: whatever somebody may have written there.
-    pub(super) fn grant(word: &AtomicU64, owner: Owner, order: u8) {
+    /// A block is given: whatever somebody may have written there. The client sees it with the answer in its lane.
+    pub(crate) fn grant(word: &AtomicU64, owner: Owner, order: u8) {
         let generation = Entry::of(word).generation.wrapping_add(1);
-        word.store(Entry { owner, generation, order, is_pending: false }.word(), SeqCst);
+        word.store(Entry { owner, generation, order, is_pending: false }.word(), Ordering::Relaxed);
     }
 
-    /// Changes an entry that is what it was when it was looked at. False where it is another one.
+    /// Changes an entry that is what it was when it was looked at. False where it is another one. Who makes this step sees what the one before him has
+    /// written to the block, and shows what he has written himself.
     fn change(self, word: &AtomicU64, to: Entry) -> bool {
-        word.compare_exchange(self.word(), to.word(), SeqCst, SeqCst).is_ok()
+        word.compare_exchange(self.word(), to.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Nobody has the block from then on. False where the entry has changed meanwhile.
-    pub(super) fn take_back(self, word: &AtomicU64) -> bool {
+    pub(crate) fn take_back(self, word: &AtomicU64) -> bool {
         self.change(word, Entry { owner: NOBODY, is_pending: false, ..self })
     }
 
     /// The block is another one's, who has to accept it. The entry then; none where it has changed meanwhile.
-    pub(super) fn hand(self, word: &AtomicU64, to: Owner) -> Option<Entry> {
+    pub(crate) fn hand(self, word: &AtomicU64, to: Owner) -> Option<Entry> {
         let handed =
             Entry { owner: to, generation: self.generation.wrapping_add(1), is_pending: true, ..self };
         self.change(word, handed).then_some(handed)
     }
 
     /// The receiver has it, or the giver has it again. False where the entry has changed meanwhile.
-    pub(super) fn accept(self, word: &AtomicU64, by: Owner) -> bool {
+    pub(crate) fn accept(self, word: &AtomicU64, by: Owner) -> bool {
         self.is_pending && self.change(word, Entry { owner: by, is_pending: false, ..self })
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;
