@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use regrow_memory::{
     Backing, Domain, HandError, Mode, PAGE_BYTES, Peer, RemoteBlock, RemoteClient, Service, ServiceOptions,
@@ -31,6 +31,8 @@ const PAGES: u64 = (BYTES / PAGE_BYTES) as u64;
 /// How many of them in a turn, and how many blocks are under way at most.
 const AT_ONCE: u64 = 200;
 const WINDOW: usize = 8;
+/// How long the giver waits until it looks whether the receiver is there.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Room for all that lie in the receiver's inbox, and as many more.
 const CHUNKS: u32 = 64;
 
@@ -81,14 +83,42 @@ fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> BenchEr
 fn stamp(bytes: &mut [u8], number: u64) {
     for (at, page) in (0u64..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
         if let Some(word) = page.first_chunk_mut() {
-            *word = (number << 16 | at).to_ne_bytes();
+            *word = stamp_of(number, at);
         }
+    }
+}
+
+fn stamp_of(number: u64, page: u64) -> [u8; 8] {
+    (number << 16 | page).to_ne_bytes()
+}
+
+/// The numbers of a turn that are still to come. Blocks come in the order in which they were sent, but for those that meet their receiver while it looks.
+struct Expected {
+    first: u64,
+    has_come: Vec<bool>,
+}
+
+impl Expected {
+    fn new(first: u64) -> Expected {
+        Expected { first, has_come: (0..AT_ONCE).map(|_| false).collect() }
+    }
+
+    /// Reads each page of a block, which is one of those, and comes once.
+    fn check(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let stamp = bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+        let number = stamp >> 16;
+        let at = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        match at.and_then(|at| self.has_come.get_mut(at)) {
+            Some(has_come) if !*has_come => *has_come = true,
+            _ => return Err(io::Error::other(format!("number {number} is not one that is to come"))),
+        }
+        check(bytes, number)
     }
 }
 
 /// Reads each page, and compares it with what should be there.
 fn check(bytes: &[u8], number: u64) -> io::Result<()> {
-    let is_right = |(at, page): (u64, &[u8])| page.first_chunk() == Some(&(number << 16 | at).to_ne_bytes());
+    let is_right = |(at, page): (u64, &[u8])| page.first_chunk() == Some(&stamp_of(number, at));
     if bytes.len() == BYTES && (0u64..).zip(bytes.chunks_exact(PAGE_BYTES)).all(is_right) {
         return Ok(());
     }
@@ -169,8 +199,14 @@ impl Giver {
     }
 
     fn come_back(&mut self) -> io::Result<RemoteBlock> {
-        let come = self.client.receive(None).map_err(io::Error::other)?;
-        come.ok_or_else(|| io::Error::other("nothing has come back"))
+        loop {
+            if let Some(come) = self.client.receive(Some(PATIENCE)).map_err(io::Error::other)? {
+                return Ok(come);
+            }
+            if let Some(status) = self.receiver.try_wait()? {
+                return Err(io::Error::other(format!("the receiver has ended: {status}")));
+            }
+        }
     }
 
     /// Sends a block; where the receiver's inbox is full, again.
@@ -225,6 +261,7 @@ fn receive_turns(client: &mut RemoteClient) -> io::Result<()> {
             way => way?,
         };
         let first = read_word(&mut data)?;
+        let mut expected = Expected::new(first);
         for number in first..first + AT_ONCE {
             if way == Way::Pipe as u64 {
                 data.read_exact(&mut buffer)?;
@@ -233,7 +270,7 @@ fn receive_turns(client: &mut RemoteClient) -> io::Result<()> {
             }
             let come = client.receive(None).map_err(io::Error::other)?;
             let block = come.ok_or_else(|| io::Error::other("nothing has come"))?;
-            check(&block, number)?;
+            expected.check(&block)?;
             if way == Way::Back as u64 {
                 let own = client.peer();
                 let giver = *giver.get_or_insert_with(|| {
@@ -258,5 +295,21 @@ mod tests {
         assert!(check(&bytes[..BYTES - PAGE_BYTES], 7).is_err(), "a page is missing");
         bytes.swap(0, PAGE_BYTES);
         assert!(check(&bytes, 7).is_err(), "pages are not in their order");
+    }
+
+    #[test]
+    fn blocks_may_change_places_but_each_comes_once() {
+        let block = |number| {
+            let mut bytes = vec![0; BYTES];
+            stamp(&mut bytes, number);
+            bytes
+        };
+        let mut expected = Expected::new(200);
+        assert!(expected.check(&block(201)).is_ok() && expected.check(&block(200)).is_ok());
+        assert!(expected.check(&block(201)).is_err(), "it has come");
+        assert!(expected.check(&block(199)).is_err() && expected.check(&block(200 + AT_ONCE)).is_err());
+        let mut torn = block(202);
+        torn[PAGE_BYTES] ^= 1;
+        assert!(expected.check(&torn).is_err(), "a page is another's");
     }
 }

@@ -141,7 +141,7 @@ mod tests {
         assert!(
             memory.give_back_together(&[0..page, 2 * page..3 * page]).is_none_or(|bytes| bytes == 2 * page)
         );
-        memory.populate_each(&[page..3 * page]).unwrap();
+        memory.populate_each(&[0..page, page..3 * page]).unwrap();
         assert!(memory.len() == 3 * page && memory.iter().all(|&byte| byte == 0));
         write_page_of_shared(page).unwrap();
     }
