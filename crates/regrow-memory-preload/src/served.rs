@@ -35,17 +35,20 @@ static START: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// The service; `None` where this program is not served.
+#[inline]
 pub(crate) fn get() -> Option<&'static Served> {
-    let mut served = SERVED.load(Acquire);
-    if served.is_null() {
-        if STATE.load(Acquire) != NOT_YET {
-            return None;
-        }
-        begin();
-        served = SERVED.load(Acquire);
-    }
     // SAFETY: it is set once, to what lives as long as the process.
-    unsafe { served.as_ref() }
+    unsafe { SERVED.load(Acquire).as_ref() }.or_else(get_first)
+}
+
+#[cold]
+fn get_first() -> Option<&'static Served> {
+    if STATE.load(Acquire) != NOT_YET {
+        return None;
+    }
+    begin();
+    // SAFETY: as above.
+    unsafe { SERVED.load(Acquire).as_ref() }
 }
 
 /// The service, if an address is in its range.

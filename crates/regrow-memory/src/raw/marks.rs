@@ -65,6 +65,11 @@ impl Mark {
         self.0 & GONE != 0
     }
 
+    /// Used, and nothing else is to be known of it.
+    pub(super) fn is_plain(self) -> bool {
+        self.0 & (USED | CHANGED | LABELLED) == USED
+    }
+
     pub(super) fn is_labelled(self) -> bool {
         self.0 & LABELLED != 0
     }

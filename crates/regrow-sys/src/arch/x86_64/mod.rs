@@ -7,7 +7,7 @@ mod registers;
 
 pub use breakpoint::BREAKPOINTS;
 pub(crate) use breakpoint::{set_breakpoint, take_fired_breakpoints};
-pub use call::syscall;
+pub use call::{syscall, thread_pointer};
 pub(crate) use processor::EXTENDED_STATE;
 pub use processor::ExtendedState;
 pub use registers::TaskRegisters;
