@@ -368,6 +368,15 @@ impl RawClient {
         }
     }
 
+    /// Gives home what slots keep that nobody has used since the last time.
+    pub fn trim_unused(&self) {
+        for mut slot in self.slots.all_free() {
+            if slot.is_left_alone() {
+                slot.drain().for_each(|page| self.store.free(page));
+            }
+        }
+    }
+
     /// Waits until nobody is in the middle of a request, and has all others wait.
     #[must_use]
     pub fn hold(&self) -> Held<'_> {

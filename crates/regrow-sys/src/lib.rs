@@ -2,6 +2,7 @@
 
 pub mod accounts;
 mod arch;
+pub mod bare_thread;
 pub mod barrier;
 mod blocked_signals;
 pub mod caller;
