@@ -127,6 +127,11 @@ impl Keeper {
         }
     }
 
+    /// Whether the thread was started, by this process.
+    pub(crate) fn has_thread(&self) -> bool {
+        self.has_thread.load(Ordering::SeqCst) && self.shared.get().is_some_and(Shared::is_own)
+    }
+
     /// What the thread needs; `None` where no descriptor is left. One thread alone is here.
     fn open(&self) -> Option<&Shared> {
         if self.shared.get().is_none() {

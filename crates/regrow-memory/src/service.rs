@@ -146,6 +146,12 @@ impl Service {
         self.store.keeper().start(&self.store);
     }
 
+    /// Whether that thread was started in this process: there may be no further one, or none is wanted.
+    #[must_use]
+    pub fn has_keeper(&self) -> bool {
+        self.store.keeper().has_thread()
+    }
+
     /// Gives all pages back to the kernel that nobody uses. What clients keep for themselves is in use: [`Client::trim`]. How many pages.
     pub fn give_back_now(&self) -> u64 {
         self.store.give_back(Look::Everything, Cause::Asked)
