@@ -105,7 +105,8 @@ fn keep(own: &Own) {
             }
         }
     };
-    served.service.keep(wait, || served.client.trim_unused());
+    // A thread that needs what its slot keeps has it from its zone the next time.
+    served.service.keep(wait, || served.client.trim_free());
 }
 
 /// What says that memory is short: descriptors of the thread's own, which are closed when it has nothing to do any more.

@@ -142,7 +142,7 @@ impl RawClient {
         let order = order_for(pages.max(multiple))?;
         let mut slot = self.slots.own()?;
         let page = slot.take(order, mode)?;
-        self.marks.set(page, Mark::used(order, asked, mode));
+        self.marks.set_again(page, Mark::used(order, asked, mode));
         Some(self.store.range().address(page))
     }
 
@@ -368,12 +368,10 @@ impl RawClient {
         }
     }
 
-    /// Gives home what slots keep that nobody has used since the last time.
-    pub fn trim_unused(&self) {
+    /// The same of those slots that nobody is in the middle of a request with.
+    pub fn trim_free(&self) {
         for mut slot in self.slots.all_free() {
-            if slot.is_left_alone() {
-                slot.drain().for_each(|page| self.store.free(page));
-            }
+            slot.drain().for_each(|page| self.store.free(page));
         }
     }
 
@@ -403,9 +401,7 @@ impl RawClient {
                 // What threads keep may be just what is missing. This one has its own slot already.
                 let mut zone = *zone;
                 slot.drain().for_each(|page| self.store.free(page));
-                for mut slot in self.slots.all_free() {
-                    slot.drain().for_each(|page| self.store.free(page));
-                }
+                self.trim_free();
                 self.store.alloc(&mut zone, want)?
             }
             other => other?,

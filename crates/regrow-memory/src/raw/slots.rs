@@ -28,8 +28,6 @@ const SLEEP: Duration = Duration::from_micros(20);
 pub(super) struct Kept {
     /// The zone that requests go to; `None` before the first.
     pub(super) zone: Option<usize>,
-    /// Whether somebody has had a block, or given one back, since the last look.
-    is_stirred: bool,
     immediate: [Vec<Page>; ORDERS],
     delayed: [Vec<Page>; ORDERS],
 }
@@ -46,14 +44,12 @@ impl Kept {
     /// A block that is kept.
     #[inline]
     pub(super) fn take(&mut self, order: u8, mode: Mode) -> Option<Page> {
-        self.is_stirred = true;
         self.blocks(order, mode)?.pop()
     }
 
     /// Keeps a block. False where it keeps enough of them.
     #[inline]
     pub(super) fn keep(&mut self, page: Page, order: u8, mode: Mode) -> bool {
-        self.is_stirred = true;
         match self.blocks(order, mode) {
             Some(blocks) if blocks.len() < (KEPT_PAGES >> order).max(1) => {
                 blocks.push(page);
@@ -61,11 +57,6 @@ impl Kept {
             }
             _ => false,
         }
-    }
-
-    /// Whether nobody has used it since this was asked last.
-    pub(super) fn is_left_alone(&mut self) -> bool {
-        !std::mem::take(&mut self.is_stirred)
     }
 
     /// All that is kept; it is kept no longer.
