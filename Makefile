@@ -52,7 +52,8 @@ build: ## build the regrow command: target/release/regrow
 	@$(BUILD_COMMAND)
 
 memory: ## build the memory service for C programs: libregrow_memory.so, libregrow_memory.a and regrow_memory.h in target/release/memory
-	@$(CARGO) build --quiet --release --locked --package regrow-memory-c --package regrow-memory-preload
+	@$(CARGO) rustc --quiet --release --locked --package regrow-memory-c --lib --crate-type staticlib
+	@$(CARGO) rustc --quiet --release --locked --package regrow-memory-preload --lib --crate-type cdylib
 	@mkdir -p $(TARGET)/release/memory
 	@cp $(TARGET)/release/libregrow_memory_preload.so $(TARGET)/release/memory/libregrow_memory.so
 	@cp $(TARGET)/release/libregrow_memory_c.a $(TARGET)/release/memory/libregrow_memory.a

@@ -57,6 +57,10 @@ typedef struct {
   uint32_t zones;
   // The chunks by which a zone grows.
   uint32_t grow_by;
+  // Blocks of a chunk and more that nobody has needed for so long go back to the kernel.
+  uint32_t t1_ms;
+  // The same of blocks of all sizes.
+  uint32_t t2_ms;
 } RegrowMemoryOptions;
 
 // What a service holds at a moment.
@@ -67,6 +71,10 @@ typedef struct {
   uint64_t own_pages;
   // Those that no client has.
   uint64_t free_pages;
+  // Those of them that may be there in memory.
+  uint64_t idle_pages;
+  // Pages that were given back to the kernel until now.
+  uint64_t given_back_pages;
 } RegrowMemoryState;
 
 #ifdef __cplusplus
@@ -95,6 +103,22 @@ void regrow_memory_service_destroy(RegrowMemoryService *service);
 // `service` is null or a service, and `state` null or where the state is to be written.
 RegrowMemoryStatus regrow_memory_service_state(const RegrowMemoryService *service,
                                                RegrowMemoryState *state);
+
+// Starts the thread that gives back what nobody needs: after t1_ms and t2_ms, and at once when the kernel says that memory is short. Once is
+// enough, and it ends with the service. A child of fork has none, and is told so (REGROW_MEMORY_STATUS_SYSTEM). Without it memory goes back by
+// `regrow_memory_service_give_back` alone.
+//
+// # Safety
+// `service` is null or a service.
+RegrowMemoryStatus regrow_memory_service_start_keeper(const RegrowMemoryService *service);
+
+// Gives all pages back to the kernel that nobody uses, and writes how many these were to `pages`, which may be null. What threads of clients
+// keep for their next requests is in use: `regrow_memory_trim` has it go, too.
+//
+// # Safety
+// `service` is null or a service, and `pages` null or where the number is to be written.
+RegrowMemoryStatus regrow_memory_service_give_back(const RegrowMemoryService *service,
+                                                   uint64_t *pages);
 
 // Makes a client of a service, which `regrow_memory_client_destroy` destroys.
 //

@@ -23,6 +23,7 @@ pub use client::{
 pub use hooks::{RegrowMemoryHooks, regrow_memory_hooks_destroy, regrow_memory_hooks_new};
 pub use service::{
     RegrowMemoryOptions, RegrowMemoryService, RegrowMemoryState, regrow_memory_service_destroy,
-    regrow_memory_service_new, regrow_memory_service_state,
+    regrow_memory_service_give_back, regrow_memory_service_new, regrow_memory_service_start_keeper,
+    regrow_memory_service_state,
 };
 pub use status::{RegrowMemoryStatus, regrow_memory_status_text};

@@ -24,7 +24,7 @@ struct Made {
 impl Made {
     fn new(chunks: u32) -> Made {
         let mut made = Made { service: std::ptr::null_mut(), client: std::ptr::null_mut() };
-        let options = RegrowMemoryOptions { chunks, zones: 2, grow_by: 1 };
+        let options = RegrowMemoryOptions { chunks, zones: 2, grow_by: 1, t1_ms: 0, t2_ms: 0 };
         // SAFETY: both are written to fields of the same type.
         unsafe {
             assert_eq!(
@@ -37,7 +37,8 @@ impl Made {
     }
 
     fn pages_in_use(&self) -> u64 {
-        let mut state = RegrowMemoryState { zones: 0, own_pages: 0, free_pages: 0 };
+        let mut state =
+            RegrowMemoryState { zones: 0, own_pages: 0, free_pages: 0, idle_pages: 0, given_back_pages: 0 };
         // SAFETY: client and service live as long as `self`.
         unsafe {
             assert_eq!(regrow_memory_trim(self.client), RegrowMemoryStatus::Ok);

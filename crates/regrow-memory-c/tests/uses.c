@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define CHECK(what)                                                                                                    \
     do {                                                                                                               \
@@ -47,7 +49,7 @@ static void *thread(void *number) {
 static void misuse(void) {
     void *block = NULL;
     size_t bytes = 0;
-    RegrowMemoryOptions options = {.chunks = 2, .zones = 3, .grow_by = 0};
+    RegrowMemoryOptions options = {.chunks = 2, .zones = 3};
     RegrowMemoryService *none = NULL;
     CHECK(regrow_memory_service_new(&options, &none) == REGROW_MEMORY_STATUS_OPTIONS && none == NULL);
     CHECK(regrow_memory_service_new(NULL, NULL) == REGROW_MEMORY_STATUS_NULL);
@@ -67,9 +69,49 @@ static void misuse(void) {
     CHECK(strcmp(regrow_memory_status_text(REGROW_MEMORY_STATUS_FREED_TWICE), "the block is free already") == 0);
 }
 
+/* How many pages of a block are there, as the kernel says. */
+static size_t resident(void *block, size_t pages) {
+    unsigned char there[4096];
+    size_t count = 0;
+    CHECK(pages <= sizeof there && mincore(block, pages * 4096, there) == 0);
+    for (size_t at = 0; at < pages; at++) {
+        count += there[at] & 1;
+    }
+    return count;
+}
+
+/* 12 MiB that were in use, and that nobody uses any more. */
+static void *freed(void) {
+    void *block = NULL;
+    CHECK(regrow_memory_alloc(client, (size_t)12 << 20, 1, &block) == REGROW_MEMORY_STATUS_OK);
+    memset(block, 1, (size_t)12 << 20);
+    CHECK(regrow_memory_free(client, block) == REGROW_MEMORY_STATUS_OK && resident(block, 3072) == 3072);
+    return block;
+}
+
+static void gives_back(RegrowMemoryService *service) {
+    RegrowMemoryState state;
+    uint64_t pages = 0;
+    void *block = freed();
+    CHECK(regrow_memory_service_give_back(service, &pages) == REGROW_MEMORY_STATUS_OK && pages >= 3072);
+    CHECK(resident(block, 3072) == 0);
+    CHECK(regrow_memory_service_state(service, &state) == REGROW_MEMORY_STATUS_OK);
+    CHECK(state.idle_pages == 0 && state.given_back_pages == pages);
+    block = freed();
+    CHECK(regrow_memory_service_start_keeper(service) == REGROW_MEMORY_STATUS_OK);
+    CHECK(regrow_memory_service_start_keeper(service) == REGROW_MEMORY_STATUS_OK);
+    for (int time = 0; resident(block, 3072) > 512; time++) {
+        CHECK(time < 6000);
+        usleep(10000);
+    }
+    CHECK(regrow_memory_service_give_back(service, NULL) == REGROW_MEMORY_STATUS_OK);
+    CHECK(regrow_memory_service_give_back(NULL, &pages) == REGROW_MEMORY_STATUS_NULL);
+    CHECK(regrow_memory_service_start_keeper(NULL) == REGROW_MEMORY_STATUS_NULL);
+}
+
 int main(int count, char **arguments) {
     (void)arguments;
-    RegrowMemoryOptions options = {.chunks = 16, .zones = 2, .grow_by = 1};
+    RegrowMemoryOptions options = {.chunks = 16, .zones = 2, .grow_by = 1, .t1_ms = 20, .t2_ms = 40};
     RegrowMemoryService *service = NULL;
     CHECK(regrow_memory_service_new(&options, &service) == REGROW_MEMORY_STATUS_OK);
     CHECK(regrow_memory_client_new(service, &client) == REGROW_MEMORY_STATUS_OK);
@@ -94,6 +136,7 @@ int main(int count, char **arguments) {
     CHECK(regrow_memory_trim(client) == REGROW_MEMORY_STATUS_OK);
     CHECK(regrow_memory_service_state(service, &state) == REGROW_MEMORY_STATUS_OK);
     CHECK(state.zones == 2 && state.own_pages > 0 && state.own_pages == state.free_pages);
+    gives_back(service);
     regrow_memory_client_destroy(client);
     regrow_memory_service_destroy(service);
     puts("all of it holds");

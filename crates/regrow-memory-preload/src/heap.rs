@@ -19,6 +19,7 @@ use crate::{errno, next};
 const LARGEST_MULTIPLE: usize = 2 << 20;
 
 /// A block of the service; `None` where the request is not the service's, or it has no memory.
+#[inline]
 fn serve(bytes: usize, multiple: usize, zeroed: bool, what: Count) -> Option<*mut c_void> {
     if bytes < PAGE_BYTES || multiple > LARGEST_MULTIPLE {
         return None;
@@ -37,6 +38,7 @@ fn serve(bytes: usize, multiple: usize, zeroed: bool, what: Count) -> Option<*mu
     }
 }
 
+#[inline]
 pub(crate) fn malloc(bytes: usize) -> *mut c_void {
     serve(bytes, 1, false, Count::Malloc).unwrap_or_else(|| next::malloc(bytes))
 }
@@ -73,11 +75,17 @@ fn of_heap(block: *const c_void) -> Option<&'static Served> {
 
 /// # Safety
 /// The block is null, or was given by this library or the next one, and is used no more.
+#[inline]
 pub(crate) unsafe fn free(block: *mut c_void) {
-    match of_heap(block) {
-        Some(served) => free_served(served, block, "free"),
+    let is_freed = match served::of(block) {
+        Some(served) => served.client.free_unless_labelled(block.cast()),
+        None => Ok(false),
+    };
+    match is_freed {
+        Ok(true) => add(Count::Free),
         // SAFETY: see the contract.
-        None => unsafe { next::free(block) },
+        Ok(false) => unsafe { next::free(block) },
+        Err(error) => errno::fault("free", error),
     }
 }
 

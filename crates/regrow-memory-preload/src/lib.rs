@@ -12,6 +12,8 @@
 //! - In a program that is linked with the library and does not preload it, all of them pass to the next library and the kernel.
 //! - While the service works nothing calls `malloc`: its notes come from the kernel (`notes`), so that no lock of another allocator is
 //!   waited for.
+//! - What the program needs no more goes back to the kernel by a thread that is there only while there is something to give back (`keeper`,
+//!   `alone`).
 //! - Where the range is used up, or cannot be reserved, the next library and the kernel serve the program.
 //! - A block that is freed twice, or an address of the range that is no block's, ends the program by abort, and standard error names it.
 //!
@@ -19,10 +21,12 @@
 
 #![cfg_attr(test, allow(dead_code, reason = "tests of the crate itself do not take the C library's names"))]
 
+mod alone;
 mod calls;
 mod counts;
 mod errno;
 mod heap;
+mod keeper;
 mod maps;
 mod moves;
 mod next;

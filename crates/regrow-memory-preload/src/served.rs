@@ -12,14 +12,17 @@ use std::sync::atomic::{
 };
 
 use regrow_memory::raw::Held;
-use regrow_memory::{RawClient, Service, ServiceError, ServiceOptions, Slaves};
+use regrow_memory::zone::Notice;
+use regrow_memory::{GiveBack, RawClient, Service, ServiceError, ServiceOptions, Slaves};
 
+use crate::keeper::{self, Barred};
 use crate::settings::{RANGE_MIB, Settings, is_preloaded, is_there, look};
 use crate::{counts, errno, notes};
 
 /// What serves the program.
 #[derive(Debug)]
 pub(crate) struct Served {
+    pub(crate) service: Service,
     pub(crate) client: RawClient,
     /// The smallest mapping that is served.
     pub(crate) mmap_from: usize,
@@ -35,17 +38,20 @@ static START: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// The service; `None` where this program is not served.
+#[inline]
 pub(crate) fn get() -> Option<&'static Served> {
-    let mut served = SERVED.load(Acquire);
-    if served.is_null() {
-        if STATE.load(Acquire) != NOT_YET {
-            return None;
-        }
-        begin();
-        served = SERVED.load(Acquire);
-    }
     // SAFETY: it is set once, to what lives as long as the process.
-    unsafe { served.as_ref() }
+    unsafe { SERVED.load(Acquire).as_ref() }.or_else(get_first)
+}
+
+#[cold]
+fn get_first() -> Option<&'static Served> {
+    if STATE.load(Acquire) != NOT_YET {
+        return None;
+    }
+    begin();
+    // SAFETY: as above.
+    unsafe { SERVED.load(Acquire).as_ref() }
 }
 
 /// The service, if an address is in its range.
@@ -82,7 +88,10 @@ fn serve(settings: Settings) {
     let Some(service) = service(settings) else { return };
     let client = service.raw_client();
     let addresses = client.addresses();
-    let served = Box::new(Served { client, mmap_from: settings.mmap_kib as usize * 1024 });
+    let served = Box::new(Served { service, client, mmap_from: settings.mmap_kib as usize * 1024 });
+    if let Some(source) = look(c"REGROW_MEMORY_PRESSURE") {
+        keeper::listen_to(source);
+    }
     // SAFETY: the three functions live as long as the process: a preloaded library is never unloaded.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
     START.store(addresses.start, Relaxed);
@@ -90,20 +99,24 @@ fn serve(settings: Settings) {
     SERVED.store(Box::into_raw(served), Release);
 }
 
-/// A service with the range that was asked for; without a setting, the largest that can be reserved. It has no threads: a copy of the process
-/// would not have them.
+/// A service with the range that was asked for; without a setting, the largest that can be reserved. It has no threads but the keeper: a copy
+/// of the process would not have them.
 fn service(settings: Settings) -> Option<Service> {
     let zones = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize).clamp(1, 16);
     let mut mib = settings.range_mib.unwrap_or(RANGE_MIB);
     loop {
         let chunks = (mib / 2).max(1);
         let zones = zones.min(chunks as usize);
-        match Service::new(&ServiceOptions {
-            chunks,
-            zones,
-            slaves: Slaves::Never,
-            ..ServiceOptions::default()
-        }) {
+        let give_back = keeper::give_back(settings, zones);
+        let options =
+            ServiceOptions { chunks, zones, slaves: Slaves::Never, give_back, ..ServiceOptions::default() };
+        // Where there is no period there is no keeper.
+        let made = if settings.t1_ms == 0 && settings.t2_ms == 0 {
+            Service::new(&ServiceOptions { give_back: GiveBack::NEVER, ..options })
+        } else {
+            Service::with_notice(&options, Notice::new(keeper::call))
+        };
+        match made {
             Ok(service) => return Some(service),
             Err(ServiceError::System { .. }) if settings.range_mib.is_none() && mib > 64 => mib /= 2,
             Err(error) => {
@@ -117,7 +130,9 @@ fn service(settings: Settings) -> Option<Service> {
 /// What a fork holds.
 struct HeldByFork {
     notes: Option<MutexGuard<'static, notes::Lists>>,
+    // In this order they are let go.
     _requests: Held<'static>,
+    _keeper: Barred,
 }
 
 /// Of the fork that is under way: another one waits for its locks.
@@ -125,7 +140,13 @@ static HELD: AtomicPtr<HeldByFork> = AtomicPtr::new(null_mut());
 
 extern "C" fn before_fork() {
     let Some(served) = get() else { return };
-    let mut held = Box::new(HeldByFork { notes: None, _requests: served.client.hold() });
+    let (keeper, was_there) = keeper::bar_only();
+    let requests = served.client.hold();
+    if was_there {
+        // A copy has the less to copy.
+        served.service.give_back_surplus();
+    }
+    let mut held = Box::new(HeldByFork { notes: None, _requests: requests, _keeper: keeper });
     held.notes = Some(notes::hold());
     HELD.store(Box::into_raw(held), Relaxed);
 }

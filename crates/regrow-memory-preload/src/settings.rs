@@ -5,6 +5,9 @@
 //! | `LD_PRELOAD` | names `libregrow_memory`: the program's memory is served |
 //! | `REGROW_MEMORY_RANGE_MIB` | the size of the range; 16384 without it, or less where so much cannot be reserved |
 //! | `REGROW_MEMORY_MMAP_KIB` | the smallest mapping that is served; 64 without it |
+//! | `REGROW_MEMORY_T1_MS` | large blocks that nobody has needed for so long go back to the kernel; 1000 without it, 0: never |
+//! | `REGROW_MEMORY_T2_MS` | the same of blocks of all sizes; 4000 without it, 0: never. Both 0: nothing goes back by itself |
+//! | `REGROW_MEMORY_PRESSURE` | a pipe or the like that can be read when memory is short, instead of the kernel's word |
 //! | `REGROW_MEMORY_STATISTICS` | a file to which each process appends a line at its end: how many requests were served |
 //!
 //! A value that is no number is said on standard error, and nothing is served.
@@ -25,19 +28,29 @@ pub struct Settings {
     pub range_mib: Option<u32>,
     /// The smallest mapping that is served.
     pub mmap_kib: u32,
+    /// The periods after which memory goes back.
+    pub t1_ms: u32,
+    /// See above.
+    pub t2_ms: u32,
 }
+
+/// The first period without a setting.
+pub const T1_MS: u32 = 1000;
+/// The second one.
+pub const T2_MS: u32 = 4000;
 
 /// A setting that is no number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoNumber<'a> {
     name: &'a str,
     value: &'a [u8],
+    least: u32,
 }
 
 impl std::fmt::Display for NoNumber<'_> {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let value = std::str::from_utf8(self.value).unwrap_or("(no text)");
-        write!(to, "{}={value}: no number from 1 to {}", self.name, u32::MAX)
+        write!(to, "{}={value}: no number from {} to {}", self.name, self.least, u32::MAX)
     }
 }
 
@@ -47,14 +60,18 @@ impl Settings {
     /// # Errors
     /// [`NoNumber`].
     pub fn read<'a>(look: impl Fn(&'static CStr) -> Option<&'a [u8]>) -> Result<Settings, NoNumber<'a>> {
-        let number = |name: &'static CStr| {
+        let number = |name: &'static CStr, least: u32| {
             let Some(value) = look(name) else { return Ok(None) };
             let parsed = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u32>().ok());
-            let wrong = NoNumber { name: name.to_str().unwrap_or_default(), value };
-            parsed.filter(|&number| number > 0).map(Some).ok_or(wrong)
+            let wrong = NoNumber { name: name.to_str().unwrap_or_default(), value, least };
+            parsed.filter(|&number| number >= least).map(Some).ok_or(wrong)
         };
-        let range_mib = number(c"REGROW_MEMORY_RANGE_MIB")?;
-        Ok(Settings { range_mib, mmap_kib: number(c"REGROW_MEMORY_MMAP_KIB")?.unwrap_or(MMAP_KIB) })
+        Ok(Settings {
+            range_mib: number(c"REGROW_MEMORY_RANGE_MIB", 1)?,
+            mmap_kib: number(c"REGROW_MEMORY_MMAP_KIB", 1)?.unwrap_or(MMAP_KIB),
+            t1_ms: number(c"REGROW_MEMORY_T1_MS", 0)?.unwrap_or(T1_MS),
+            t2_ms: number(c"REGROW_MEMORY_T2_MS", 0)?.unwrap_or(T2_MS),
+        })
     }
 }
 
@@ -94,7 +111,10 @@ mod tests {
         let read = |range: Option<&'static str>| {
             Settings::read(|name| (name == c"REGROW_MEMORY_RANGE_MIB").then_some(range?.as_bytes()))
         };
-        assert_eq!(read(None), Ok(Settings { range_mib: None, mmap_kib: MMAP_KIB }));
+        assert_eq!(
+            read(None),
+            Ok(Settings { range_mib: None, mmap_kib: MMAP_KIB, t1_ms: T1_MS, t2_ms: T2_MS })
+        );
         assert_eq!(read(Some("64")).map(|settings| settings.range_mib), Ok(Some(64)));
         for wrong in ["", "0", "-1", "64M", "99999999999"] {
             let said = read(Some(wrong)).expect_err("no number").to_string();

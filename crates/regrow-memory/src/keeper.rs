@@ -27,6 +27,9 @@ pub(crate) trait LookedAfter: Send + Sync + 'static {
     /// Begins the periods of all looks.
     fn begin_looking(&self);
 
+    /// Ends them: zones tell when they are to be looked at again.
+    fn end_looking(&self);
+
     /// Whether a zone is to be looked at again.
     fn is_watched(&self, is_longer: bool) -> bool;
 
@@ -42,6 +45,19 @@ pub(crate) struct Keeper {
     source: Mutex<Option<OwnedFd>>,
     shared: Arc<OnceLock<Shared>>,
     has_thread: AtomicBool,
+    /// Who keeps the service instead: what zones call.
+    other: Option<Notice>,
+}
+
+/// Why somebody who keeps a service himself wakes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// So long as was asked, or less.
+    Time,
+    /// Memory is short.
+    Pressure,
+    /// He is to stop.
+    Over,
 }
 
 /// What the thread has as well, from its start on: a service without it has no descriptors.
@@ -76,7 +92,14 @@ impl Keeper {
     /// A keeper that is still to be started. Stalls are told by `source`, if there is one, instead of the kernel.
     pub(crate) fn new(options: GiveBack, source: Option<OwnedFd>) -> Keeper {
         let (source, shared) = (Mutex::new(source), Arc::new(OnceLock::new()));
-        Keeper { options, source, shared, has_thread: AtomicBool::new(false) }
+        Keeper { options, source, shared, has_thread: AtomicBool::new(false), other: None }
+    }
+
+    /// The keeper of a service that somebody else keeps, who is called when there is something to do.
+    pub(crate) fn other(options: GiveBack, notice: Notice) -> Keeper {
+        let mut keeper = Keeper::new(options, None);
+        keeper.other = Some(notice);
+        keeper
     }
 
     pub(crate) fn options(&self) -> &GiveBack {
@@ -86,7 +109,11 @@ impl Keeper {
     /// Starts the thread, if it is wanted and not there. Where there can be none the next client tries again.
     pub(crate) fn start(&self, kept: &Arc<impl LookedAfter>) {
         let is_there = || self.has_thread.load(Ordering::Relaxed);
-        if !self.options.needs_keeper() || is_there() || self.has_thread.swap(true, Ordering::SeqCst) {
+        if self.other.is_some()
+            || !self.options.needs_keeper()
+            || is_there()
+            || self.has_thread.swap(true, Ordering::SeqCst)
+        {
             return;
         }
         if self.open().is_none_or(|shared| !shared.is_own()) {
@@ -98,6 +125,11 @@ impl Keeper {
         if raw::detached_thread(life).is_err() {
             self.has_thread.store(false, Ordering::SeqCst);
         }
+    }
+
+    /// Whether the thread was started, by this process.
+    pub(crate) fn has_thread(&self) -> bool {
+        self.has_thread.load(Ordering::SeqCst) && self.shared.get().is_some_and(Shared::is_own)
     }
 
     /// What the thread needs; `None` where no descriptor is left. One thread alone is here.
@@ -112,8 +144,15 @@ impl Keeper {
 
     /// What zones call when they have more idle pages than they are to have.
     pub(crate) fn notice(&self) -> Option<Notice> {
+        if let Some(notice) = &self.other {
+            return Some(notice.clone());
+        }
         let shared = Arc::clone(&self.shared);
-        let tell = move || _ = shared.get().map(Shared::wake);
+        let tell = move || {
+            // A keeper that has not come yet looks when it comes.
+            let _ = shared.get().map(Shared::wake);
+            true
+        };
         self.options.needs_keeper().then(|| Notice::new(tell))
     }
 
@@ -245,6 +284,37 @@ fn keep(kept: &Weak<impl LookedAfter>, shared: &Shared, options: &GiveBack) {
             periods.end();
         }
     }
+}
+
+/// Looks at each T1 and T2, until nothing is above the limits or nothing changes any more, or the caller is to stop. `wait` waits so long at
+/// most; `after_all` is called after each look at all sizes.
+pub(crate) fn keep_for_now(
+    kept: &impl LookedAfter,
+    options: &GiveBack,
+    mut wait: impl FnMut(Duration) -> Woken,
+    mut after_all: impl FnMut(),
+) {
+    let mut periods = Periods::new(options);
+    periods.begin(Instant::now());
+    kept.begin_looking();
+    while let Some(next) = periods.next() {
+        match wait(next.saturating_duration_since(Instant::now())) {
+            Woken::Over => break,
+            Woken::Pressure => _ = kept.give_back(Look::Everything, Cause::Pressure),
+            Woken::Time => {}
+        }
+        let due = periods.due(Instant::now());
+        for look in due.looks() {
+            kept.give_back(look, Cause::Time);
+            if look == Look::All {
+                after_all();
+            }
+        }
+        if due.looks().next().is_some() && !kept.is_watched(due.is_longer) {
+            return;
+        }
+    }
+    kept.end_looking();
 }
 
 /// When the next looks are.

@@ -63,6 +63,7 @@ pub use block::Block;
 pub use client::Client;
 pub use error::{MessageError, ServiceError, ZoneError};
 pub use giving_back::{GiveBack, GivingBackState, PressureWatch};
+pub use keeper::Woken;
 pub use range::{Backing, PAGE_BYTES};
 pub use raw::{RawClient, RawError};
 #[cfg(not(loom))]

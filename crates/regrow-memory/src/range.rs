@@ -16,6 +16,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
+use regrow_sys::pages;
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 
@@ -25,6 +26,11 @@ use crate::units::{CHUNK_PAGES, MAX_CHUNKS, Page};
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
 const CHUNK_BYTES: usize = PAGE_BYTES * CHUNK_PAGES as usize;
+
+/// The largest block whose pages are written where they are to be zero, in pages: 64 MiB.
+const MOST_WRITTEN: u32 = 32 * CHUNK_PAGES;
+/// A chunk whose pages are there and not there in more turns than this is given back as a whole.
+const MOST_RUNS: usize = 16;
 
 /// What a range is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -168,11 +174,50 @@ impl Range {
         mapped.map_err(system("mapping pages"))
     }
 
-    /// Makes pages zero that the caller has alone: by giving them back to the kernel, which is quicker for many, or by writing them.
-    pub(crate) fn zero(&self, page: Page, pages: u32, by_the_kernel: bool) {
-        if by_the_kernel && self.give_back(page, pages).is_ok() {
+    /// Makes pages zero that the caller has alone. `as_is_best`: those of a large block are written as far as they are there, and the others
+    /// are given back to the kernel; else all are written.
+    pub(crate) fn zero(&self, page: Page, pages: u32, as_is_best: bool) {
+        if !as_is_best {
+            self.write_zeroes(page, pages);
+        } else if self.file.is_some() || pages > MOST_WRITTEN {
+            self.give_back_or_write(page, pages);
+        } else {
+            for chunk in (page..page + pages).step_by(CHUNK_PAGES as usize) {
+                self.zero_chunk(chunk, CHUNK_PAGES.min(page + pages - chunk));
+            }
+        }
+    }
+
+    /// The same of a chunk. What is not there may be swapped out, and is other than zero then: it is given back.
+    fn zero_chunk(&self, page: Page, pages: u32) {
+        let mut found = [0u8; CHUNK_PAGES as usize];
+        let found = found.get_mut(..pages as usize).unwrap_or_default();
+        // SAFETY: the pages are in the range, and are not looked at.
+        let is_told = pages::are_there(unsafe { self.block(page, pages) }, found).is_ok();
+        let runs = || found.chunk_by(|one, next| one & 1 == next & 1);
+        if !is_told || runs().count() > MOST_RUNS {
+            self.give_back_or_write(page, pages);
             return;
         }
+        let mut at = page;
+        for run in runs() {
+            let count = u32::try_from(run.len()).unwrap_or(0);
+            if run.first().is_some_and(|first| first & 1 == 1) {
+                self.write_zeroes(at, count);
+            } else {
+                self.give_back_or_write(at, count);
+            }
+            at += count;
+        }
+    }
+
+    fn give_back_or_write(&self, page: Page, pages: u32) {
+        if self.give_back(page, pages).is_err() {
+            self.write_zeroes(page, pages);
+        }
+    }
+
+    fn write_zeroes(&self, page: Page, pages: u32) {
         // SAFETY: the caller has these pages alone.
         unsafe { self.block(page, pages).cast::<u8>().write_bytes(0, pages as usize * PAGE_BYTES) };
     }
@@ -283,6 +328,36 @@ mod tests {
             assert_eq!(first, [9, 9, 0, 9], "{backing:?}");
             range.zero(512, 512, true);
             assert!(block.iter().all(|&byte| byte == 0), "{backing:?}");
+        }
+    }
+
+    /// Whatever is there of a large block, all of it is zero afterwards, and no page has come that was not there.
+    #[test]
+    fn a_large_block_is_zeroed_as_far_as_it_is_there() {
+        let range = Range::reserve(4, Backing::Anonymous).expect("room for it");
+        let there = || {
+            let mut found = vec![0u8; 1100];
+            // SAFETY: it is not looked at.
+            let memory = unsafe { range.block(100, 1100) };
+            pages::are_there(memory, &mut found).expect("it is mapped");
+            found.iter().filter(|&&found| found & 1 == 1).count()
+        };
+        // SAFETY: nobody else has these pages.
+        let block = unsafe { range.block(100, 1100).as_mut() };
+        let all_pages = |page: usize| (0..page).collect::<Vec<_>>();
+        // All of it, a part at each end, each other page.
+        for (touched, stay) in [
+            (all_pages(1100), 1100),
+            ((0..300).chain(1000..1100).collect(), 400),
+            ((0..1100).step_by(2).collect(), 0),
+            (vec![], 0),
+        ] {
+            range.give_back(100, 1100).expect("it is mapped");
+            touched.iter().for_each(|page| block[page * PAGE_BYTES..][..PAGE_BYTES].fill(7));
+            assert_eq!(there(), touched.len());
+            range.zero(100, 1100, true);
+            assert_eq!(there(), stay);
+            assert!(block.iter().all(|&byte| byte == 0));
         }
     }
 

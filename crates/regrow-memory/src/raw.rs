@@ -11,12 +11,15 @@
 //! What a caller does to the mapping of its blocks (protects, maps over, gives back a part) it tells by [`RawClient::note_changed`] and
 //! [`RawClient::free_part`]; such a block is mapped anew before anybody else has it.
 
+mod biased;
 mod marks;
 mod slots;
 
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
+
+pub use regrow_sys::raw::thread_pointer;
 
 use crate::error::ServiceError;
 use crate::range::PAGE_BYTES;
@@ -24,6 +27,7 @@ use crate::request::{Mode, Owner, Want};
 use crate::store::Store;
 use crate::units::{MAX_ORDER, Page, order_for, pages_of};
 
+use biased::Turn;
 use marks::{Mark, Marks};
 use slots::{Kept, Slots};
 
@@ -74,7 +78,7 @@ pub struct RawClient {
 /// Nobody else is in the middle of a request as long as this is there: what a fork needs.
 #[derive(Debug)]
 pub struct Held<'a> {
-    _slots: Vec<MutexGuard<'a, Kept>>,
+    _slots: Vec<Turn<'a, Kept>>,
 }
 
 impl RawClient {
@@ -96,7 +100,22 @@ impl RawClient {
     ///
     /// # Errors
     /// As [`RawClient::alloc`].
+    #[inline]
     pub fn alloc_aligned(
+        &self,
+        pages: u64,
+        multiple: u64,
+        mode: Mode,
+        zeroed: bool,
+    ) -> Result<NonNull<u8>, RawError> {
+        if let Some(block) = self.alloc_kept(pages, multiple, mode, zeroed) {
+            return Ok(block);
+        }
+        self.alloc_any(pages, multiple, mode, zeroed)
+    }
+
+    #[inline(never)]
+    fn alloc_any(
         &self,
         pages: u64,
         multiple: u64,
@@ -116,30 +135,101 @@ impl RawClient {
         Ok(self.store.range().address(page))
     }
 
+    /// What most requests come to: a block that this thread keeps, as it is.
+    #[inline]
+    fn alloc_kept(&self, pages: u64, multiple: u64, mode: Mode, zeroed: bool) -> Option<NonNull<u8>> {
+        let asked = u32::try_from(pages.max(1)).ok().filter(|_| !zeroed)?;
+        let order = order_for(pages.max(multiple))?;
+        let mut slot = self.slots.own()?;
+        let page = slot.take(order, mode)?;
+        self.store.range().give_out(page, pages_of(order));
+        self.marks.set_again(page, Mark::used(order, asked, mode));
+        Some(self.store.range().address(page))
+    }
+
     /// Takes a block back, from any thread.
     ///
     /// # Errors
     /// [`RawError::FreedTwice`], [`RawError::NoBlock`], [`RawError::Outside`]; [`ServiceError::System`] where the block has been
     /// changed and cannot be mapped anew: it is in use then as before.
     pub fn free(&self, address: *const u8) -> Result<(), RawError> {
-        let (mut page, mut mark) = self.block_at(address)?;
+        if self.free_plain(address) {
+            return Ok(());
+        }
+        let (page, mark) = self.block_at(address)?;
+        self.free_marked(page, mark, address)
+    }
+
+    /// The same, unless the address is in a block that has a label: false then, and nothing is done.
+    ///
+    /// # Errors
+    /// As [`RawClient::free`].
+    #[inline]
+    pub fn free_unless_labelled(&self, address: *const u8) -> Result<bool, RawError> {
+        if self.free_plain(address) {
+            return Ok(true);
+        }
+        match self.block_at(address) {
+            Ok((page, mark)) if !mark.is_labelled() => self.free_marked(page, mark, address).map(|()| true),
+            Ok(_) => Ok(false),
+            Err(_) if self.is_labelled(address) == Some(true) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What most returns come to: a block that nobody has done anything special with. False where it is another one, or none.
+    #[inline]
+    fn free_plain(&self, address: *const u8) -> bool {
+        let Some(page) = self.store.range().page_at(address.addr()) else { return false };
+        let mark = self.marks.get(page);
+        if !mark.is_plain()
+            || !address.addr().is_multiple_of(PAGE_BYTES)
+            || !self.marks.exchange(page, mark, mark.freed())
+        {
+            return false;
+        }
+        self.store.range().take_in(page, pages_of(mark.order()));
+        let is_kept = self.slots.own().is_some_and(|mut slot| slot.keep(page, mark.order(), mark.mode()));
+        if !is_kept {
+            self.keep_or_return(page, mark);
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn keep_or_return(&self, page: Page, mark: Mark) {
+        // The slot is held meanwhile: a fork must not come in between.
+        let mut slot = self.slots.mine();
+        if !slot.keep(page, mark.order(), mark.mode()) {
+            self.store.free(page);
+        }
+    }
+
+    #[inline(never)]
+    fn free_marked(&self, mut page: Page, mut mark: Mark, address: *const u8) -> Result<(), RawError> {
         while !self.marks.exchange(page, mark, mark.freed()) {
             // Somebody else frees it, or notes that it was changed.
             (page, mark) = self.block_at(address)?;
         }
         self.store.range().take_in(page, pages_of(mark.order()));
-        let mut slot = self.slots.mine();
         if mark.is_changed() {
-            self.store.range().renew(page, pages_of(mark.order())).map_err(|source| {
-                self.store.range().give_out(page, pages_of(mark.order()));
-                self.marks.set(page, mark);
-                ServiceError::System { what: "mapping a block anew", source }
-            })?;
+            let _slot = self.slots.mine();
+            self.renew(page, mark)?;
             self.store.free(page);
-        } else if !slot.keep(page, mark.order(), mark.mode()) {
-            self.store.free(page);
+        } else {
+            self.keep_or_return(page, mark);
         }
         Ok(())
+    }
+
+    /// Maps a block anew that its caller has changed; where that fails it is in use as before.
+    #[cold]
+    fn renew(&self, page: Page, mark: Mark) -> Result<(), RawError> {
+        self.store.range().renew(page, pages_of(mark.order())).map_err(|source| {
+            self.store.range().give_out(page, pages_of(mark.order()));
+            self.marks.set(page, mark);
+            ServiceError::System { what: "mapping a block anew", source }.into()
+        })
     }
 
     /// Whether an address is in the range of its service.
@@ -277,7 +367,14 @@ impl RawClient {
 
     /// Gives home what its slots keep.
     pub fn trim(&self) {
-        for mut slot in self.slots.each() {
+        for mut slot in self.slots.all() {
+            slot.drain().for_each(|page| self.store.free(page));
+        }
+    }
+
+    /// The same of those slots that nobody is in the middle of a request with.
+    pub fn trim_free(&self) {
+        for mut slot in self.slots.all_free() {
             slot.drain().for_each(|page| self.store.free(page));
         }
     }
@@ -285,7 +382,7 @@ impl RawClient {
     /// Waits until nobody is in the middle of a request, and has all others wait.
     #[must_use]
     pub fn hold(&self) -> Held<'_> {
-        Held { _slots: self.slots.each().collect() }
+        Held { _slots: self.slots.all() }
     }
 
     /// What a block that a slot has kept needs before it is given again.
@@ -312,9 +409,7 @@ impl RawClient {
                 // What threads keep may be just what is missing. This one has its own slot already.
                 let mut zone = *zone;
                 slot.drain().for_each(|page| self.store.free(page));
-                self.slots
-                    .each_free()
-                    .for_each(|mut slot| slot.drain().for_each(|page| self.store.free(page)));
+                self.trim_free();
                 self.store.alloc(&mut zone, want)?
             }
             other => other?,

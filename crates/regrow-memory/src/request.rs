@@ -32,7 +32,7 @@ pub struct Want {
 }
 
 impl Want {
-    /// Whether the block, where it has to be zeroed, is given back to the kernel for that. Its pages are not mapped then.
+    /// Whether pages of the block, where it has to be zeroed, may be given back to the kernel for that: these are not mapped then.
     #[must_use]
     pub fn is_zeroed_by_the_kernel(&self) -> bool {
         self.order >= CHUNK_ORDER

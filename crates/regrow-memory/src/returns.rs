@@ -23,6 +23,10 @@ impl LookedAfter for Store {
         self.seats().iter().for_each(|seat| seat.with(crate::zone::Zone::begin_looking));
     }
 
+    fn end_looking(&self) {
+        self.seats().iter().for_each(|seat| seat.with(crate::zone::Zone::end_looking));
+    }
+
     fn is_watched(&self, is_longer: bool) -> bool {
         // Each is asked: a zone that is watched no more tells when it has too much again.
         self.seats().iter().filter(|seat| seat.with(|zone| zone.is_watched(is_longer))).count() > 0

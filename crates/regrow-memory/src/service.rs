@@ -2,11 +2,12 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::client::Client;
 use crate::error::ServiceError;
 use crate::giving_back::{Cause, GiveBack, GivingBackState};
-use crate::keeper::{Keeper, LookedAfter};
+use crate::keeper::{Keeper, LookedAfter, Woken, keep_for_now};
 use crate::master::{Master, Routing};
 use crate::range::{Backing, Range};
 use crate::raw::RawClient;
@@ -14,7 +15,7 @@ use crate::seat::Seat;
 use crate::slave::{Fixed, Slaves};
 use crate::store::Store;
 use crate::units::{CHUNK_ORDER, Chunk};
-use crate::zone::Look;
+use crate::zone::{Look, Notice};
 
 /// How a service is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -87,7 +88,16 @@ impl Service {
     /// # Errors
     /// [`ServiceError::Chunks`], [`ServiceError::Zones`], [`ServiceError::System`].
     pub fn new(options: &ServiceOptions) -> Result<Service, ServiceError> {
-        Service::make(options, None)
+        Service::make(options, Keeper::new(options.give_back, None))
+    }
+
+    /// The same, where the caller keeps it himself: `notice` is called when a zone has more idle pages than its limits say, and then somebody
+    /// is to call [`Service::keep`]. It is called in the middle of a request, once until then: it asks the service for nothing.
+    ///
+    /// # Errors
+    /// As [`Service::new`].
+    pub fn with_notice(options: &ServiceOptions, notice: Notice) -> Result<Service, ServiceError> {
+        Service::make(options, Keeper::other(options.give_back, notice))
     }
 
     /// The same, where another one than the kernel says that memory is short: all that is idle is given back when the descriptor can be read,
@@ -96,16 +106,15 @@ impl Service {
     /// # Errors
     /// As [`Service::new`].
     pub fn with_pressure(options: &ServiceOptions, source: OwnedFd) -> Result<Service, ServiceError> {
-        Service::make(options, Some(source))
+        Service::make(options, Keeper::new(options.give_back, Some(source)))
     }
 
-    fn make(options: &ServiceOptions, source: Option<OwnedFd>) -> Result<Service, ServiceError> {
-        let &ServiceOptions { chunks, zones, routing, grow_by, slaves, give_back, backing, .. } = options;
+    fn make(options: &ServiceOptions, keeper: Keeper) -> Result<Service, ServiceError> {
+        let &ServiceOptions { chunks, zones, routing, grow_by, slaves, backing, .. } = options;
         let range = Range::reserve(chunks, backing)?;
         if zones == 0 || zones > chunks as usize {
             return Err(ServiceError::Zones { zones, chunks });
         }
-        let keeper = Keeper::new(give_back, source);
         let store = Arc::new(Store::new(range, zones, Master::new(routing), grow_by, keeper));
         store.watch_zones();
         let fixed = (slaves == Slaves::Always).then(|| Arc::new(Fixed::start(&store)));
@@ -139,9 +148,29 @@ impl Service {
         self.store.keeper().start(&self.store);
     }
 
+    /// Whether that thread was started in this process: there may be no further one, or none is wanted.
+    #[must_use]
+    pub fn has_keeper(&self) -> bool {
+        self.store.keeper().has_thread()
+    }
+
     /// Gives all pages back to the kernel that nobody uses. What clients keep for themselves is in use: [`Client::trim`]. How many pages.
     pub fn give_back_now(&self) -> u64 {
         self.store.give_back(Look::Everything, Cause::Asked)
+    }
+
+    /// Gives back each T1 and T2, until there is nothing to do, or `wait` says that it is over: it waits so long at most. `after_all` is called
+    /// after each look at all sizes. For a service of [`Service::with_notice`].
+    pub fn keep(&self, wait: impl FnMut(Duration) -> Woken, after_all: impl FnMut()) {
+        keep_for_now(&*self.store, self.store.keeper().options(), wait, after_all);
+    }
+
+    /// Gives back what nobody uses, but for H2 of each zone, and has zones call who keeps the service when they have more again. For a caller
+    /// that has ended [`Service::keep`]. How many pages.
+    pub fn give_back_surplus(&self) -> u64 {
+        let pages = self.store.give_back(Look::Surplus, Cause::Asked);
+        self.store.end_looking();
+        pages
     }
 
     /// What was given back until now.

@@ -2,6 +2,8 @@
 
 pub mod accounts;
 mod arch;
+pub mod bare_thread;
+pub mod barrier;
 mod blocked_signals;
 pub mod caller;
 pub mod child;

@@ -48,6 +48,18 @@ pub unsafe fn give_back_one(range: NonNull<[u8]>) -> io::Result<()> {
     check(unsafe { syscall(libc::SYS_madvise, args) }).map(drop)
 }
 
+/// Whether each page of a range is there; `found` has a byte for each, of which the lowest bit says so. A page that is swapped out is not.
+///
+/// # Errors
+/// As `mincore(2)`.
+pub fn are_there(range: NonNull<[u8]>, found: &mut [u8]) -> io::Result<()> {
+    let start = range.as_ptr().cast::<u8>() as usize;
+    let bytes = range.len().min(found.len() * rustix::param::page_size());
+    // SAFETY: the kernel writes a byte for each page of so many bytes, and looks at no memory.
+    check(unsafe { syscall(libc::SYS_mincore, [start, bytes, found.as_mut_ptr() as usize, 0, 0, 0]) })
+        .map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +79,9 @@ mod tests {
                 let start = NonNull::new(start.cast::<u8>().add(from * page)).expect("an address");
                 NonNull::slice_from_raw_parts(start, pages * page)
             };
+            let mut found = [7; 8];
+            are_there(range(0, 8), &mut found).expect("it is mapped");
+            assert!(found.iter().all(|found| found & 1 == 1));
             match give_back(&[range(0, 1), range(3, 2), range(7, 1)]) {
                 Ok(bytes) => assert_eq!(bytes, 4 * page),
                 Err(error) => {

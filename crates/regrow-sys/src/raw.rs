@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-pub use crate::arch::syscall;
+pub use crate::arch::{syscall, thread_pointer};
 
 /// A number as the kernel takes it: one register, sign kept.
 #[must_use]

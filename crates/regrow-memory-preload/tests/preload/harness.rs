@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 /// See the module. It is removed at the end.
 pub(crate) struct Place {
@@ -76,6 +77,33 @@ impl Place {
 
     fn statistics(&self) -> PathBuf {
         self.path("statistics")
+    }
+}
+
+/// Memory of a process that is there, in KiB, without that of files.
+pub(crate) fn resident_kib(pid: u32) -> u64 {
+    number_of_status(pid, "RssAnon:")
+}
+
+/// How many threads a process has.
+pub(crate) fn threads_of(pid: u32) -> u64 {
+    number_of_status(pid, "Threads:")
+}
+
+fn number_of_status(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells it");
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// Nothing here takes so long but where it never comes.
+const NEVER: Duration = Duration::from_secs(60);
+
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < NEVER, "it never comes: {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

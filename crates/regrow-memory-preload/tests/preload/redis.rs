@@ -3,17 +3,28 @@
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::harness::Place;
+use crate::harness::{Place, resident_kib, wait_until};
 
 /// A server, which is ended with the test.
 struct Server(Child);
 
 impl Server {
     fn start(place: &Place, with_library: bool) -> Server {
+        Server::start_with(place, with_library, &[])
+    }
+
+    fn start_with(place: &Place, with_library: bool, variables: &[(&str, &str)]) -> Server {
         let settings =
             ["--port", "0", "--unixsocket", "socket", "--save", "", "--enable-debug-command", "yes"];
         let mut command = place.command("redis-server", with_library);
-        let server = Server(command.args(settings).stdout(Stdio::null()).spawn().expect("it starts"));
+        let server = Server(
+            command
+                .args(settings)
+                .envs(variables.iter().copied())
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("it starts"),
+        );
         let begun = Instant::now();
         while ask(place, &["ping"]).is_none_or(|answer| answer != "PONG") {
             assert!(begun.elapsed() < Duration::from_secs(30), "the server does not answer");
@@ -74,4 +85,24 @@ fn redis_has_the_same_keys_and_values_and_saves_them_in_a_copy_of_its_process() 
         "{counts:?}"
     );
     assert_eq!(digests(false).0, before, "as without the library");
+}
+
+#[test]
+fn redis_gives_back_what_is_flushed_and_goes_on() {
+    let place = Place::new();
+    let periods = [("REGROW_MEMORY_T1_MS", "100"), ("REGROW_MEMORY_T2_MS", "300")];
+    let mut server = Server::start_with(&place, true, &periods);
+    let must = |what: &[&str]| ask(&place, what).expect("the server answers");
+    let pid = server.0.id();
+    for _ in 0..2 {
+        let fill = "for i = 1, 6000 do redis.call('set', 'key' .. i, string.rep('x', 9000)) end return redis.call('dbsize')";
+        assert_eq!(must(&["eval", fill, "0"]), "6000");
+        let full = resident_kib(pid);
+        assert_eq!(must(&["flushall", "sync"]), "OK");
+        wait_until("what was flushed goes back", || resident_kib(pid) + (40 << 10) < full);
+    }
+    let _ = ask(&place, &["shutdown", "nosave"]);
+    assert!(server.0.wait().expect("it is a child").success());
+    let counts = place.counts();
+    assert!(counts.of("malloc") > 12_000, "{counts:?}");
 }

@@ -67,6 +67,15 @@ fn a_copy_of_a_process_whose_threads_are_busy_has_memory() {
     assert!(counts.of("mmap") > 500 && counts.of("calloc") >= 600, "{counts:?}");
 }
 
+/// The keeper comes and goes all the time.
+#[test]
+fn programs_hold_while_what_they_free_is_given_back_at_once() {
+    let often = [("REGROW_MEMORY_T1_MS", "1"), ("REGROW_MEMORY_T2_MS", "2")];
+    assert!(part("threads", &often).of("malloc") > 50_000);
+    assert_eq!(part("forks", &often).processes(), 101);
+    assert!(part("moves", &often).of("mremap") >= 25);
+}
+
 #[test]
 fn a_range_that_is_used_up_leaves_the_rest_to_others() {
     let counts = part("much", &[("REGROW_MEMORY_RANGE_MIB", "32")]);

@@ -65,6 +65,11 @@ impl Mark {
         self.0 & GONE != 0
     }
 
+    /// Used, and nothing else is to be known of it.
+    pub(super) fn is_plain(self) -> bool {
+        self.0 & (USED | CHANGED | LABELLED) == USED
+    }
+
     pub(super) fn is_labelled(self) -> bool {
         self.0 & LABELLED != 0
     }
@@ -99,10 +104,20 @@ impl Marks {
         Mark(self.word(page).map_or(0, |word| word.load(Ordering::Acquire)))
     }
 
+    #[inline(never)]
     pub(super) fn set(&self, page: Page, mark: Mark) {
         if let Some(chunk) = self.0.get(chunk_of(page) as usize) {
             let words = chunk.get_or_init(|| Box::new([const { AtomicU32::new(0) }; CHUNK_PAGES as usize]));
             words[in_chunk(page)].store(mark.0, Ordering::Release);
+        }
+    }
+
+    /// The same of a page that has had a mark before.
+    #[inline]
+    pub(super) fn set_again(&self, page: Page, mark: Mark) {
+        match self.word(page) {
+            Some(word) => word.store(mark.0, Ordering::Release),
+            None => self.set(page, mark),
         }
     }
 
@@ -166,6 +181,7 @@ impl Marks {
         })
     }
 
+    #[inline]
     fn word(&self, page: Page) -> Option<&AtomicU32> {
         self.0.get(chunk_of(page) as usize)?.get()?.get(in_chunk(page))
     }

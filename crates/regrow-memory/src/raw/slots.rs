@@ -4,18 +4,24 @@
 //! a slot in its hands: who has all of them knows that nobody is in the middle of anything. What a thread has left in its slot when it
 //! ends serves the next one.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use crate::request::Mode;
+use crate::sync::barrier;
 use crate::units::{CHUNK_ORDER, Page};
+
+use super::biased::{Biased, Claim, Turn};
 
 /// How many there are. Most programs have fewer threads that work at a time.
 const SLOTS: usize = 64;
+/// At how many places a thread's own slot may be.
+const PROBES: usize = 4;
 /// How many pages are kept in blocks of one order.
 const KEPT_PAGES: usize = 64;
 const ORDERS: usize = CHUNK_ORDER as usize + 1;
+/// Who waits for a slot looks so often before it sleeps, and sleeps so long.
+const LOOKS: u32 = 32;
+const SLEEP: Duration = Duration::from_micros(20);
 
 /// What is kept in a slot.
 #[derive(Debug, Default)]
@@ -36,11 +42,13 @@ impl Kept {
     }
 
     /// A block that is kept.
+    #[inline]
     pub(super) fn take(&mut self, order: u8, mode: Mode) -> Option<Page> {
         self.blocks(order, mode)?.pop()
     }
 
     /// Keeps a block. False where it keeps enough of them.
+    #[inline]
     pub(super) fn keep(&mut self, page: Page, order: u8, mode: Mode) -> bool {
         match self.blocks(order, mode) {
             Some(blocks) if blocks.len() < (KEPT_PAGES >> order).max(1) => {
@@ -57,65 +65,106 @@ impl Kept {
     }
 }
 
-/// A line of the cache, and the one that is fetched with it, are one thread's.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Slot(Mutex<Kept>);
-
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Slots(Box<[Slot]>);
+pub(super) struct Slots(Box<[Biased<Kept>; SLOTS]>);
 
-thread_local! {
-    /// A number for each thread that has asked for a slot.
-    static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    THREAD.with(|thread| {
-        if thread.get() == usize::MAX {
-            thread.set(NEXT.fetch_add(1, Relaxed));
-        }
-        thread.get()
-    })
+/// Where a thread looks for its slot first. Thread pointers lie at multiples of 64, and most of them a stack apart.
+#[inline]
+fn home_of(thread: usize) -> usize {
+    const GOLDEN: usize = 0x9e37_79b9_7f4a_7c15;
+    (thread >> 6).wrapping_mul(GOLDEN) >> (usize::BITS - SLOTS.ilog2())
 }
 
 impl Slots {
     pub(super) fn new() -> Slots {
-        Slots((0..SLOTS).map(|_| Slot::default()).collect())
+        let is_shared = !barrier::prepare();
+        Slots(Box::new(std::array::from_fn(|_| Biased::new(Kept::default(), is_shared))))
     }
 
     /// A slot for this thread.
-    pub(super) fn mine(&self) -> MutexGuard<'_, Kept> {
-        let own = thread_number() % SLOTS;
-        let (before, from_own) = self.0.split_at(own);
-        let free = from_own.iter().chain(before).find_map(Slot::try_lock);
-        // All of them are in somebody's hands: this one will be let go.
-        free.unwrap_or_else(|| from_own.first().unwrap_or(&self.0[0]).lock())
+    #[inline]
+    pub(super) fn mine(&self) -> Turn<'_, Kept> {
+        self.own().unwrap_or_else(|| self.any(barrier::thread()))
     }
 
-    /// All slots, one after the other.
-    pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Kept>> {
-        self.0.iter().map(Slot::lock)
+    /// The slot of this thread, if that is where it is looked for first, and nobody else has it.
+    #[inline]
+    pub(super) fn own(&self) -> Option<Turn<'_, Kept>> {
+        let thread = barrier::thread();
+        self.0[home_of(thread)].try_own(thread)
+    }
+
+    /// All slots, from a place on.
+    fn from(&self, home: usize) -> impl Iterator<Item = &Biased<Kept>> {
+        (home..home + SLOTS).map(|at| &self.0[at % SLOTS])
+    }
+
+    /// A slot for a thread that has none as yet or not at the first place, or whose own slot is taken: by somebody who wants all of them, or,
+    /// where a signal has interrupted it, by itself.
+    #[cold]
+    fn any(&self, thread: usize) -> Turn<'_, Kept> {
+        let home = home_of(thread);
+        let near = || self.from(home).take(PROBES);
+        let own = near().find_map(|slot| slot.try_own(thread));
+        let adopted = || near().filter(|slot| slot.adopt(thread)).find_map(|slot| slot.try_own(thread));
+        if let Some(turn) = own.or_else(adopted) {
+            return turn;
+        }
+        let has_own = near().any(|slot| slot.is_of(thread));
+        wait(|| {
+            let shared = near().find_map(Biased::try_shared);
+            shared.or_else(|| self.from(home).find_map(|slot| another(slot, has_own)))
+        })
+    }
+
+    /// All slots, when each of them is let go.
+    pub(super) fn all(&self) -> Vec<Turn<'_, Kept>> {
+        let claims: Vec<_> = self.0.iter().map(|slot| wait(|| slot.try_claim())).collect();
+        barrier::heavy();
+        claims.into_iter().map(|claim| insist(claim)).collect()
     }
 
     /// Those that nobody has.
-    pub(super) fn each_free(&self) -> impl Iterator<Item = MutexGuard<'_, Kept>> {
-        self.0.iter().filter_map(Slot::try_lock)
+    pub(super) fn all_free(&self) -> Vec<Turn<'_, Kept>> {
+        let claims: Vec<_> = self.0.iter().filter_map(Biased::try_claim).collect();
+        barrier::heavy();
+        claims.into_iter().filter_map(|claim| claim.take().ok()).collect()
     }
 }
 
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+/// Another thread's slot, if that does not have it. Who has none of his own shares it with its owner.
+fn another(slot: &Biased<Kept>, has_own: bool) -> Option<Turn<'_, Kept>> {
+    let claim = slot.try_claim()?;
+    barrier::heavy();
+    let turn = claim.take().ok()?;
+    if !has_own {
+        turn.share();
     }
+    Some(turn)
+}
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Kept>> {
-        match self.0.try_lock() {
-            Ok(kept) => Some(kept),
-            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+/// Waits until the owner of a claimed slot has let it go.
+fn insist<T>(claim: Claim<'_, T>) -> Turn<'_, T> {
+    let mut claim = Some(claim);
+    wait(|| match claim.take()?.take() {
+        Ok(turn) => Some(turn),
+        Err(still) => {
+            claim = Some(still);
+            None
         }
+    })
+}
+
+/// Looks until there is something. What it waits for is over in a moment, unless its thread does not run.
+fn wait<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    loop {
+        for _ in 0..LOOKS {
+            if let Some(found) = look() {
+                return found;
+            }
+            std::hint::spin_loop();
+        }
+        barrier::sleep(SLEEP);
     }
 }

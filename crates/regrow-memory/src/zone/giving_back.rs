@@ -60,6 +60,11 @@ impl Zone {
         self.idle.is_watched(is_longer)
     }
 
+    /// Ends the periods of all looks: the zone tells when it has too much again.
+    pub fn end_looking(&mut self) {
+        self.idle.rest();
+    }
+
     /// Pages that nobody uses, and that may be there.
     #[must_use]
     pub fn idle_pages(&self) -> u64 {
@@ -222,7 +227,7 @@ mod tests {
         let mut zone = of_chunks([0]);
         let told = Arc::new(AtomicU32::new(0));
         let of_notice = Arc::clone(&told);
-        let notice = Notice::new(move || _ = of_notice.fetch_add(1, Ordering::Relaxed));
+        let notice = Notice::new(move || of_notice.fetch_add(1, Ordering::Relaxed) != 3);
         zone.watch(Limits { h1_pages: 64, h2_pages: 32 }, notice);
         let times = || told.load(Ordering::Relaxed);
         used(&mut zone, 5, 1);
@@ -240,6 +245,13 @@ mod tests {
         give_back(&mut zone, Look::All, 96);
         used(&mut zone, 5, 1);
         assert!(!zone.is_watched(false) && times() == 3, "little is left");
+        // Somebody does not hear it.
+        used(&mut zone, 5, 4);
+        used(&mut zone, 6, 4);
+        assert_eq!(times(), 4, "not before a chunk more is idle");
+        zone.end_looking();
+        used(&mut zone, 5, 1);
+        assert_eq!((times(), zone.surplus(Look::Surplus)), (5, zone.idle_pages() - 32));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::look::Look;
+use crate::units::CHUNK_PAGES;
 
 /// Idle pages that a zone keeps, however long nobody needs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,13 +23,14 @@ pub struct Limits {
 }
 
 /// Whom a zone tells that it has more idle pages than its limits say. What is called has the zone's token: it is quick, and asks no zone.
+/// Where it returns false nobody has heard it, and it is called again when a chunk more is idle.
 #[derive(Clone)]
-pub struct Notice(Arc<dyn Fn() + Send + Sync>);
+pub struct Notice(Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl Notice {
     /// A notice that does so.
     #[must_use]
-    pub fn new(tell: impl Fn() + Send + Sync + 'static) -> Notice {
+    pub fn new(tell: impl Fn() -> bool + Send + Sync + 'static) -> Notice {
         Notice(Arc::new(tell))
     }
 }
@@ -111,10 +113,8 @@ impl Idle {
         self.pages += pages;
         self.is_stirred = true;
         if self.pages > self.alarm {
-            self.alarm = u64::MAX;
-            if let Some(Notice(tell)) = &self.notice {
-                tell();
-            }
+            let is_heard = self.notice.as_ref().is_none_or(|Notice(tell)| tell());
+            self.alarm = if is_heard { u64::MAX } else { self.pages + u64::from(CHUNK_PAGES) };
         }
     }
 
@@ -155,7 +155,15 @@ impl Idle {
         match look {
             Look::Chunks => std::mem::replace(chunks, self.pages).saturating_sub(h1_pages),
             Look::All => std::mem::replace(all, self.pages).saturating_sub(h2_pages),
+            Look::Surplus => self.pages.saturating_sub(h2_pages),
             Look::Everything => self.pages,
+        }
+    }
+
+    /// Nobody looks any more: tells as soon as there are more idle pages than a limit.
+    pub(super) fn rest(&mut self) {
+        if self.notice.is_some() {
+            self.alarm = self.border();
         }
     }
 

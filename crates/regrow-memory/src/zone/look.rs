@@ -9,6 +9,8 @@ pub enum Look {
     Chunks,
     /// Blocks of every size that were idle for T2.
     All,
+    /// What is idle at this moment, but for the paper's H2.
+    Surplus,
     /// All that is idle at this moment.
     Everything,
 }

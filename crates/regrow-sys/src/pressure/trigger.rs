@@ -2,15 +2,19 @@
 //!
 //! The kernel watches, and only while tasks stall. Who polls the descriptor for `POLLPRI` without a timeout uses no processor time.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, Mode, OFlags, access, open};
+use rustix::io::{read, write};
 
 /// Tasks waited for memory for 200 ms of two seconds together: a tenth of the time, as [`super::is_memory_short`] has it. A window of two
 /// seconds is what the kernel allows to a process without rights (Linux 6.6).
 const TRIGGER: &[u8] = b"some 200000 2000000\0";
+
+/// The longest list of control groups that is read.
+const GROUPS: usize = 8192;
 
 /// The machine's stalls.
 const MACHINE: &str = "/proc/pressure/memory";
@@ -29,20 +33,24 @@ pub fn triggers() -> io::Result<Vec<OwnedFd>> {
     }
 }
 
+// By system calls alone: a thread that the C library does not know asks, too ([`crate::bare_thread`]).
 fn trigger(path: &Path) -> io::Result<OwnedFd> {
-    let mut file: File =
-        OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    file.write_all(TRIGGER)?;
-    Ok(file.into())
+    let file = open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    if write(&file, TRIGGER)? == TRIGGER.len() { Ok(file) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
 /// The stalls of the control group of this process (version 2); `None` where that is the root, whose stalls are the machine's.
 fn own_group() -> Option<PathBuf> {
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let file = open("/proc/self/cgroup", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let (mut text, mut length) = ([0u8; GROUPS], 0);
+    while let Ok(more @ 1..) = read(&file, text.get_mut(length..)?) {
+        length += more;
+    }
+    let own = std::str::from_utf8(text.get(..length)?).ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
     let files = roots.map(|root| root.join(path).join("memory.pressure"));
-    files.into_iter().find(|file| !path.is_empty() && file.exists())
+    files.into_iter().find(|file| !path.is_empty() && access(file, Access::EXISTS).is_ok())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The `syscall` instruction.
+//! The `syscall` instruction, and the thread pointer.
 
-#![allow(unsafe_code, reason = "a system call is an instruction")]
+#![allow(unsafe_code, reason = "system calls and the thread pointer are instructions")]
 
 /// One system call without `errno`: values from -4095 to -1 are negative error numbers.
 ///
@@ -18,4 +18,16 @@ pub unsafe fn syscall(number: i64, args: [usize; 6]) -> isize {
     }
     // A register is as wide as a pointer on this architecture.
     isize::try_from(result).unwrap_or(isize::MIN)
+}
+
+/// What tells the calling thread from all others that live: the address of its thread-local storage, which stands there itself.
+#[inline]
+#[must_use]
+pub fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the ABI of the architecture has the word at the thread pointer hold that address; it is read, and does not change.
+    unsafe {
+        std::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, pure, readonly, preserves_flags));
+    }
+    pointer
 }

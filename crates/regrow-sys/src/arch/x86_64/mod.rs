@@ -4,11 +4,13 @@ mod breakpoint;
 mod call;
 mod processor;
 mod registers;
+mod thread;
 
 pub use breakpoint::BREAKPOINTS;
 pub(crate) use breakpoint::{set_breakpoint, take_fired_breakpoints};
-pub use call::syscall;
+pub use call::{syscall, thread_pointer};
 pub(crate) use processor::EXTENDED_STATE;
 pub use processor::ExtendedState;
 pub use registers::TaskRegisters;
 pub(crate) use registers::{float_state, set_first_argument};
+pub(crate) use thread::{Start, end_thread, start_thread};
