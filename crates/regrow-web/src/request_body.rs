@@ -3,6 +3,7 @@
 //! ```text
 //!  length known:    RequestBody ──> StdinSource::Stream      a pipe; the process reads while the client sends
 //!  length unknown:  RequestBody ──> StdinSource::Collected   a file; CONTENT_LENGTH needs the length (RFC 3875, 4.1.2)
+//!                                                            up to 64 KiB one in memory, above one on the disk
 //! ```
 
 use std::fs::File;
@@ -11,13 +12,17 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
+use rustix::fs::{MemfdFlags, memfd_create};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::request_error::RequestError;
+
+/// The longest body that is collected in memory. No client may fill the memory with one whose length it does not say.
+const IN_MEMORY_BYTES: usize = 64 * 1024;
 
 /// The body of a request, as a client sends it.
 pub(crate) enum RequestBody {
@@ -64,7 +69,7 @@ impl RequestBody {
         limit: Option<u64>,
         idle: Duration,
     ) -> Result<(StdinSource, u64), RequestError> {
-        let mut file = None;
+        let mut collected = CollectedBody::default();
         let mut length = 0;
         while let Some(piece) = timeout(idle, self.next()).await.map_err(|_| RequestError::Slow)? {
             let piece = piece?;
@@ -72,14 +77,46 @@ impl RequestBody {
             if let Some(limit) = limit.filter(|&limit| length > limit) {
                 return Err(RequestError::TooLarge { limit });
             }
-            if file.is_none() {
-                file = Some(tempfile::tempfile()?);
-            }
-            file.as_mut().map_or(Ok(()), |file: &mut File| file.write_all(&piece))?;
+            collected.add(&piece)?;
         }
-        let Some(mut file) = file else { return Ok((StdinSource::Empty, 0)) };
+        let stdin = if length == 0 { StdinSource::Empty } else { StdinSource::Collected(collected.file()?) };
+        Ok((stdin, length))
+    }
+}
+
+/// A body of which all pieces are kept until its end.
+#[derive(Default)]
+struct CollectedBody {
+    /// As long as there is no file.
+    bytes: BytesMut,
+    /// On the disk.
+    file: Option<File>,
+}
+
+impl CollectedBody {
+    fn add(&mut self, piece: &[u8]) -> io::Result<()> {
+        if self.file.is_none() && self.bytes.len() + piece.len() <= IN_MEMORY_BYTES {
+            self.bytes.extend_from_slice(piece);
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.file.insert(tempfile::tempfile()?).write_all(&std::mem::take(&mut self.bytes))?;
+        }
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(piece))
+    }
+
+    /// A file from whose start all of it is read.
+    fn file(self) -> io::Result<File> {
+        let mut file = match self.file {
+            Some(file) => file,
+            None => {
+                let mut file = File::from(memfd_create("regrow-body", MemfdFlags::CLOEXEC)?);
+                file.write_all(&self.bytes)?;
+                file
+            }
+        };
         file.seek(SeekFrom::Start(0))?;
-        Ok((StdinSource::Collected(file), length))
+        Ok(file)
     }
 }
 
@@ -97,6 +134,7 @@ pub(crate) enum StdinSource {
 mod tests {
     use super::*;
     use std::io::Read as _;
+    use std::os::fd::AsRawFd as _;
 
     const LONG: Duration = Duration::from_secs(600);
 
@@ -126,6 +164,27 @@ mod tests {
         file.read_to_string(&mut text).expect("a text");
         assert_eq!((text.as_str(), length), ("abc", 3));
         assert!(matches!(collected(vec![BodyPiece::End], None), Ok((StdinSource::Empty, 0))));
+    }
+
+    #[test]
+    fn a_short_body_is_kept_in_memory_and_a_long_one_on_the_disk() {
+        let piece = |bytes: Vec<u8>| BodyPiece::Data(bytes.into());
+        for (first, second, is_in_memory) in [
+            (1, 0, true),
+            (40_000, IN_MEMORY_BYTES - 40_000, true),
+            (40_000, 30_000, false),
+            (100_000, 1, false),
+        ] {
+            let whole = [vec![1; first], vec![2; second]].concat();
+            let pieces = vec![piece(whole[..first].to_vec()), piece(whole[first..].to_vec()), BodyPiece::End];
+            let (stdin, length) = collected(pieces, None).expect("a body");
+            let StdinSource::Collected(mut file) = stdin else { panic!("no file") };
+            let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("its path");
+            assert_eq!(path.starts_with("/memfd:regrow-body (deleted)"), is_in_memory, "{}", path.display());
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).expect("a body");
+            assert!(bytes == whole && length == whole.len() as u64);
+        }
     }
 
     #[test]

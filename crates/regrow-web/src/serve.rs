@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  launcher ──> admission: is there a place?
-//!     │   └───> spare_pipes, stdin_feed, application: what the process reads and writes
+//!     │   └───> spare_pipes, pipe_size, stdin_feed, application: what the process reads and writes
 //!     └──> process: its output ──> reply: head, then body
 //!             └──> unreaped: killed, waited for, its place is free <── supervisor
 //!                                                                        ├── under_way: who is late
@@ -17,6 +17,7 @@ pub(crate) mod content_check;
 mod fault;
 pub(crate) mod launcher;
 mod orphans;
+mod pipe_size;
 mod pools;
 mod process;
 mod records;

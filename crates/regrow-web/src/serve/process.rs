@@ -30,10 +30,13 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use crate::request_error::RequestError;
 use crate::serve::busy_poll;
 use crate::serve::fault::Fault;
+use crate::serve::pipe_size::PipeSize;
 use crate::serve::stderr::StderrLog;
 use crate::serve::under_way::{ProcessCell, UnderWay};
 use crate::serve::unreaped::{READ_BYTES, UnreapedProcess};
 
+/// The most bytes that the gateway reads at once of an output that is long.
+const LARGE_READ_BYTES: usize = 128 * 1024;
 /// The gateway watches the end and the standard error of a process only if its output goes on for this long.
 const WATCH_AFTER: Duration = Duration::from_millis(10);
 /// How long the gateway waits to see the end of a process that it has killed.
@@ -42,6 +45,7 @@ const DEATH_TIMEOUT: Duration = Duration::from_millis(250);
 /// A process that writes a reply.
 pub(crate) struct ScriptProcess {
     output: Option<Receiver>,
+    size: PipeSize,
     buffer: BytesMut,
     deadline: Instant,
     wake: Pin<Box<Sleep>>,
@@ -112,6 +116,7 @@ impl ScriptProcess {
         *process.borrow_mut() = Some(unreaped);
         let mut script = Self {
             output: Some(output),
+            size: PipeSize::default(),
             buffer: BytesMut::new(),
             deadline,
             wake: Box::pin(sleep_until(deadline.min(Instant::now() + WATCH_AFTER))),
@@ -189,13 +194,16 @@ impl ScriptProcess {
             return Poll::Ready(self.finish().map(Err));
         }
         while output.poll_read_ready(context).is_ready() {
-            self.buffer.reserve(READ_BYTES);
+            self.buffer.reserve(if self.size.is_large() { LARGE_READ_BYTES } else { READ_BYTES });
             match output.try_read_buf(&mut self.buffer) {
                 Ok(0) => {
                     drop(cell);
                     return Poll::Ready(self.finish().map(Err));
                 }
-                Ok(_) => return Poll::Ready(Some(Ok(self.buffer.split().freeze()))),
+                Ok(read) => {
+                    self.size.pass(output, read);
+                    return Poll::Ready(Some(Ok(self.buffer.split().freeze())));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Some(Err(error.into()))),
             }

@@ -13,10 +13,12 @@ use tokio::time::timeout;
 use crate::request_body::{RequestBody, StdinSource};
 use crate::request_error::RequestError;
 use crate::serve::fault::Fault;
+use crate::serve::pipe_size::PipeSize;
 
 /// Writes a body to a pipe.
 pub(crate) struct StdinFeed {
     pipe: Sender,
+    size: PipeSize,
     body: RequestBody,
 }
 
@@ -28,7 +30,7 @@ pub(crate) fn open(source: StdinSource, empty: OwnedFd) -> io::Result<(OwnedFd, 
         StdinSource::Stream(body) => {
             let (theirs, pipe) = io::pipe()?;
             let pipe = Sender::from_owned_fd(pipe.into())?;
-            Ok((theirs.into(), Some(StdinFeed { pipe, body })))
+            Ok((theirs.into(), Some(StdinFeed { pipe, size: PipeSize::default(), body })))
         }
     }
 }
@@ -44,6 +46,7 @@ impl StdinFeed {
                 Ok(Some(Err(error))) => return give_up(group, &fault, error),
                 Err(_) => return give_up(group, &fault, RequestError::Slow),
             };
+            self.size.pass(&self.pipe, piece.len());
             if self.pipe.write_all(&piece).await.is_err() {
                 // The process reads no more. Its connection deals with the rest of the body.
                 return;
