@@ -278,6 +278,14 @@ def soak() -> list[Part]:
         longer("regrow-testkit/stress", "110,000 runs of threads at once, each checked", REGROW_STRESS_RUNS="110000"),
         longer("regrow-testkit/corpus_recycled", "each entry of the corpus 100 times", REGROW_RUNS="100"),
         longer("regrow-memory/service", "100,000,000 steps of eight threads with blocks of memory", REGROW_STEPS="12500000"),
+        make("memory", "the memory service for C programs, as users get it", needs=("build",), lock="release"),
+        Part(
+            "soak/allocators",
+            lambda target: ["tests/allocators/check.py", str(target)],
+            "jemalloc's and mimalloc's own tests over the memory service",
+            ("memory",),
+            limit_s=7200,
+        ),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
         *as_nobody(again=False),
     ]
