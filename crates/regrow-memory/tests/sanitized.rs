@@ -109,10 +109,10 @@ mod by_address {
     #[test]
     #[ignore = "another test starts it"]
     fn after_drop() {
-        let mut block = client().alloc(4, Mode::Delayed).expect("memory");
+        let mut client = client();
+        let mut block = client.alloc(4, Mode::Delayed).expect("memory");
         let address = Address(&raw mut block[4 * PAGE - 1]);
-        let service = block;
-        drop(service);
+        drop(block);
         address.read();
     }
 
