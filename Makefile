@@ -31,7 +31,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-python bench-env bench-web keep-results results build memory \
-	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants victims test-workspace test-unprivileged test-python \
+	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants sanitize miri victims test-workspace test-unprivileged test-python \
 	test-web clean
 
 help: ## print this list
@@ -148,6 +148,12 @@ tidy: ## check the rules of the house that no other tool knows
 
 loom: ## try each order of the atomic operations of the memory service
 	@RUSTFLAGS="--cfg loom" $(CARGO) test --quiet $(CHECKED) --target-dir $(TARGET)/loom --package regrow-memory --lib model
+
+sanitize: ## run the tests of the memory service with the address and the thread sanitizer, which know of its pages
+	@scripts/sanitize address thread
+
+miri: ## run the tests of the memory service by Miri, as far as they need no kernel
+	@scripts/sanitize miri
 
 loom-mutants: ## weaken the atomic operations of the memory service one by one: a model fails each time
 	@scripts/loom_mutants.py

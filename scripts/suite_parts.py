@@ -277,6 +277,7 @@ def soak() -> list[Part]:
         longer("regrow-testkit/soak", "1,000,000 runs in one process", REGROW_SOAK_RUNS="1000000"),
         longer("regrow-testkit/stress", "110,000 runs of threads at once, each checked", REGROW_STRESS_RUNS="110000"),
         longer("regrow-testkit/corpus_recycled", "each entry of the corpus 100 times", REGROW_RUNS="100"),
+        longer("regrow-memory/zones", "50,000,000 steps of zones beside a model", REGROW_STEPS="50000000"),
         longer("regrow-memory/service", "100,000,000 steps of eight threads with blocks of memory", REGROW_STEPS="12500000"),
         make("memory", "the memory service for C programs, as users get it", needs=("build",), lock="release"),
         Part(
@@ -287,6 +288,7 @@ def soak() -> list[Part]:
             limit_s=7200,
         ),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
+        make("sanitize", "the memory service with both sanitizers, deliberate bugs among it", lock="sanitize", limit_s=7200),
         make("loom-mutants", "a model fails for each ordering of the memory service that is weakened", lock="loom"),
         *as_nobody(again=False),
     ]

@@ -301,6 +301,7 @@ mod tests {
             };
             assert_eq!(range.chunks(), 3);
             range.map(600, 4).expect("memory");
+            range.give_out(512, 512);
             // SAFETY: nobody else has these pages.
             let mut block = unsafe { range.block(600, 4) };
             // SAFETY: as above.
@@ -380,6 +381,7 @@ mod tests {
         assert_eq!(ftruncate(file(), 0), Err(Errno::PERM));
         assert!(matches!(Range::open(file(), 3), Err(ServiceError::Chunks { chunks: 3, .. })));
         let other = Range::open(file(), 2).expect("its size");
+        [&one, &other].into_iter().for_each(|range| range.give_out(5, 1));
         // SAFETY: nobody else has these pages, and one reference is used at a time.
         unsafe { one.block(5, 1).as_mut()[9] = 77 };
         // SAFETY: as above.

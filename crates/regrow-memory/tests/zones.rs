@@ -280,7 +280,7 @@ fn play(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
 
     #[test]
     fn blocks_do_not_overlap_and_nothing_is_lost(steps in prop::collection::vec(step(), 0..400)) {
@@ -288,9 +288,10 @@ proptest! {
     }
 }
 
-/// Many steps of one world, in which zones fill up and empty again.
+/// Many steps of one world, in which zones fill up and empty again: a million, or as many as `REGROW_STEPS` says (`make soak`: fifty millions).
 #[test]
 fn a_million_steps() {
+    let steps = std::env::var("REGROW_STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000u64);
     let mut world = World::new();
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = move |below: u64| {
@@ -300,7 +301,7 @@ fn a_million_steps() {
         random % below
     };
     let mut in_use: Vec<Page> = Vec::new();
-    for number in 0u64..1_000_000 {
+    for number in 0..steps {
         let is_filling = number / 20_000 % 2 == 0;
         if next(100) < if is_filling { 60 } else { 40 } {
             let order = u8::try_from(next(12).saturating_sub(next(12))).expect("a small number");
