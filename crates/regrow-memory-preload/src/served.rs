@@ -86,7 +86,7 @@ fn begin() {
 
 fn serve(settings: Settings) {
     let Some(service) = service(settings) else { return };
-    let client = service.raw_client();
+    let client = single_threaded().map_or_else(|| service.raw_client(), |byte| service.raw_client_of(byte));
     let addresses = client.addresses();
     let served = Box::new(Served { service, client, mmap_from: settings.mmap_kib as usize * 1024 });
     if let Some(source) = look(c"REGROW_MEMORY_PRESSURE") {
@@ -97,6 +97,15 @@ fn serve(settings: Settings) {
     START.store(addresses.start, Relaxed);
     BYTES.store(addresses.len(), Relaxed);
     SERVED.store(Box::into_raw(served), Release);
+}
+
+/// Where the C library says whether the process has one thread, if it does (glibc 2.32). The keeper, of which it does not know, frees nothing
+/// by address.
+fn single_threaded() -> Option<&'static AtomicU8> {
+    // SAFETY: the name ends in a zero.
+    let byte = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) }.cast::<u8>();
+    // SAFETY: the C library has a byte of this name, which lives as long as the process, and which it writes before a second thread begins.
+    (!byte.is_null()).then(|| unsafe { AtomicU8::from_ptr(byte) })
 }
 
 /// A service with the range that was asked for; without a setting, the largest that can be reserved. It has no threads but the keeper: a copy

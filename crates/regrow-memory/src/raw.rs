@@ -18,6 +18,7 @@ mod slots;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 pub use regrow_sys::raw::thread_pointer;
 
@@ -73,7 +74,11 @@ pub struct RawClient {
     owner: Owner,
     marks: Marks,
     slots: Slots,
+    single_threaded: &'static AtomicU8,
 }
+
+/// For clients whose process may have several threads at any time.
+pub(crate) static NEVER_SINGLE: AtomicU8 = AtomicU8::new(0);
 
 /// Nobody else is in the middle of a request as long as this is there: what a fork needs.
 #[derive(Debug)]
@@ -82,9 +87,14 @@ pub struct Held<'a> {
 }
 
 impl RawClient {
-    pub(crate) fn new(store: Arc<Store>, owner: Owner) -> RawClient {
+    pub(crate) fn new(store: Arc<Store>, owner: Owner, single_threaded: &'static AtomicU8) -> RawClient {
         let marks = Marks::new(store.range().chunks());
-        RawClient { store, owner, marks, slots: Slots::new() }
+        RawClient { store, owner, marks, slots: Slots::new(), single_threaded }
+    }
+
+    #[inline]
+    fn is_single(&self) -> bool {
+        self.single_threaded.load(Relaxed) != 0
     }
 
     /// A block of so many pages at least; its address. What is in it is zero, or what this client has written to a block before; all of
@@ -184,7 +194,7 @@ impl RawClient {
         let mark = self.marks.get(page);
         if !mark.is_plain()
             || !address.addr().is_multiple_of(PAGE_BYTES)
-            || !self.marks.exchange(page, mark, mark.freed())
+            || !self.marks.exchange(page, mark, mark.freed(), self.is_single())
         {
             return false;
         }
@@ -207,7 +217,7 @@ impl RawClient {
 
     #[inline(never)]
     fn free_marked(&self, mut page: Page, mut mark: Mark, address: *const u8) -> Result<(), RawError> {
-        while !self.marks.exchange(page, mark, mark.freed()) {
+        while !self.marks.exchange(page, mark, mark.freed(), self.is_single()) {
             // Somebody else frees it, or notes that it was changed.
             (page, mark) = self.block_at(address)?;
         }
@@ -287,7 +297,7 @@ impl RawClient {
         let Ok((page, mark)) = self.block_at(address) else { return false };
         let Ok(pages) = u32::try_from(pages.max(1)) else { return false };
         let fits = pages <= pages_of(mark.order()) && !mark.is_changed();
-        fits && self.marks.exchange(page, mark, mark.asking_for(pages))
+        fits && self.marks.exchange(page, mark, mark.asking_for(pages), self.is_single())
     }
 
     /// Gives pages back, of whatever blocks they are. A block goes home with its last page; pages of no block stay as they are.

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 use crate::client::Client;
@@ -10,7 +11,7 @@ use crate::giving_back::{Cause, GiveBack, GivingBackState};
 use crate::keeper::{Keeper, LookedAfter, Woken, keep_for_now};
 use crate::master::{Master, Routing};
 use crate::range::{Backing, Range};
-use crate::raw::RawClient;
+use crate::raw::{NEVER_SINGLE, RawClient};
 use crate::seat::Seat;
 use crate::slave::{Fixed, Slaves};
 use crate::store::Store;
@@ -138,8 +139,15 @@ impl Service {
     /// A client for callers that have addresses alone. All threads use it. It does not start the keeper ([`Service::start_keeper`]).
     #[must_use]
     pub fn raw_client(&self) -> RawClient {
+        self.raw_client_of(&NEVER_SINGLE)
+    }
+
+    /// The same, for a process that knows when it has one thread: the byte is other than zero only as long as no other thread uses the client
+    /// (`__libc_single_threaded` of glibc). Requests cost less then.
+    #[must_use]
+    pub fn raw_client_of(&self, single_threaded: &'static AtomicU8) -> RawClient {
         let (number, _) = self.store.new_client();
-        RawClient::new(Arc::clone(&self.store), number)
+        RawClient::new(Arc::clone(&self.store), number, single_threaded)
     }
 
     /// Starts the thread that gives back by time and under pressure, if it is wanted ([`GiveBack`]) and not there. [`Service::client`] does so; who

@@ -31,6 +31,7 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-image/src/store.rs", "plain types are written as the bytes that they are"),
     ("crates/regrow-memory/src/block.rs", "the memory of a block is looked at by its address"),
     ("crates/regrow-memory/src/range.rs", "memory is mapped, zeroed and given back"),
+    ("crates/regrow-memory/src/raw/biased.rs", "what a lock keeps is reached through it"),
     (
         "crates/regrow-memory/src/remote/memory.rs",
         "what processes share is mapped, and looked at by its address",

@@ -121,11 +121,18 @@ impl Marks {
         }
     }
 
-    /// Sets a mark where there is still the one that the caller has seen. False where there is another one.
-    pub(super) fn exchange(&self, page: Page, seen: Mark, mark: Mark) -> bool {
-        let exchange =
-            |word: &AtomicU32| word.compare_exchange(seen.0, mark.0, Ordering::AcqRel, Ordering::Acquire);
-        self.word(page).is_some_and(|word| exchange(word).is_ok())
+    /// Sets a mark where there is still the one that the caller has seen. False where there is another one. `is_single`: no other thread does so.
+    #[inline]
+    pub(super) fn exchange(&self, page: Page, seen: Mark, mark: Mark, is_single: bool) -> bool {
+        let Some(word) = self.word(page) else { return false };
+        if !is_single {
+            return word.compare_exchange(seen.0, mark.0, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        }
+        let is_seen = word.load(Ordering::Acquire) == seen.0;
+        if is_seen {
+            word.store(mark.0, Ordering::Release);
+        }
+        is_seen
     }
 
     /// Removes the marks of pages.
@@ -221,7 +228,13 @@ mod tests {
         assert!(!marks.get(1000).is_gone());
         marks.clear(1..1030);
         assert!(!marks.get(1028).is_gone() && marks.block_of(1031).is_some());
-        assert!(!marks.exchange(0, small, small.freed()) && marks.exchange(0, large, large.freed()));
+        assert!(
+            !marks.exchange(0, small, small.freed(), false) && marks.exchange(0, large, large.freed(), false)
+        );
+        assert!(
+            marks.exchange(0, large.freed(), large, true) && !marks.exchange(0, small, small.freed(), true)
+        );
+        assert!(marks.exchange(0, large, large.freed(), true) && !marks.exchange(9_999, small, large, true));
         assert_eq!((marks.block_of(5), marks.get(u32::MAX)), (None, Mark(0)));
     }
 }
