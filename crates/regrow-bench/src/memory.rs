@@ -7,6 +7,7 @@
 //!   slaves                 requests that go through a slave, one by one and in batches
 //!   domain                 1 MiB from process to process, by the service and by a pipe
 //!   giving back            what the kernel takes for it by either advice, one by one and together, and the service by a call
+//!   in Regrow      what a body's areas and pages and a request's body cost, beside the service (see `in_regrow`)
 //!   idle                   processor time of this process while it has a service and nobody asks it
 //! ```
 //!
@@ -16,6 +17,7 @@ mod allocators;
 mod balance;
 pub mod domain;
 mod giving_back;
+mod in_regrow;
 mod programs;
 mod random;
 mod slaves;
@@ -76,6 +78,7 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(slaves::measure()?);
     figures.extend(domain::measure()?);
     figures.extend(giving_back::measure(&service)?);
+    figures.extend(in_regrow::measure(&service)?);
     figures.extend(programs::measure(&service)?);
     figures.extend(balance::measure()?);
     figures.push(idle());
