@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
@@ -257,3 +258,35 @@ def test_metrics_count(place: servers.Place) -> None:
         assert 'regrow_web_replies_total{status="200"} 3' in text
         assert 'regrow_web_replies_total{status="404"} 1' in text
         assert client.get(gateway.metrics_port, "/other").status == 404
+
+
+# What a pipe holds, and what one holds through which much goes.
+USUAL, LARGE = 64 * 1024, 256 * 1024
+
+
+def told(gateway: servers.Gateway, body: bytes, length: int, pieces: bool = False) -> tuple[str, str]:
+    """What standard input and output of a script are that reads a body and writes a reply of this length. Both come as they were sent."""
+    chunks = tuple(body[at : at + 5000] for at in range(0, len(body), 5000)) if pieces else None
+    asked = client.Request(f"/pipes.py?{length}", "POST", body=None if pieces else body, chunks=chunks)
+    reply = client.ask(gateway.http, asked)
+    assert reply.status == 200
+    filling, stdin, stdout, digest = reply.body.decode().split("\n")
+    assert filling == "x" * length
+    assert digest == hashlib.sha256(body).hexdigest()
+    return stdin, stdout
+
+
+def test_the_pipes_of_long_bodies_are_enlarged(place: servers.Place) -> None:
+    body = os.urandom(4 * LARGE)
+    with servers.serving(place, served=[str(place.scripts)]) as gateway:
+        for _ in range(3):
+            assert told(gateway, body[:USUAL], 0) == (f"pipe {USUAL}", f"pipe {USUAL}")
+            assert told(gateway, body, 4 * LARGE) == (f"pipe {LARGE}", f"pipe {LARGE}")
+
+
+def test_a_body_without_a_length_is_a_file(place: servers.Place) -> None:
+    body = os.urandom(4 * LARGE)
+    with servers.serving(place, served=[str(place.scripts)]) as gateway:
+        for _ in range(3):
+            assert told(gateway, body[:USUAL], 0, pieces=True)[0] == "memfd:regrow-body (deleted)"
+            assert told(gateway, body, 0, pieces=True)[0] != "memfd:regrow-body (deleted)"

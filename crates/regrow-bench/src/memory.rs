@@ -8,6 +8,7 @@
 //!   operations             messages, useful time and overhead of each: table 1
 //!   domain                 1 MiB from process to process, by the service and by a pipe
 //!   giving back            what the kernel takes for it by either advice, one by one and together, and the service by a call
+//!   in Regrow      what a body's areas and pages and a request's body cost, beside the service (see `in_regrow`)
 //!   idle                   processor time of this process while it has a service and nobody asks it
 //! ```
 //!
@@ -18,6 +19,7 @@ mod balance;
 mod chess;
 pub mod domain;
 mod giving_back;
+mod in_regrow;
 mod operations;
 mod programs;
 mod random;
@@ -86,6 +88,7 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(operations::measure()?);
     figures.extend(domain::measure()?);
     figures.extend(giving_back::measure(&service)?);
+    figures.extend(in_regrow::measure(&service)?);
     figures.extend(programs::measure(&service)?);
     let (rates, of_chess) = chess.measure()?;
     figures.extend(of_chess);

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 
@@ -122,6 +122,23 @@ pub(crate) fn write_page_of_shared(bytes: usize) -> io::Result<()> {
     // SAFETY: the mapping is writable, has `bytes` bytes, and lives until the end of this function.
     unsafe { ptr::write_bytes(mapping.as_ptr(), 1, page) };
     Ok(())
+}
+
+/// Maps so many bytes of a file in memory, writes a byte at each of some offsets, and unmaps them.
+pub(crate) fn write_shared(file: BorrowedFd<'_>, bytes: usize, offsets: &[usize]) -> io::Result<()> {
+    let mapping = SharedMapping::new(file, bytes)?;
+    for &offset in offsets {
+        assert!(offset < bytes, "{offset} is in the mapping");
+        // SAFETY: the offset is in the mapping, which is writable and lives until the end of this function.
+        unsafe { mapping.as_ptr().add(offset).write_volatile(1) };
+    }
+    Ok(())
+}
+
+/// The same with each of its pages.
+pub(crate) fn touch_shared(file: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let offsets: Vec<usize> = (0..bytes).step_by(rustix::param::page_size()).collect();
+    write_shared(file, bytes, &offsets)
 }
 
 #[cfg(test)]
