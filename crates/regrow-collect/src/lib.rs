@@ -1,0 +1,7 @@
+//! The machine around the model of creation sites (`regrow-sites`): what tells the model of processes, and where its memory is kept.
+//!
+//! ```text
+//!   collectors ──Event──> Model <──load, save──> kept: a file in the user's state folder
+//! ```
+
+pub mod kept;
