@@ -33,7 +33,8 @@ argv_hash  64-bit FNV-1a of the arguments, each ended by a zero byte
 parent     number of the row that asked for it, from 1; 0: none here
 start_us   when it was executed, in microseconds since the recording began
 end_us     when it had ended, or had executed something else, which is a row of its own
-peak_kib   most memory that was resident, in KiB; empty: not known";
+peak_kib   most memory that was resident, in KiB; empty: not known
+cpu_us     processor time between the two, without children, in microseconds; empty: not known";
 
 /// Why a command is not recorded.
 #[derive(Debug, thiserror::Error)]
