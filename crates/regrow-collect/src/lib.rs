@@ -4,4 +4,5 @@
 //!   collectors ──Event──> Model <──load, save──> kept: a file in the user's state folder
 //! ```
 
+pub mod below;
 pub mod kept;

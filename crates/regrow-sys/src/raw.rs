@@ -8,7 +8,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 pub use crate::arch::syscall;
@@ -359,6 +359,13 @@ impl SharedMapping {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// As words that others change at any time; bytes behind the last whole word are left out.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: a mapping begins at a page, has so many bytes for as long as it is borrowed, and is only looked at by atomic operations.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr().cast(), self.bytes / size_of::<AtomicU64>()) }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::hash::mix;
 
 /// Where a child was created; what each number is, `regrow_sites::Site` says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The program that the parent ran; 0: not known.
     pub image: u64,
