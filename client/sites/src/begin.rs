@@ -39,7 +39,10 @@ pub extern "C" fn begin(_: c_int, _: usize, given: *const *const c_char) {
 
 fn tell_program(channel: Channel<'_>, stack_top: usize) {
     const PROGRAM_HEADERS: c_ulong = 3;
-    let pid = sys::own_number();
+    let pid = sys::process_number();
+    if modules::is_glibc() {
+        state::set_number(pid);
+    }
     // SAFETY: a number.
     let headers = unsafe { getauxval(PROGRAM_HEADERS) } as usize;
     let image = Module::at(headers).map_or(0, |module| module.identity());
@@ -105,7 +108,7 @@ pub extern "C" fn before_main(main: usize, count: c_int, words: *const *const u8
 /// `main` is called; its address.
 pub extern "C" fn main() -> usize {
     if let Some(channel) = state::channel() {
-        let pid = sys::own_number();
+        let pid = state::own_number();
         tell::record(channel, pid, &Record::Started { pid, time_ns: sys::now_ns() });
     }
     MAIN.load(Relaxed)
@@ -113,11 +116,13 @@ pub extern "C" fn main() -> usize {
 
 /// The destructor, and what precedes an end without destructors. A process that was forked and has executed nothing is its parent's to tell of.
 pub extern "C" fn end() {
-    let Some(channel) = state::channel() else { return };
-    let pid = sys::own_number();
-    if state::is_owner(pid) {
-        let usage = sys::own_usage();
-        let (cpu_ns, peak_kib) = (usage.cpu_ns(), usage.peak_kib());
-        tell::record(channel, pid, &Record::Ended { pid, time_ns: sys::now_ns(), cpu_ns, peak_kib });
+    if !state::is_owner(state::own_number()) {
+        return;
+    }
+    // What ends may be the child of a system call that nobody has seen.
+    let pid = sys::process_number();
+    if let Some(channel) = state::is_owner(pid).then(state::channel).flatten() {
+        let (cpu_ns, time_ns) = (sys::own_cpu_ns(), sys::now_ns());
+        tell::record(channel, pid, &Record::Ended { pid, time_ns, cpu_ns });
     }
 }

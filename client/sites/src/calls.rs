@@ -57,6 +57,10 @@ pub extern "C" fn fork_alone(address: usize, stack: usize, frame: usize) -> c_in
 
 fn fork_by(next: unsafe extern "C" fn() -> c_int, from: Caller) -> c_int {
     let pending = Pending::at(How::Fork, &from, None, null());
+    // A child that looks them up itself meets pages that it does not have yet.
+    for name in [Name::ExitNow, Name::Execve, Name::Execv, Name::Execvp] {
+        next::address(name);
+    }
     // SAFETY: it takes nothing.
     let child = unsafe { next() };
     if let Some(pending) = pending {
@@ -76,9 +80,9 @@ pub extern "C" fn before_vfork(address: usize, stack: usize, frame: usize, room:
 }
 
 /// In the child of `vfork`, which has its parent's memory.
-pub extern "C" fn in_vfork_child(pending: &Option<Pending>) {
+pub extern "C" fn in_vfork_child(number: u32, pending: &Option<Pending>) {
     if let Some(pending) = pending {
-        pending.tell(sys::own_number());
+        pending.tell(number);
         pending.in_child();
     }
 }
@@ -198,7 +202,7 @@ pub unsafe extern "C" fn daemon(
     if result == 0
         && let Some(pending) = pending
     {
-        pending.tell(sys::own_number());
+        pending.tell(state::own_number());
         pending.in_child();
     }
     result
@@ -223,7 +227,8 @@ pub extern "C" fn before_inner(name: Name, address: usize, stack: usize, frame: 
 /// The first argument is a path, but for `fexecve`.
 pub unsafe extern "C" fn before_exec(name: Name, _: usize, _: usize, _: usize, path: *const u8) -> usize {
     if let Some(channel) = state::channel() {
-        let pid = sys::own_number();
+        // The memory may be the parent's.
+        let pid = sys::process_number();
         let mut hash = 0;
         if !matches!(name, Name::Fexecve) && !path.is_null() {
             // SAFETY: see the contract.
@@ -274,7 +279,7 @@ unsafe fn wait_for(child: c_int, status: *mut c_int, options: c_int, usage: *mut
         let (status, usage) = unsafe { (status.read(), &*usage) };
         // Not one that was stopped (0x7f) or goes on (0xffff).
         if status & 0xff != 0x7f && status != 0xffff {
-            let (pid, time_ns) = (sys::own_number(), sys::now_ns());
+            let (pid, time_ns) = (state::own_number(), sys::now_ns());
             let cpu_ns = Some(usage.cpu_ns());
             let end = WaitStatus { child: ended as u32, status, cpu_ns, peak_kib: usage.peak_kib() };
             tell::record(channel, pid, &Record::Waited { pid, time_ns, end });
@@ -342,7 +347,7 @@ unsafe extern "C" fn waitid(kind: c_int, id: c_int, info: *mut c_void, options: 
             _ => return result,
         };
         if info.child > 0 {
-            let (pid, time_ns) = (sys::own_number(), sys::now_ns());
+            let (pid, time_ns) = (state::own_number(), sys::now_ns());
             let end = WaitStatus { child: info.child as u32, status, cpu_ns: None, peak_kib: 0 };
             tell::record(channel, pid, &Record::Waited { pid, time_ns, end });
         }

@@ -1,6 +1,7 @@
 //! A creation: its place and what is predicted about the child, then what is told of it.
 
-use regrow_abi::sites::{Channel, Class, How, Place, Record};
+use regrow_abi::SchedAttr;
+use regrow_abi::sites::{Channel, Class, How, Levers, Place, Record, fnv1a};
 
 use crate::calls::Caller;
 use crate::{schedule, script, state, sys, tell, unwind};
@@ -10,36 +11,49 @@ pub struct Pending {
     channel: Channel<'static>,
     how: How,
     class: Class,
-    /// The key of all that is known of the place.
-    key: u64,
     process: u32,
     time_ns: u64,
     place: Place,
+    /// How the child is to be scheduled, if not as its parent is.
+    change: Option<SchedAttr>,
 }
 
 impl Pending {
     /// At a call; `None` where nobody asks. The child may execute a path, and gets words, where the call names them.
     pub fn at(how: How, from: &Caller, path: Option<&[u8]>, argv: *const *const u8) -> Option<Pending> {
         let channel = state::channel()?;
-        let process = sys::own_number();
+        let process = state::own_number();
         let time_ns = sys::now_ns();
         let mut frames = unwind::frames(channel, process, from);
         if let Some(inner) = inner_frame(how) {
             frames = [inner, frames[0], frames[1]];
         }
         let place = Place { image: state::image(), frames, script: script::place(argv) };
-        let keys = place.keys();
-        let class = if channel.levers().is_none() {
-            Class::Unknown
-        } else if let Some(path) = path {
-            let path = regrow_abi::sites::fnv1a(path);
-            let with = |key| Place::key_with_path(key, path);
-            let [all, script, call] = keys;
-            channel.predictions().find(&[with(all), with(call), all, script, call, Place::key_of_path(path)])
-        } else {
-            channel.predictions().find(&keys)
+        let mut pending = Pending { channel, how, class: Class::Unknown, process, time_ns, place, change: None };
+        if let Some(levers) = channel.levers() {
+            pending.predict(&levers, path);
+        }
+        Some(pending)
+    }
+
+    /// Looks the class up, and what it changes. A child begins as its parent is, so that the parent can tell.
+    #[inline(never)]
+    fn predict(&mut self, levers: &Levers, path: Option<&[u8]>) {
+        let keys = self.place.keys();
+        let predictions = self.channel.predictions();
+        self.class = match path {
+            Some(path) => {
+                let path = fnv1a(path);
+                let with = |key| Place::key_with_path(key, path);
+                let [all, script, call] = keys;
+                predictions.find(&[with(all), with(call), all, script, call, Place::key_of_path(path)])
+            }
+            None => {
+                state::set_child_key(self.process, keys[0]);
+                predictions.find(&keys)
+            }
         };
-        Some(Pending { channel, how, class, key: keys[0], process, time_ns, place })
+        self.change = sys::scheduling(0).and_then(|now| levers.change(self.class, &now));
     }
 
     /// In the parent: the child has this number; 0 where the C library does not tell it.
@@ -51,14 +65,15 @@ impl Pending {
     /// In the parent, about a child in which no code of this library runs before its program.
     pub fn tell_and_schedule(&self, child: u32) {
         self.tell(child);
-        schedule::apply(self.channel, child, self.class);
+        if let Some(change) = &self.change {
+            schedule::set(child, change);
+        }
     }
 
-    /// In the child.
+    /// In the child, which touches no memory but its stack: each page that it does costs it a fault.
     pub fn in_child(&self) {
-        if self.channel.levers().is_some() {
-            state::set_child(sys::own_number(), self.key);
-            schedule::apply(self.channel, 0, self.class);
+        if let Some(change) = &self.change {
+            schedule::set(0, change);
         }
     }
 }

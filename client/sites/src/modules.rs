@@ -110,6 +110,12 @@ struct Search {
     found: Option<Module>,
 }
 
+/// Whether the C library is glibc.
+pub fn is_glibc() -> bool {
+    // SAFETY: a word that the loader has set before any code here runs.
+    unsafe { sites_find_object }.is_some()
+}
+
 impl Module {
     /// The module that has an address.
     pub fn at(address: usize) -> Option<Module> {

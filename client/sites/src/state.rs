@@ -6,18 +6,22 @@ use core::sync::atomic::{
 
 use regrow_abi::sites::{CHANNEL_WORDS, Channel};
 
+use crate::{arch, sys};
+
 /// Where the channel is mapped.
 static CHANNEL: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 /// The program's image.
 static IMAGE: AtomicU64 = AtomicU64::new(0);
 /// The process whose constructor has run.
 static OWNER: AtomicU32 = AtomicU32::new(0);
+/// The number of a thread of this process, and behind it that of the process; 0: the C library does not keep it where it is looked for.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 /// What interprets scripts here: see `script`.
 static INTERPRETER: AtomicU8 = AtomicU8::new(0);
 /// An address above the first thread's stack.
 static STACK_TOP: AtomicUsize = AtomicUsize::new(0);
-/// The last child that was created in this memory, and the key of its place: it may be about to execute a program.
-static CHILD: AtomicU32 = AtomicU32::new(0);
+/// The last process that has created a child in this memory, and the key of the place.
+static CREATOR: AtomicU32 = AtomicU32::new(0);
 static CHILD_KEY: AtomicU64 = AtomicU64::new(0);
 
 /// The channel, while somebody reads it.
@@ -47,6 +51,35 @@ pub fn set_program(image: u64, interpreter: u8, owner: u32, stack_top: usize) {
     STACK_TOP.store(stack_top, Relaxed);
 }
 
+/// Says what number this process has, and that the C library is glibc.
+pub fn set_number(process: u32) {
+    if arch::thread_number() == process {
+        NUMBERS.store(numbers(process, process), Relaxed);
+    }
+}
+
+fn numbers(thread: u32, process: u32) -> u64 {
+    u64::from(thread) << 32 | u64::from(process)
+}
+
+/// The number of this process: without a system call where the C library keeps the number of the thread, which `fork` changes. In a child that was
+/// made by a system call of the program's own, and in one of `vfork`, it is the parent's.
+pub fn own_number() -> u32 {
+    let kept = NUMBERS.load(Relaxed);
+    if kept == 0 {
+        return sys::process_number();
+    }
+    let thread = arch::thread_number();
+    if (kept >> 32) as u32 == thread {
+        return kept as u32;
+    }
+    let process = sys::process_number();
+    if process != kept as u32 {
+        NUMBERS.store(numbers(thread, process), Relaxed);
+    }
+    process
+}
+
 /// The program's image.
 pub fn image() -> u64 {
     IMAGE.load(Relaxed)
@@ -67,13 +100,14 @@ pub fn stack_top() -> usize {
     STACK_TOP.load(Relaxed)
 }
 
-/// Notes a child, and the key of its place.
-pub fn set_child(process: u32, key: u64) {
+/// Notes the key of the place where this process creates a child next.
+pub fn set_child_key(process: u32, key: u64) {
     CHILD_KEY.store(key, Relaxed);
-    CHILD.store(process, Relaxed);
+    CREATOR.store(process, Relaxed);
 }
 
-/// The key of the place where this process was created.
+/// The key of the place where this process was created: what its parent has noted. One that has created children itself has only their key.
 pub fn own_key(process: u32) -> Option<u64> {
-    (CHILD.load(Relaxed) == process).then(|| CHILD_KEY.load(Relaxed))
+    let creator = CREATOR.load(Relaxed);
+    (creator != 0 && creator != process).then(|| CHILD_KEY.load(Relaxed))
 }

@@ -24,6 +24,12 @@ struct TimeSpec {
     nanoseconds: i64,
 }
 
+impl TimeSpec {
+    fn ns(&self) -> u64 {
+        (self.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(self.nanoseconds as u64)
+    }
+}
+
 /// The C library's `struct rusage`.
 #[repr(C)]
 #[derive(Default)]
@@ -60,7 +66,7 @@ pub fn now_ns() -> u64 {
     let mut time = TimeSpec::default();
     // SAFETY: the structure is live.
     unsafe { clock_gettime(MONOTONIC, &raw mut time) };
-    (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64)
+    time.ns()
 }
 
 /// Sets the number of the last error.
@@ -69,8 +75,8 @@ pub fn set_errno(number: i32) {
     unsafe { *__errno_location() = number };
 }
 
-/// The number of this process.
-pub fn own_number() -> u32 {
+/// The number of this process, as the kernel says it.
+pub fn process_number() -> u32 {
     // SAFETY: no arguments.
     unsafe { call!(nr::GETPID) as u32 }
 }
@@ -81,12 +87,13 @@ pub fn parent_number() -> u32 {
     unsafe { call!(nr::GETPPID) as u32 }
 }
 
-/// What this process has used itself.
-pub fn own_usage() -> Usage {
-    let mut usage = Usage::default();
-    // SAFETY: the structure is live, and at least as large as the kernel's.
-    unsafe { call!(nr::GETRUSAGE, 0, &raw mut usage) };
-    usage
+/// The processor time of this process, in nanoseconds.
+pub fn own_cpu_ns() -> u64 {
+    const PROCESS: usize = 2;
+    let mut time = TimeSpec::default();
+    // SAFETY: the structure is live.
+    unsafe { call!(nr::CLOCK_GETTIME, PROCESS, &raw mut time) };
+    time.ns()
 }
 
 /// Maps a file of so many bytes, for reading and writing, shared; the address, or `None` where it is not such a file.

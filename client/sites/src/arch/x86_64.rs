@@ -22,9 +22,9 @@ pub mod nr {
     pub const MMAP: usize = 9;
     pub const MUNMAP: usize = 11;
     pub const GETPID: usize = 39;
+    pub const CLOCK_GETTIME: usize = 228;
     pub const GETCWD: usize = 79;
     pub const READLINK: usize = 89;
-    pub const GETRUSAGE: usize = 98;
     pub const GETPPID: usize = 110;
     pub const SCHED_SETATTR: usize = 314;
     pub const SCHED_GETATTR: usize = 315;
@@ -74,6 +74,15 @@ pub fn thread_area() -> usize {
     // SAFETY: the first word there is the address of the area, by the ABI of thread-local storage.
     unsafe { asm!("mov {}, fs:0", out(reg) address, options(nostack, readonly, preserves_flags)) };
     address
+}
+
+/// Where glibc keeps a thread's number in the thread's own area: the same place since version 2.4.
+const THREAD_NUMBER_AT: usize = 720;
+
+/// What stands there: in glibc the thread's number, as the C library has it.
+pub fn thread_number() -> u32 {
+    // SAFETY: the thread's area in glibc has more than 2000 bytes. Callers ask only where the C library is glibc.
+    unsafe { core::ptr::with_exposed_provenance::<u32>(thread_area() + THREAD_NUMBER_AT).read_volatile() }
 }
 
 /// Ends the program.
@@ -288,8 +297,11 @@ unsafe extern "C" fn clone_from(
 }
 
 /// Bytes on the stack that [`vfork`] has for what it tells.
-const PENDING_BYTES: usize = 168;
-const _: () = assert!(size_of::<Pending>() <= PENDING_BYTES && PENDING_BYTES % 16 == 8);
+const PENDING_BYTES: usize = 248;
+const _: () = assert!(size_of::<Option<Pending>>() <= PENDING_BYTES - 8 && PENDING_BYTES % 16 == 8);
+
+/// What `vfork` is to the kernel: `CLONE_VM`, `CLONE_VFORK` and the signal of the child's end; and the child's number is written before it runs.
+const LIKE_VFORK: usize = 0x100 | 0x4000 | 17 | 0x10_0000;
 
 /// The child runs on its parent's stack and returns first, so that nothing in memory is the parent's any more when it goes on: the return address is
 /// in a register meanwhile. The child tells of its own creation.
@@ -303,18 +315,22 @@ unsafe extern "C" fn vfork() -> c_int {
         "mov rdx, rbp",
         "sub rsp, {bytes}",
         ".cfi_adjust_cfa_offset {bytes}",
-        "mov rcx, rsp",
+        "lea rcx, [rsp + 8]",
         "call {before}",
-        "mov rdi, [rsp + {bytes}]",
-        "mov eax, 58",
+        "mov r8, [rsp + {bytes}]",
+        "mov edi, {flags}",
+        "xor esi, esi",
+        "mov rdx, rsp",
+        "mov eax, 56",
         "syscall",
         "test rax, rax",
         "jnz 2f",
-        "push rdi",
+        "mov edi, [rsp]",
+        "lea rsi, [rsp + 8]",
+        "push r8",
         ".cfi_adjust_cfa_offset 8",
         "sub rsp, 8",
         ".cfi_adjust_cfa_offset 8",
-        "lea rdi, [rsp + 16]",
         "call {child}",
         "add rsp, 8",
         ".cfi_adjust_cfa_offset -8",
@@ -328,7 +344,7 @@ unsafe extern "C" fn vfork() -> c_int {
         ".cfi_adjust_cfa_offset {bytes} + 8",
         "add rsp, {bytes}",
         ".cfi_adjust_cfa_offset -{bytes}",
-        "mov [rsp], rdi",
+        "mov [rsp], r8",
         "cmp rax, -4095",
         "jae 3f",
         "ret",
@@ -337,6 +353,7 @@ unsafe extern "C" fn vfork() -> c_int {
         "jmp {failed}",
         ".cfi_endproc",
         bytes = const PENDING_BYTES,
+        flags = const LIKE_VFORK,
         before = sym calls::before_vfork,
         child = sym calls::in_vfork_child,
         failed = sym calls::vfork_failed,

@@ -6,7 +6,7 @@
 //!   executing 2 hash of the path
 //!   executed  2 parent  3 image
 //!   text      2 hash it names   3 part << 32 | bytes of all   4–13 bytes
-//!   ended     2 processor time in nanoseconds   3 peak in KiB
+//!   ended     2 processor time in nanoseconds
 //!   waited    2 child   3 status   4 processor time in nanoseconds   5 peak in KiB
 //! ```
 
@@ -142,8 +142,6 @@ pub enum Record {
         time_ns: u64,
         /// Its own processor time, in nanoseconds.
         cpu_ns: u64,
-        /// The most memory that was resident at a time, in KiB.
-        peak_kib: u64,
     },
     /// It has waited for a child that has ended.
     Waited {
@@ -194,8 +192,8 @@ impl Record {
                 }
                 (TEXT, pid, time_ns)
             }
-            Record::Ended { pid, time_ns, cpu_ns, peak_kib } => {
-                words[2..4].copy_from_slice(&[cpu_ns, peak_kib]);
+            Record::Ended { pid, time_ns, cpu_ns } => {
+                words[2] = cpu_ns;
                 (ENDED, pid, time_ns)
             }
             Record::Waited { pid, time_ns, end } => {
@@ -243,7 +241,7 @@ impl Record {
                 let (length, part) = (words[3] as u32, (words[3] >> 32) as u32);
                 Record::Text { pid, time_ns, text: Text { hash: words[2], length, part, bytes } }
             }
-            ENDED => Record::Ended { pid, time_ns, cpu_ns: words[2], peak_kib: words[3] },
+            ENDED => Record::Ended { pid, time_ns, cpu_ns: words[2] },
             WAITED => {
                 let cpu_ns = (words[4] != u64::MAX).then_some(words[4]);
                 let status = (words[3] as u32).cast_signed();
@@ -299,7 +297,7 @@ mod tests {
             Record::Executed { pid, time_ns, parent: 9, image: 8 },
             Record::Started { pid, time_ns },
             Record::Text { pid, time_ns, text },
-            Record::Ended { pid, time_ns, cpu_ns: 1, peak_kib: 2 },
+            Record::Ended { pid, time_ns, cpu_ns: 1 },
             Record::Waited { pid, time_ns, end },
             Record::Waited { pid, time_ns, end: WaitStatus { cpu_ns: None, ..end } },
         ]);

@@ -7,7 +7,7 @@
 //!
 //! | of an end | processor time | when |
 //! |---|---|---|
-//! | a program that ends by `exit` or `_exit` | its own, up to there | then |
+//! | a program that ends by `exit` or `_exit` | its own, up to there; of one without children what its parent got for it | then |
 //! | a forked child that executes nothing, an end by a signal, a program without the library | what its parent got for it, less what its own children had used | when its parent has waited |
 //! | the same, and nobody with the library waits for it | the last that was seen of its clock | when it is missed |
 
@@ -83,8 +83,9 @@ pub(super) struct Process {
     path: u64,
     start_ns: u64,
     startup_us: Option<u64>,
-    /// Time, processor time, peak: told by itself.
-    own_end: Option<(u64, u64, u64)>,
+    /// Time and processor time: told by itself.
+    own_end: Option<(u64, u64)>,
+    has_created: bool,
     /// Processor time of the children that it has waited for.
     children_ns: u64,
     /// The last that was seen of its clock.
@@ -140,6 +141,7 @@ impl Process {
             start_ns: time_ns,
             startup_us: None,
             own_end: None,
+            has_created: false,
             children_ns: 0,
             clock_ns: 0,
             is_taken_back: false,
@@ -158,7 +160,7 @@ impl Process {
 
     /// What it and the children that it has waited for have used.
     fn total_ns(&self) -> u64 {
-        self.own_end.map_or(self.clock_ns, |(_, cpu_ns, _)| cpu_ns) + self.children_ns
+        self.own_end.map_or(self.clock_ns, |(_, cpu_ns)| cpu_ns) + self.children_ns
     }
 }
 
@@ -235,7 +237,7 @@ impl Processes {
                     self.events.push(Event::Named { image: ImageId(text.hash), path });
                 }
             }
-            Record::Ended { pid, time_ns, cpu_ns, peak_kib } => self.ended(pid, (time_ns, cpu_ns, peak_kib), now),
+            Record::Ended { pid, time_ns, cpu_ns } => self.ended(pid, (time_ns, cpu_ns), now),
             Record::Waited { pid, time_ns, end } => self.waited(pid, time_ns, end, now),
         }
     }
@@ -251,6 +253,9 @@ impl Processes {
         if self.all.get(&child).is_some_and(is_other) {
             self.know(child);
             self.end(child, None);
+        }
+        if let Some(process) = self.all.get_mut(&parent) {
+            process.has_created = true;
         }
         let process = self.of(child, creation.time_ns, now);
         process.parent = Some(parent);
@@ -317,7 +322,7 @@ impl Processes {
         self.say(pid, Event::Executed { time_us: us(time_ns), process: key, image });
     }
 
-    fn ended(&mut self, pid: u32, end: (u64, u64, u64), now: Instant) {
+    fn ended(&mut self, pid: u32, end: (u64, u64), now: Instant) {
         let process = self.of(pid, end.0, now);
         process.own_end = Some(end);
         process.ending = Some(now);
@@ -347,11 +352,13 @@ impl Processes {
         self.executed_unseen(pid);
         let Some(process) = self.all.remove(&pid) else { return };
         let waited_ns = waited.and_then(|(_, end)| Some(end.cpu_ns?.saturating_sub(process.children_ns)));
-        let cpu_ns = process.own_end.map(|(_, cpu_ns, _)| cpu_ns).or(waited_ns);
+        let own_ns = process.own_end.map(|(_, cpu_ns)| cpu_ns);
+        // Its end costs time as well. Who has had children may have been told of more or of fewer than it has waited for.
+        let cpu_ns = if process.has_created { own_ns.or(waited_ns) } else { waited_ns.or(own_ns) };
         let since = |time_ns: u64| us(time_ns).saturating_sub(process.key.created_us);
-        let end_ns = process.own_end.map(|(time_ns, ..)| time_ns).or(waited.map(|(time_ns, _)| time_ns));
+        let end_ns = process.own_end.map(|(time_ns, _)| time_ns).or(waited.map(|(time_ns, _)| time_ns));
         let life_us = since(end_ns.unwrap_or_else(now_ns));
-        let peak_kib = process.own_end.map(|(.., peak)| peak).or(waited.map(|(_, end)| end.peak_kib)).unwrap_or(0);
+        let peak_kib = waited.map_or(0, |(_, end)| end.peak_kib);
         self.counts.ended += 1;
         self.counts.inexact += u64::from(cpu_ns.is_none());
         let cpu_us = us(cpu_ns.unwrap_or(process.clock_ns));

@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_slice_that_the_kernel_does_not_allow_is_named() {
-        let lever = |slice_us| Lever { slice_ns: slice_us * 1000, ..Lever::default() };
-        let make = |slice_us| Scheduling::new(Lever::default(), lever(slice_us), Duration::from_millis(20));
+        let lever = |slice_us: u64| Lever { slice_ns: slice_us * 1000, ..Lever::default() };
+        let make = |slice_us: u64| Scheduling::new(Lever::default(), lever(slice_us), Duration::from_millis(20));
         assert!(make(20_000).is_ok() && make(0).is_ok());
         for wrong in [99, 100_001] {
             let said = make(wrong).expect_err("not allowed").to_string();
