@@ -41,6 +41,8 @@ const LAYERS: &[(&str, u8)] = &[
     ("regrow-memory-c", 3),
     ("regrow-memory-preload", 4),
     ("regrow-body", 3),
+    ("regrow-sites-library", 1),
+    ("regrow-sites-preload", 3),
     ("regrow-pool", 4),
     ("regrow-engine", 5),
     ("regrow", 6),
