@@ -45,7 +45,7 @@ fn tell_program(channel: Channel<'_>, stack_top: usize) {
     }
     // SAFETY: a number.
     let headers = unsafe { getauxval(PROGRAM_HEADERS) } as usize;
-    let image = Module::at(headers).map_or(0, |module| module.identity());
+    let image = Module::at(headers).map_or(0, |module| module.meet().0);
     let interpreter = if image == 0 { Interpreter::None } else { name_program(channel, pid, image) };
     state::set_program(image, interpreter as u8, pid, stack_top);
     let parent = sys::parent_number();

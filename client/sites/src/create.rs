@@ -25,7 +25,7 @@ impl Pending {
         let process = state::own_number();
         let time_ns = sys::now_ns();
         let mut frames = unwind::frames(channel, process, from);
-        if let Some(inner) = inner_frame(how) {
+        if let Some(inner) = inner_frame(channel, process, how) {
             frames = [inner, frames[0], frames[1]];
         }
         let place = Place { image: state::image(), frames, script: script::place(argv) };
@@ -79,7 +79,7 @@ impl Pending {
 }
 
 /// Of a function that creates its child inside of the C library: the place of the function itself, as the return address of a call in it.
-fn inner_frame(how: How) -> Option<(u64, u64)> {
+fn inner_frame(channel: Channel<'_>, process: u32, how: How) -> Option<(u64, u64)> {
     let name = match how {
         How::System => crate::next::Name::System,
         How::Popen => crate::next::Name::Popen,
@@ -91,5 +91,5 @@ fn inner_frame(how: How) -> Option<(u64, u64)> {
     let address = crate::next::address(name);
     let module = crate::modules::Module::at(address)?;
     // One byte further, so that who looks for the call before a return address finds the function.
-    Some((module.identity(), (address.wrapping_sub(module.base()) + 1) as u64))
+    Some((tell::module(channel, process, &module), (address.wrapping_sub(module.base()) + 1) as u64))
 }

@@ -159,11 +159,6 @@ impl Module {
     }
 
     /// The module's image, and whether this process meets it for the first time.
-    pub fn identity(&self) -> u64 {
-        self.meet().0
-    }
-
-    /// The same, and whether it is met for the first time.
     pub fn meet(&self) -> (u64, bool) {
         if let Some(entry) = ENTRIES.iter().find(|entry| self.is_in(entry)) {
             return (entry.identity.load(Relaxed), false);

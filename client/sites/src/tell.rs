@@ -2,6 +2,7 @@
 
 use regrow_abi::sites::{Channel, Interpreter, Met, Record, TEXT_BYTES, Text};
 
+use crate::modules::Module;
 use crate::sys;
 
 /// The longest text that is told.
@@ -29,6 +30,15 @@ pub fn name(channel: Channel<'_>, process: u32, hash: u64, interpreter: Interpre
 
 fn record_text(channel: Channel<'_>, process: u32, time_ns: u64, text: Text) {
     record(channel, process, &Record::Text { pid: process, time_ns, text });
+}
+
+/// The image of a module, whose path is told when this process meets it.
+pub fn module(channel: Channel<'_>, process: u32, module: &Module) -> u64 {
+    let (image, is_first) = module.meet();
+    if is_first && !module.name().is_empty() {
+        name(channel, process, image, Interpreter::None, module.name());
+    }
+    image
 }
 
 /// A C string.

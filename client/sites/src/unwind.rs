@@ -7,7 +7,7 @@ use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Pointer, RegisterRule, UnwindContext,
     UnwindContextStorage, UnwindSection, UnwindTableRow,
 };
-use regrow_abi::sites::{Base, Channel, Interpreter, Rule, Rules};
+use regrow_abi::sites::{Base, Channel, Rule, Rules};
 
 use crate::arch::{FRAME_POINTER, RETURN_ADDRESS, STACK_POINTER, thread_area};
 use crate::calls::Caller;
@@ -32,10 +32,7 @@ pub fn frames(channel: Channel<'_>, process: u32, from: &Caller) -> [(u64, u64);
     let limit = limit(stack);
     for at in 0..frames.len() {
         let Some(module) = Module::at(address.wrapping_sub(1)) else { break };
-        let (identity, is_first) = module.meet();
-        if is_first && !module.name().is_empty() {
-            tell::name(channel, process, identity, Interpreter::None, module.name());
-        }
+        let identity = tell::module(channel, process, &module);
         let offset = address.wrapping_sub(module.base()) as u64;
         if let Some(to) = frames.get_mut(at) {
             *to = (identity, offset);

@@ -12,6 +12,8 @@
 //! | the same, and nobody with the library waits for it | the last that was seen of its clock | when it is missed |
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -375,8 +377,10 @@ impl Processes {
     fn executed_unseen(&mut self, pid: u32) {
         let Some((time_ns, path)) = self.all.get_mut(&pid).and_then(|process| process.executing.take()) else { return };
         let Some(text) = self.texts.get(path) else { return };
-        let path_text = String::from_utf8_lossy(text).into_owned();
-        let read = || Executable::read(Path::new(&path_text));
+        // As `/proc/PID/exe` would name it.
+        let found = Path::new(OsStr::from_bytes(text)).canonicalize().unwrap_or_default();
+        let path_text = found.to_string_lossy().into_owned();
+        let read = || Executable::read(&found);
         let is_met = self.files.contains_key(&path);
         let Some(executable) = *self.files.entry(path).or_insert_with(read) else { return };
         if !is_met {

@@ -112,13 +112,10 @@ impl Told {
             }
         }
         for event in &self.events {
-            let mut seen = |key: ProcessKey| {
-                all.iter_mut().find(|seen| seen.key == key).unwrap_or_else(|| panic!("never created: {event:?}"))
-            };
             match *event {
-                Event::Executed { process, image, .. } => seen(process).executed.push(self.name(image)),
+                Event::Executed { process, image, .. } => of(&mut all, process).executed.push(self.name(image)),
                 Event::Ended { process, usage, .. } => {
-                    assert!(seen(process).usage.replace(usage).is_none(), "ended twice: {event:?}");
+                    assert!(of(&mut all, process).usage.replace(usage).is_none(), "ended twice: {event:?}");
                 }
                 _ => {}
             }
@@ -135,6 +132,10 @@ impl Told {
         assert_eq!((self.summary.dropped, self.summary.lost), (0, 0), "{:?}", self.summary);
         self
     }
+}
+
+fn of(all: &mut [Seen], key: ProcessKey) -> &mut Seen {
+    all.iter_mut().find(|seen| seen.key == key).unwrap_or_else(|| panic!("never created: {key:?}"))
 }
 
 /// The functions of a file, by which its addresses are told.

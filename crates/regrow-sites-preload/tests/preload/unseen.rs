@@ -43,8 +43,8 @@ fn the_loader_ignores_the_library_where_rights_are_gained() {
     for part in [place.path("."), place.library()] {
         fs::set_permissions(part, fs::Permissions::from_mode(0o755)).expect("it is ours");
     }
-    let script = "setpriv --reuid 65534 --clear-groups ./gains -u\necho $?\n";
-    let told = place.watch_shell("bash", script);
+    let script = format!("setpriv --reuid 65534 --clear-groups {} -u\necho $?\n", copy.display());
+    let told = place.watch_shell("bash", &script);
     assert_eq!(told.output, "0\n0\n", "it has run with the rights that it gains");
     let programs: Vec<_> = told.processes().into_iter().map(|seen| seen.executed).collect();
     assert_eq!(programs, [["setpriv", "gains"]], "by what was about to be executed");
