@@ -1,0 +1,430 @@
+//! The tree of keys: nodes in a table of fixed size, found by their parent and their part.
+//!
+//! ```text
+//!   everything      has seen many sites: split
+//!     make          has seen two places: split
+//!       job_exec    has seen one site: what there is to know of it stands here, and nothing below it
+//!       func_shell  …
+//! ```
+//!
+//! A run is counted in each key of its chain down to the first that has seen no other site; a key that meets a second one is split, and from
+//! then on both have keys below it. So most sites take one node, not one for each part.
+//!
+//! When the table is full, a leaf makes room: one of an image that has more than its share of the table, else the one with the fewest runs, those
+//! of long ago counting less. A program that creates children from a million places takes room from itself.
+
+use super::chain::{Chain, Identity, Part};
+use super::index::{Index, MOST_SLOTS};
+use super::level::Level;
+use super::node::{NO_PARENT, Node, Sample};
+use crate::hash;
+
+/// An image may have this part of the table before it has to make room for others.
+const QUOTA: usize = 8;
+/// Leaves that are compared when one must go.
+const CANDIDATES: u32 = 16;
+/// Nodes that are picked for them at most.
+const PICKED: u32 = 256;
+/// Runs that make an epoch, as a power of two.
+const EPOCH_BITS: u32 = 12;
+/// In so many epochs without use, a node's runs lose half of their worth.
+const HALF_LIFE: u8 = 8;
+
+/// The root.
+pub(super) const ROOT: u16 = 0;
+
+/// All keys.
+#[derive(Debug, Clone)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    most: usize,
+    index: Index,
+    /// Nodes that were picked to make room.
+    picked: u64,
+    /// Images that have more than their share.
+    greedy: u16,
+    /// Runs that were counted.
+    runs: u64,
+    /// Keys that were not made for want of room.
+    pub(super) refused: u64,
+    /// Keys that made room.
+    pub(super) evicted: u64,
+}
+
+/// The keys of a chain that are there, and how the last one fits.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Path {
+    slots: [u16; 8],
+    length: usize,
+    /// The last key has seen this very site alone, or is its last.
+    pub(super) is_own: bool,
+}
+
+impl Path {
+    pub(super) fn as_slice(&self) -> &[u16] {
+        &self.slots[..self.length]
+    }
+
+    fn push(&mut self, slot: u16) {
+        self.slots[self.length] = slot;
+        self.length += 1;
+    }
+}
+
+impl Tree {
+    /// How many bytes a tree of so many keys takes.
+    pub(super) const fn bytes_for(most: usize) -> usize {
+        most * size_of::<Node>() + Index::bytes_for(most)
+    }
+
+    /// How many keys fit into so many bytes.
+    pub(super) const fn most_in(bytes: usize) -> usize {
+        let mut most = bytes / size_of::<Node>();
+        while most > 1 && (Tree::bytes_for(most) > bytes || most > MOST_SLOTS) {
+            most -= 1;
+        }
+        most
+    }
+
+    pub(super) fn new(most: usize) -> Tree {
+        let mut nodes = Vec::with_capacity(most);
+        nodes.push(Node::new(NO_PARENT, 0, Level::Everything, Identity::default()));
+        Tree { nodes, most, index: Index::new(most), picked: 0, greedy: 0, runs: 0, refused: 0, evicted: 0 }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>() + self.index.bytes()
+    }
+
+    /// How many keys there are.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn node(&self, slot: u16) -> &Node {
+        &self.nodes[usize::from(slot)]
+    }
+
+    pub(super) fn node_mut(&mut self, slot: u16) -> &mut Node {
+        &mut self.nodes[usize::from(slot)]
+    }
+
+    /// Counts a run in all keys of its chain.
+    pub(super) fn count(&mut self, chain: &Chain, sample: &Sample) {
+        self.runs += 1;
+        self.touch(ROOT, sample);
+        self.count_along(chain.here.as_slice(), chain.identity, sample, Level::Image);
+        self.count_along(chain.child.as_slice(), chain.child_identity, sample, Level::Child);
+    }
+
+    /// Counts a run in those keys of its chain alone that say what the child executed: in the others its process is counted already.
+    pub(super) fn count_call(&mut self, chain: &Chain, sample: &Sample) {
+        self.runs += 1;
+        self.count_along(chain.here.as_slice(), chain.identity, sample, Level::ChildHere);
+        self.count_along(chain.child.as_slice(), chain.child_identity, sample, Level::Child);
+    }
+
+    /// Counts a run along a chain, from a level on.
+    fn count_along(&mut self, parts: &[Part], identity: Identity, sample: &Sample, from: Level) {
+        let mut at = ROOT;
+        for part in parts {
+            let (slot, is_there) = match self.find_or_rename(at, part) {
+                Some(slot) => (slot, true),
+                None => match self.create(at, part.named, part.level, identity) {
+                    Some(slot) => (slot, false),
+                    None => return,
+                },
+            };
+            if part.level >= from {
+                self.touch(slot, sample);
+            }
+            let node = self.node_mut(slot);
+            if !node.is_split && node.identity == identity {
+                return;
+            }
+            debug_assert!(is_there, "a key that was made has seen this site alone");
+            node.is_split = true;
+            at = slot;
+        }
+    }
+
+    fn touch(&mut self, slot: u16, sample: &Sample) {
+        let (epoch, number) = (self.epoch(), self.runs);
+        let node = self.node_mut(slot);
+        node.epoch = epoch;
+        node.runs.add(sample, number);
+    }
+
+    /// The keys of a chain that are there, from general to specific. With `whole`, the chain says what the child executed.
+    pub(super) fn path(&self, parts: &[Part], identity: Identity, whole: bool) -> Path {
+        let mut path = Path::default();
+        let mut at = ROOT;
+        for (index, part) in parts.iter().enumerate() {
+            let Some(slot) = self.find_part(at, part) else {
+                return path;
+            };
+            path.push(slot);
+            let node = self.node(slot);
+            let same_place = node.identity.place == identity.place;
+            let same = same_place && (!whole || node.identity.call == identity.call);
+            path.is_own = if node.is_split { index + 1 == parts.len() } else { same };
+            if !node.is_split {
+                return path;
+            }
+            at = slot;
+        }
+        path
+    }
+
+    /// The key below another one.
+    pub(super) fn find(&self, parent: u16, level: Level, part: u32) -> Option<u16> {
+        self.index.find(hash_of(parent, level, part), |slot| {
+            let node = self.node(slot);
+            (node.parent, node.level, node.part) == (parent, level, part)
+        })
+    }
+
+    /// The same, by either name.
+    fn find_part(&self, parent: u16, part: &Part) -> Option<u16> {
+        self.find(parent, part.level, part.named).or_else(|| self.find(parent, part.level, part.raw))
+    }
+
+    /// The same; a key that was made before its name was known gets it.
+    fn find_or_rename(&mut self, parent: u16, part: &Part) -> Option<u16> {
+        if let Some(slot) = self.find(parent, part.level, part.named) {
+            return Some(slot);
+        }
+        let slot = (part.raw != part.named).then(|| self.find(parent, part.level, part.raw)).flatten()?;
+        self.unlink(slot);
+        self.node_mut(slot).part = part.named;
+        self.index.insert(hash_of(parent, part.level, part.named), slot);
+        Some(slot)
+    }
+
+    /// Makes a key; `None` when there is no room for it.
+    pub(super) fn create(&mut self, parent: u16, part: u32, level: Level, identity: Identity) -> Option<u16> {
+        let mut node = Node::new(parent, part, level, identity);
+        node.epoch = self.epoch();
+        let slot = if self.nodes.len() < self.most {
+            self.nodes.push(node);
+            u16::try_from(self.nodes.len() - 1).ok()?
+        } else if let Some(slot) = self.make_room(parent) {
+            *self.node_mut(slot) = node;
+            slot
+        } else {
+            self.refused += 1;
+            return None;
+        };
+        self.index.insert(hash_of(parent, level, part), slot);
+        self.count_child(slot, true);
+        Some(slot)
+    }
+
+    /// Takes out a leaf that is worth little, so that a key below `parent` has room: one of an image with more than its share, if there is one.
+    fn make_room(&mut self, parent: u16) -> Option<u16> {
+        let mut least: Option<(u32, u16)> = None;
+        let mut compared = 0;
+        for _ in 0..PICKED {
+            let slot = self.pick();
+            if slot == ROOT || slot == parent || self.node(slot).children > 0 {
+                continue;
+            }
+            if self.greedy > 0 && !self.image_of(slot).is_some_and(|image| self.is_greedy(image)) {
+                continue;
+            }
+            let worth = self.worth(slot);
+            if least.is_none_or(|(least, _)| worth < least) {
+                least = Some((worth, slot));
+            }
+            compared += 1;
+            if compared == CANDIDATES {
+                break;
+            }
+        }
+        let (_, slot) = least?;
+        self.unlink(slot);
+        self.count_child(slot, false);
+        self.evicted += 1;
+        Some(slot)
+    }
+
+    /// Some node, each as often as any other.
+    fn pick(&mut self) -> u16 {
+        self.picked += 1;
+        let slot = hash::mixed(self.picked) % self.nodes.len() as u64;
+        u16::try_from(slot).unwrap_or(ROOT)
+    }
+
+    /// The runs of a node, those of long ago counting less.
+    fn worth(&self, slot: u16) -> u32 {
+        let node = self.node(slot);
+        let age = self.epoch().wrapping_sub(node.epoch);
+        (node.runs.total() << 8) >> (age / HALF_LIFE).min(31)
+    }
+
+    fn epoch(&self) -> u8 {
+        (self.runs >> EPOCH_BITS).to_le_bytes()[0]
+    }
+
+    /// Takes a node out of the index.
+    fn unlink(&mut self, slot: u16) {
+        let node = self.node(slot);
+        let (hash, nodes) = (hash_of(node.parent, node.level, node.part), &self.nodes);
+        self.index.remove(hash, slot, |slot| {
+            let node = &nodes[usize::from(slot)];
+            hash_of(node.parent, node.level, node.part)
+        });
+    }
+
+    /// Counts a node with its parent, and with its image.
+    fn count_child(&mut self, slot: u16, is_more: bool) {
+        let parent = self.node(slot).parent;
+        let image = self.image_of(parent);
+        let was_greedy = image.is_some_and(|image| self.is_greedy(image));
+        for counted in [Some(parent), image.filter(|&image| image != parent)].into_iter().flatten() {
+            let children = &mut self.node_mut(counted).children;
+            *children = if is_more { children.saturating_add(1) } else { children.saturating_sub(1) };
+        }
+        match (was_greedy, image.is_some_and(|image| self.is_greedy(image))) {
+            (false, true) => self.greedy += 1,
+            (true, false) => self.greedy -= 1,
+            _ => {}
+        }
+    }
+
+    /// The node of the image that a key is of; `None` for a key that begins with the child.
+    fn image_of(&self, slot: u16) -> Option<u16> {
+        let mut at = slot;
+        loop {
+            let node = self.nodes.get(usize::from(at))?;
+            if node.level == Level::Image {
+                return Some(at);
+            }
+            at = node.parent;
+        }
+    }
+
+    /// Whether an image has more than its share.
+    fn is_greedy(&self, image: u16) -> bool {
+        usize::from(self.node(image).children) > self.most / QUOTA
+    }
+}
+
+fn hash_of(parent: u16, level: Level, part: u32) -> u64 {
+    hash::mixed(u64::from(level as u8) << 48 | u64::from(parent) << 32 | u64::from(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::chain::{Call, Place};
+    use crate::model::names::Names;
+
+    fn sample(cpu: u8) -> Sample {
+        Sample { cpu, life: cpu, peak: None, startup: None }
+    }
+
+    fn chain(image: u32, frame: u32, script: u32, child: u32) -> Chain {
+        let place = Place { image, frames: [frame, 0, 0], script };
+        Chain::new(&place, &Call { image: child, class: 0, magnitude: 0 }, &Names::new(4, 4))
+    }
+
+    fn own(tree: &Tree, chain: &Chain) -> Option<(Level, u32)> {
+        let path = tree.path(chain.here.as_slice(), chain.identity, true);
+        let node = tree.node(*path.as_slice().last()?);
+        path.is_own.then(|| (node.level, node.runs.total()))
+    }
+
+    /// Each node is found, its parent is there, and the counts of children are right.
+    fn check(tree: &Tree) {
+        let mut children = vec![0; tree.len()];
+        for slot in 1..u16::try_from(tree.len()).unwrap() {
+            let node = tree.node(slot);
+            assert_eq!(tree.find(node.parent, node.level, node.part), Some(slot));
+            let parent = tree.node(node.parent);
+            assert!(node.parent == ROOT || parent.level < node.level);
+            children[usize::from(node.parent)] += 1;
+            let image = tree.image_of(node.parent).filter(|&image| image != node.parent);
+            image.into_iter().for_each(|image| children[usize::from(image)] += 1);
+        }
+        for (slot, children) in children.into_iter().enumerate() {
+            assert_eq!(tree.nodes[slot].children, children, "{slot}");
+        }
+        let is_greedy =
+            |node: &&Node| node.level == Level::Image && usize::from(node.children) > tree.most / QUOTA;
+        assert_eq!(usize::from(tree.greedy), tree.nodes.iter().filter(is_greedy).count());
+    }
+
+    #[test]
+    fn a_site_takes_one_key_until_there_is_a_second_like_it() {
+        let mut tree = Tree::new(64);
+        let (first, second) = (chain(5, 6, 7, 0), chain(5, 6, 8, 0));
+        (0..3).for_each(|_| tree.count(&first, &sample(10)));
+        assert_eq!((tree.len(), own(&tree, &first)), (2, Some((Level::Image, 3))));
+        assert_eq!(own(&tree, &second), None);
+        tree.count(&second, &sample(200));
+        assert_eq!(own(&tree, &second), Some((Level::Frame1, 1)));
+        assert_eq!(own(&tree, &first), None, "it is in the image's key");
+        tree.count(&first, &sample(10));
+        tree.count(&second, &sample(200));
+        assert_eq!(own(&tree, &first), Some((Level::Script, 1)));
+        assert_eq!(own(&tree, &second), Some((Level::Script, 1)));
+        check(&tree);
+    }
+
+    #[test]
+    fn an_image_with_more_than_its_share_makes_room_for_others_first() {
+        let mut tree = Tree::new(256);
+        let others: Vec<Chain> = (0..40).map(|image| chain(1000 + image, 1, 0, 0)).collect();
+        for chain in &others {
+            (0..2).for_each(|_| tree.count(chain, &sample(9)));
+        }
+        for place in 0..100_000 {
+            tree.count(&chain(5, 10 + place, 0, 0), &sample(90));
+            tree.count(&chain(5, 10 + place, 0, 0), &sample(90));
+            tree.count(&chain(5, 10 + place, 0, 0), &sample(90));
+        }
+        assert_eq!(tree.len(), 256);
+        assert!(others.iter().all(|chain| own(&tree, chain) == Some((Level::Image, 2))));
+        (0..60).for_each(|image| tree.count(&chain(2000 + image, 1, 0, 0), &sample(9)));
+        assert!(others.iter().all(|chain| own(&tree, chain) == Some((Level::Image, 2))));
+        assert!((0..60).all(|image| own(&tree, &chain(2000 + image, 1, 0, 0)).is_some()));
+        check(&tree);
+    }
+
+    #[test]
+    fn what_was_seen_once_makes_room_before_what_was_seen_often() {
+        let mut tree = Tree::new(128);
+        let often: Vec<Chain> = (0..50).map(|image| chain(1000 + image, 1, 0, 0)).collect();
+        for _ in 0..5 {
+            often.iter().for_each(|chain| tree.count(chain, &sample(9)));
+        }
+        (0..20_000).for_each(|image| tree.count(&chain(5000 + image, 1, 0, 0), &sample(9)));
+        let kept = often.iter().filter(|chain| own(&tree, chain).is_some()).count();
+        assert!(kept >= 45, "{kept} of 50");
+        check(&tree);
+    }
+
+    proptest! {
+        #[test]
+        fn it_keeps_its_order_whatever_comes(
+            runs in prop::collection::vec((2_u32..6, 0_u32..5, 0_u32..4, 0_u32..4, any::<u8>()), 1..400),
+            most in 8_usize..60,
+        ) {
+            let mut tree = Tree::new(most);
+            for (image, frame, script, child, cpu) in runs {
+                let chain = chain(image, frame, script, child);
+                tree.count(&chain, &sample(cpu));
+                prop_assert!(tree.len() <= most);
+                let path = tree.path(chain.here.as_slice(), chain.identity, child != 0);
+                for (slot, part) in path.as_slice().iter().zip(chain.here.as_slice()) {
+                    prop_assert_eq!(tree.node(*slot).level, part.level);
+                }
+            }
+            check(&tree);
+            prop_assert_eq!(tree.bytes(), Tree::bytes_for(most));
+        }
+    }
+}
