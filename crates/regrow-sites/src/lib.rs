@@ -19,5 +19,5 @@ pub mod site;
 
 pub use arguments::Arguments;
 pub use event::{Event, ProcessKey, Usage};
-pub use model::{After, Expected, Level, Model, Next, PlaceId, Prediction, Quantiles};
+pub use model::{After, DecodeError, Expected, Level, Model, Next, PlaceId, Prediction, Quantiles};
 pub use site::{Frame, ImageId, Script, Site};

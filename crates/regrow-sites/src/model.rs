@@ -28,12 +28,14 @@ mod node;
 mod prediction;
 mod processes;
 pub mod scale;
+mod store;
 mod tree;
 
 pub use distribution::{Distribution, Quantiles};
 pub use level::Level;
 pub use next::{After, Expected, MOST_NEXT, Next, PlaceId};
 pub use prediction::Prediction;
+pub use store::DecodeError;
 
 use self::chain::{Call, Chain, Place, image_hash};
 use self::names::{Names, path_hash};

@@ -7,7 +7,7 @@ use crate::hash;
 use crate::site::{Frame, ImageId, MOST_FRAMES, Site};
 
 /// Most parts of a place and what came of it.
-const MOST_PARTS: usize = 8;
+const MOST_PARTS: usize = 9;
 /// Most parts of a child and its parent.
 const MOST_CHILD_PARTS: usize = 4;
 
@@ -68,6 +68,11 @@ impl<const N: usize> Parts<N> {
         }
     }
 
+    /// Whether a part is known by a name that other builds may have too.
+    fn has_names(&self) -> bool {
+        self.as_slice().iter().any(|part| part.named != part.raw)
+    }
+
     pub(super) fn as_slice(&self) -> &[Part] {
         &self.all[..self.length]
     }
@@ -112,11 +117,6 @@ impl Place {
     pub(super) fn whole(&self) -> u32 {
         self.hash().low()
     }
-
-    /// Whether there is more of it than the parent's image.
-    pub(super) fn has_more(&self) -> bool {
-        self.script != 0 || self.frames.iter().any(|&frame| frame != 0)
-    }
 }
 
 impl Call {
@@ -151,12 +151,17 @@ impl Chain {
             here.push(level, names.frame(frame), frame);
         }
         here.push(Level::Script, place.script, place.script);
+        if here.has_names() {
+            here.push(Level::Build, place.whole(), place.whole());
+        }
         let mut child = Parts::new();
         if call.is_known() {
-            here.push(Level::ChildHere, names.image(call.image), call.image);
+            let named = names.image(call.image);
+            here.push(Level::ChildHere, named, call.image);
             here.push(Level::ArgumentsHere, call.class, call.class);
-            let exact = hash::of(11, &[place.hash().whole(), u64::from(call.image)]).low();
-            here.push(Level::Exact, exact, exact);
+            if named != call.image {
+                here.push(Level::ChildBuild, call.image, call.image);
+            }
         }
         if call.is_known() && *call != Call::FORK {
             child.push(Level::Child, names.image(call.image), call.image);
@@ -198,13 +203,29 @@ mod tests {
         use Level::*;
         let call = Call::new(ImageId(9), Some(Arguments { magnitude: 2, class: 3 }));
         let (here, child) = levels(&site(3, Some(4)), &call);
-        assert_eq!(here, [Image, Frame1, Frame2, Frame3, Script, ChildHere, ArgumentsHere, Exact]);
+        assert_eq!(here, [Image, Frame1, Frame2, Frame3, Script, ChildHere, ArgumentsHere]);
         assert_eq!(child, [Child, ChildMagnitude, ChildArguments, ChildOfImage]);
         assert_eq!(levels(&site(1, None), &Call::default()), (vec![Image, Frame1], vec![]));
-        assert_eq!(levels(&site(0, Some(1)), &Call::FORK).0, [Image, Script, ChildHere, Exact]);
+        assert_eq!(levels(&site(0, Some(1)), &Call::FORK).0, [Image, Script, ChildHere]);
         assert_eq!(levels(&site(0, None), &Call::FORK).1, []);
         let without_arguments = levels(&site(0, None), &Call::new(ImageId(9), None));
-        assert_eq!(without_arguments, (vec![Image, ChildHere, Exact], vec![Child, ChildOfImage]));
+        assert_eq!(without_arguments, (vec![Image, ChildHere], vec![Child, ChildOfImage]));
+    }
+
+    #[test]
+    fn builds_are_parts_where_there_are_names() {
+        use Level::*;
+        let mut names = Names::new(4, 4);
+        let call = Call::new(ImageId(9), None);
+        let levels = |names: &Names| {
+            let chain = Chain::new(&Place::of(&site(1, None)), &call, names);
+            chain.here.as_slice().iter().map(|part| part.level).collect::<Vec<_>>()
+        };
+        assert_eq!(levels(&names), [Image, Frame1, ChildHere]);
+        names.note_image(ImageId(9), Some(1));
+        assert_eq!(levels(&names), [Image, Frame1, ChildHere, ChildBuild]);
+        names.note_symbol(Frame { module: ImageId(7), offset: 0 }, "main");
+        assert_eq!(levels(&names), [Image, Frame1, Build, ChildHere, ChildBuild]);
     }
 
     #[test]

@@ -11,6 +11,11 @@
 //! It decays by count: what a place creates changes when its program or its input changes, and a weekend changes neither. So a histogram needs
 //! no clock, and a clock that jumps does not touch it.
 
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
+
 use crate::hash;
 
 /// With so many runs the old ones lose half of their weight.
@@ -154,6 +159,36 @@ impl<const N: usize> Histogram<N> {
         }
         self.positions[kept..].fill(0);
         self.weights[kept..].fill(0);
+    }
+}
+
+/// Positions and weights in turn, as bytes.
+impl<const N: usize> Serialize for Histogram<N> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let bytes: Vec<u8> = self.points().flat_map(|(position, weight)| [position, weight]).collect();
+        serializer.serialize_bytes(&bytes)
+    }
+}
+
+impl<'de, const N: usize> Deserialize<'de> for Histogram<N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_bytes(PointsVisitor)
+    }
+}
+
+struct PointsVisitor<const N: usize>;
+
+impl<const N: usize> Visitor<'_> for PointsVisitor<N> {
+    type Value = Histogram<N>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {N} positions, ascending, each with its weight")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Histogram<N>, E> {
+        let points: Vec<(u8, u8)> = bytes.chunks_exact(2).map(|point| (point[0], point[1])).collect();
+        let histogram = Histogram::from_points(&points).filter(|_| bytes.len().is_multiple_of(2));
+        histogram.ok_or_else(|| E::invalid_length(bytes.len(), &self))
     }
 }
 

@@ -1,12 +1,12 @@
 //! The keys under which runs are counted, from general to specific.
 //!
 //! ```text
-//!   everything ─┬─ image ── frame 1 ── frame 2 ── frame 3 ── script ── child ── arguments ── exact      the place, then what came of it
-//!               └─ child ── magnitude ── arguments ── image                                             what came of it, then the parent
+//!   everything ─┬─ image ── frame 1 ── frame 2 ── frame 3 ── script ── build ── child ── arguments ── its build     the place, then the child
+//!               └─ child ── magnitude ── arguments ── image                                                         the child, then the parent
 //! ```
 //!
 //! A key is its parent's key and one more part. Images are known by their paths and frames by their symbols where a collector tells them, so
-//! that a changed binary has the keys of the one before. Builds and offsets come last, in `exact`: there it starts anew.
+//! that a changed binary has the keys of the one before. Builds and offsets come behind the names, as parts of their own: there it starts anew.
 
 /// How much of a site the runs have in common that a prediction rests on most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,20 +32,22 @@ pub enum Level {
     Frame3 = 8,
     /// The place in the script as well.
     Script = 9,
+    /// The whole place in this very build of the parent.
+    Build = 10,
     /// The whole place, and the child's program.
-    ChildHere = 10,
+    ChildHere = 11,
     /// The whole place, the child's program, and the class of its arguments.
-    ArgumentsHere = 11,
-    /// The same of these very builds.
-    Exact = 12,
+    ArgumentsHere = 12,
+    /// The same of this very build of the child.
+    ChildBuild = 13,
 }
 
 impl Level {
     /// The level with this number.
     pub(super) fn from_number(number: u8) -> Option<Level> {
         use Level::{
-            ArgumentsHere, Child, ChildArguments, ChildHere, ChildMagnitude, ChildOfImage, Everything, Exact,
-            Frame1, Frame2, Frame3, Image, Script,
+            ArgumentsHere, Build, Child, ChildArguments, ChildBuild, ChildHere, ChildMagnitude, ChildOfImage,
+            Everything, Frame1, Frame2, Frame3, Image, Script,
         };
         let all = [
             Everything,
@@ -58,11 +60,17 @@ impl Level {
             Frame2,
             Frame3,
             Script,
+            Build,
             ChildHere,
             ArgumentsHere,
-            Exact,
+            ChildBuild,
         ];
         all.into_iter().find(|level| *level as u8 == number)
+    }
+
+    /// Whether a key of this level may be more special by one part than a key of the other.
+    pub(super) fn may_follow(self, general: Level) -> bool {
+        general < self && (general == Level::Everything || general.is_of_child() == self.is_of_child())
     }
 
     /// Whether it begins with the child, not with the place.
@@ -72,7 +80,7 @@ impl Level {
 
     /// Whether it says nothing of the child.
     pub(super) fn is_of_place(self) -> bool {
-        (Level::Image..=Level::Script).contains(&self)
+        (Level::Image..=Level::Build).contains(&self)
     }
 }
 
@@ -83,10 +91,13 @@ mod tests {
     #[test]
     fn each_number_is_that_of_its_level() {
         let levels: Vec<Level> = (0..=u8::MAX).map_while(Level::from_number).collect();
-        assert_eq!(levels.len(), 13);
+        assert_eq!(levels.len(), 14);
         assert!(levels.iter().enumerate().all(|(number, level)| *level as usize == number));
-        assert_eq!(Level::from_number(13), None);
+        assert_eq!(Level::from_number(14), None);
+        assert!(Level::Image.may_follow(Level::Everything) && Level::Child.may_follow(Level::Everything));
+        assert!(Level::ChildBuild.may_follow(Level::Image) && !Level::Image.may_follow(Level::Child));
+        assert!(!Level::Image.may_follow(Level::Image) && !Level::Everything.may_follow(Level::Everything));
         assert!(levels.iter().filter(|level| level.is_of_child()).count() == 4);
-        assert!(levels.iter().filter(|level| level.is_of_place()).count() == 5);
+        assert!(levels.iter().filter(|level| level.is_of_place()).count() == 6);
     }
 }

@@ -280,6 +280,18 @@ impl Cues {
 }
 
 impl Cue {
+    /// What was known after a cue; at most [`MOST_NEXT`] successors count.
+    pub(super) fn known(
+        hash: u32,
+        seen: u8,
+        at_a_time: Histogram<2>,
+        known: impl Iterator<Item = Follow>,
+    ) -> Cue {
+        let mut follows = [Follow::default(); MOST_NEXT];
+        follows.iter_mut().zip(known).for_each(|(own, known)| *own = known);
+        Cue { hash, follows, at_a_time, seen, ..Cue::default() }
+    }
+
     /// One more case.
     fn see(&mut self) {
         self.seen = self.seen.saturating_add(1);

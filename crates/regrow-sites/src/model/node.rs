@@ -33,7 +33,7 @@ impl Sample {
 }
 
 /// The histograms of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Runs {
     pub(super) cpu: Histogram<8>,
     pub(super) life: Histogram<6>,
@@ -70,14 +70,15 @@ impl Runs {
 /// A key, with what is known of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node {
-    /// What its key adds to its parent's.
+    /// What its key adds to its parent's; 0 for the first site of a parent that is split, while no part of its own is known.
     pub(super) part: u32,
     /// The key that it is more special than.
     pub(super) parent: u16,
     /// How many nodes have it as their parent; of an image's node, all below it.
     pub(super) children: u16,
-    /// The only site that it has seen, unless it is split.
+    /// The first site that it has seen; the only one, unless it is split.
     pub(super) identity: Identity,
+    /// Its level; that of its parent where it has no part.
     pub(super) level: Level,
     /// It has seen more than one site: they have keys of their own.
     pub(super) is_split: bool,
@@ -88,10 +89,14 @@ pub(super) struct Node {
 
 /// The root's own parent.
 pub(super) const NO_PARENT: u16 = u16::MAX;
+/// The part of a node that has none.
+pub(super) const NO_PART: u32 = 0;
 
 impl Node {
-    pub(super) fn new(parent: u16, part: u32, level: Level, identity: Identity) -> Node {
-        Node { part, parent, children: 0, identity, level, is_split: false, epoch: 0, runs: Runs::default() }
+    /// A key that has seen one site.
+    pub(super) fn new(parent: u16, level: Level, part: u32, identity: Identity) -> Node {
+        let runs = Runs::default();
+        Node { part, parent, children: 0, identity, level, is_split: false, epoch: 0, runs }
     }
 }
 

@@ -17,7 +17,7 @@ use super::tree::{ROOT, Tree};
 /// So many runs of a key weigh as much as all that is more general.
 const EVEN: f32 = 1.0;
 /// Keys of both chains, and the root.
-const MOST_KEYS: usize = 13;
+const MOST_KEYS: usize = 16;
 /// A process is short when so large a share of the runs is within the limit.
 const SHORT_SHARE: f32 = 0.9;
 /// And when so much of what is said rests on processes like it.

@@ -7,8 +7,9 @@
 //!       func_shell  …
 //! ```
 //!
-//! A run is counted in each key of its chain down to the first that has seen no other site; a key that meets a second one is split, and from
-//! then on both have keys below it. So most sites take one node, not one for each part.
+//! A run is counted in each key of its chain down to the first that has seen no other site. So most sites take one node, not one for each part. A
+//! key that meets a second site is split: what it has counted is kept below it as the first one's, in a node without a part, since the parts
+//! of that one are not remembered. When the first site comes again, that node takes its place in the chain.
 //!
 //! When the table is full, a leaf makes room: one of an image that has more than its share of the table, else the one with the fewest runs, those
 //! of long ago counting less. A program that creates children from a million places takes room from itself.
@@ -16,7 +17,8 @@
 use super::chain::{Chain, Identity, Part};
 use super::index::{Index, MOST_SLOTS};
 use super::level::Level;
-use super::node::{NO_PARENT, Node, Sample};
+use super::node::{NO_PARENT, NO_PART, Node, Sample};
+use super::store::StoredKey;
 use crate::hash;
 
 /// An image may have this part of the table before it has to make room for others.
@@ -43,6 +45,8 @@ pub(super) struct Tree {
     picked: u64,
     /// Images that have more than their share.
     greedy: u16,
+    /// A node that is on its way to another place; the root: none.
+    carried: u16,
     /// Runs that were counted.
     runs: u64,
     /// Keys that were not made for want of room.
@@ -54,7 +58,7 @@ pub(super) struct Tree {
 /// The keys of a chain that are there, and how the last one fits.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Path {
-    slots: [u16; 8],
+    slots: [u16; 10],
     length: usize,
     /// The last key has seen this very site alone, or is its last.
     pub(super) is_own: bool,
@@ -88,8 +92,18 @@ impl Tree {
 
     pub(super) fn new(most: usize) -> Tree {
         let mut nodes = Vec::with_capacity(most);
-        nodes.push(Node::new(NO_PARENT, 0, Level::Everything, Identity::default()));
-        Tree { nodes, most, index: Index::new(most), picked: 0, greedy: 0, runs: 0, refused: 0, evicted: 0 }
+        nodes.push(Node::new(NO_PARENT, Level::Everything, NO_PART, Identity::default()));
+        Tree {
+            nodes,
+            most,
+            index: Index::new(most),
+            picked: 0,
+            greedy: 0,
+            carried: ROOT,
+            runs: 0,
+            refused: 0,
+            evicted: 0,
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -127,25 +141,57 @@ impl Tree {
     /// Counts a run along a chain, from a level on.
     fn count_along(&mut self, parts: &[Part], identity: Identity, sample: &Sample, from: Level) {
         let mut at = ROOT;
+        self.carried = ROOT;
         for part in parts {
-            let (slot, is_there) = match self.find_or_rename(at, part) {
-                Some(slot) => (slot, true),
-                None => match self.create(at, part.named, part.level, identity) {
-                    Some(slot) => (slot, false),
-                    None => return,
-                },
+            let known = self.find_or_rename(at, part);
+            let known = known.or_else(|| self.place_carried(at, part));
+            let Some(slot) = known.or_else(|| self.create(at, part.level, part.named, identity)) else {
+                return;
             };
+            if !self.node(slot).is_split && self.node(slot).identity != identity {
+                self.split(slot);
+            }
             if part.level >= from {
                 self.touch(slot, sample);
             }
-            let node = self.node_mut(slot);
-            if !node.is_split && node.identity == identity {
+            if !self.node(slot).is_split {
                 return;
             }
-            debug_assert!(is_there, "a key that was made has seen this site alone");
-            node.is_split = true;
+            if let Some(own) = self.own_below(slot).filter(|&own| self.node(own).identity == identity) {
+                self.carried = own;
+            }
             at = slot;
         }
+    }
+
+    /// A key that has seen one site meets a second one: what it has counted is kept as the first one's.
+    fn split(&mut self, slot: u16) {
+        let node = *self.node(slot);
+        self.node_mut(slot).is_split = true;
+        if let Some(own) = self.create(slot, node.level, NO_PART, node.identity) {
+            let own = self.node_mut(own);
+            (own.runs, own.epoch) = (node.runs, node.epoch);
+        }
+    }
+
+    /// The node of the first site of a key that is split, while it has no part.
+    fn own_below(&self, slot: u16) -> Option<u16> {
+        self.find(slot, self.node(slot).level, NO_PART)
+    }
+
+    /// Puts the node that was the site's own without a part, if there is one, into its place in the chain.
+    fn place_carried(&mut self, parent: u16, part: &Part) -> Option<u16> {
+        let slot = std::mem::replace(&mut self.carried, ROOT);
+        if slot == ROOT {
+            return None;
+        }
+        self.unlink(slot);
+        self.count_child(slot, false);
+        let node = self.node_mut(slot);
+        (node.parent, node.level, node.part) = (parent, part.level, part.named);
+        self.index.insert(hash_of(parent, part.level, part.named), slot);
+        self.count_child(slot, true);
+        Some(slot)
     }
 
     fn touch(&mut self, slot: u16, sample: &Sample) {
@@ -159,21 +205,102 @@ impl Tree {
     pub(super) fn path(&self, parts: &[Part], identity: Identity, whole: bool) -> Path {
         let mut path = Path::default();
         let mut at = ROOT;
+        let is_same = |node: &Node| {
+            node.identity.place == identity.place && (!whole || node.identity.call == identity.call)
+        };
         for (index, part) in parts.iter().enumerate() {
-            let Some(slot) = self.find_part(at, part) else {
-                return path;
-            };
+            let Some(slot) = self.find_part(at, part) else { return path };
             path.push(slot);
             let node = self.node(slot);
-            let same_place = node.identity.place == identity.place;
-            let same = same_place && (!whole || node.identity.call == identity.call);
-            path.is_own = if node.is_split { index + 1 == parts.len() } else { same };
             if !node.is_split {
+                path.is_own = is_same(node);
+                return path;
+            }
+            path.is_own = index + 1 == parts.len();
+            if let Some(own) = self.own_below(slot).filter(|&own| !path.is_own && is_same(self.node(own))) {
+                path.push(own);
+                path.is_own = true;
                 return path;
             }
             at = slot;
         }
         path
+    }
+
+    /// All keys, each behind the one that it is more special than.
+    pub(super) fn stored(&self) -> Vec<StoredKey> {
+        let mut order: Vec<u16> = (0..u16::MAX).take(self.nodes.len()).collect();
+        order.sort_by_key(|&slot| (self.node(slot).level, self.node(slot).part == NO_PART));
+        let mut numbers = vec![0; self.nodes.len()];
+        for (number, &slot) in (0..u16::MAX).zip(&order) {
+            numbers[usize::from(slot)] = number;
+        }
+        let stored = |slot: u16| {
+            let node = self.node(slot);
+            let parent = numbers.get(usize::from(node.parent)).copied().unwrap_or(0);
+            StoredKey::new(node, parent, self.epoch().wrapping_sub(node.epoch))
+        };
+        order.into_iter().map(stored).collect()
+    }
+
+    /// Takes in keys that were stored. What has no room is left out, with all that is more special.
+    pub(super) fn absorb(&mut self, keys: &[StoredKey]) {
+        // Where each key stands, and which key stands in each slot.
+        let mut slots: Vec<Option<u16>> = vec![None; keys.len()];
+        let mut numbers: Vec<Option<usize>> = vec![None; self.most];
+        for (number, key) in keys.iter().enumerate() {
+            let parent = slots.get(usize::from(key.parent)).copied().flatten();
+            let slot = if key.is_root() {
+                Some(ROOT)
+            } else {
+                parent.and_then(|parent| self.absorb_key(key, parent))
+            };
+            let Some(slot) = slot else { continue };
+            if let Some(gone) = numbers[usize::from(slot)].replace(number) {
+                slots[gone] = None;
+            }
+            slots[number] = Some(slot);
+            self.join(slot, key);
+        }
+    }
+
+    /// The slot of a key that was stored, which is made if it is not there.
+    fn absorb_key(&mut self, key: &StoredKey, parent: u16) -> Option<u16> {
+        if let Some(slot) = self.find(parent, key.level(), key.part) {
+            return Some(slot);
+        }
+        let slot = self.create(parent, key.level(), key.part, key.identity())?;
+        let epoch = self.epoch();
+        let node = self.node_mut(slot);
+        node.epoch = epoch.wrapping_sub(key.age);
+        node.is_split = key.is_split;
+        Some(slot)
+    }
+
+    /// Takes what a key has counted that was stored into the one that is here.
+    fn join(&mut self, slot: u16, key: &StoredKey) {
+        let node = self.node(slot);
+        let is_other = node.identity != key.identity();
+        if slot != ROOT && !node.is_split && (key.is_split || is_other) {
+            self.split(slot);
+        }
+        if slot != ROOT && self.node(slot).is_split && !key.is_split {
+            self.join_below(slot, key);
+        }
+        let epoch = self.epoch();
+        let node = self.node_mut(slot);
+        let age = epoch.wrapping_sub(node.epoch).min(key.age);
+        node.epoch = epoch.wrapping_sub(age);
+        node.runs.join(&key.runs);
+    }
+
+    /// A key that was stored has seen one site, and the one here is split: what it has counted is the site's own, if that has no other node.
+    fn join_below(&mut self, slot: u16, key: &StoredKey) {
+        let known = self.own_below(slot);
+        let own = known.or_else(|| self.create(slot, key.level(), NO_PART, key.identity()));
+        if let Some(own) = own.filter(|&own| self.node(own).identity == key.identity()) {
+            self.node_mut(own).runs.join(&key.runs);
+        }
     }
 
     /// The key below another one.
@@ -202,8 +329,8 @@ impl Tree {
     }
 
     /// Makes a key; `None` when there is no room for it.
-    pub(super) fn create(&mut self, parent: u16, part: u32, level: Level, identity: Identity) -> Option<u16> {
-        let mut node = Node::new(parent, part, level, identity);
+    fn create(&mut self, parent: u16, level: Level, part: u32, identity: Identity) -> Option<u16> {
+        let mut node = Node::new(parent, level, part, identity);
         node.epoch = self.epoch();
         let slot = if self.nodes.len() < self.most {
             self.nodes.push(node);
@@ -226,7 +353,7 @@ impl Tree {
         let mut compared = 0;
         for _ in 0..PICKED {
             let slot = self.pick();
-            if slot == ROOT || slot == parent || self.node(slot).children > 0 {
+            if [ROOT, parent, self.carried].contains(&slot) || self.node(slot).children > 0 {
                 continue;
             }
             if self.greedy > 0 && !self.image_of(slot).is_some_and(|image| self.is_greedy(image)) {
@@ -344,7 +471,8 @@ mod tests {
             let node = tree.node(slot);
             assert_eq!(tree.find(node.parent, node.level, node.part), Some(slot));
             let parent = tree.node(node.parent);
-            assert!(node.parent == ROOT || parent.level < node.level);
+            let is_without_part = node.part == NO_PART && node.level == parent.level && node.children == 0;
+            assert!(is_without_part || node.level.may_follow(parent.level), "{parent:?}, {node:?}");
             children[usize::from(node.parent)] += 1;
             let image = tree.image_of(node.parent).filter(|&image| image != node.parent);
             image.into_iter().for_each(|image| children[usize::from(image)] += 1);
@@ -366,11 +494,14 @@ mod tests {
         assert_eq!(own(&tree, &second), None);
         tree.count(&second, &sample(200));
         assert_eq!(own(&tree, &second), Some((Level::Frame1, 1)));
-        assert_eq!(own(&tree, &first), None, "it is in the image's key");
+        assert_eq!(own(&tree, &first), Some((Level::Image, 3)), "what it has counted it keeps");
         tree.count(&first, &sample(10));
         tree.count(&second, &sample(200));
-        assert_eq!(own(&tree, &first), Some((Level::Script, 1)));
-        assert_eq!(own(&tree, &second), Some((Level::Script, 1)));
+        assert_eq!(
+            (own(&tree, &first), own(&tree, &second)),
+            (Some((Level::Script, 4)), Some((Level::Script, 2)))
+        );
+        assert_eq!(tree.len(), 5);
         check(&tree);
     }
 
@@ -420,7 +551,8 @@ mod tests {
                 prop_assert!(tree.len() <= most);
                 let path = tree.path(chain.here.as_slice(), chain.identity, child != 0);
                 for (slot, part) in path.as_slice().iter().zip(chain.here.as_slice()) {
-                    prop_assert_eq!(tree.node(*slot).level, part.level);
+                    let node = tree.node(*slot);
+                    prop_assert!(node.level == part.level || node.part == NO_PART);
                 }
             }
             check(&tree);
