@@ -11,8 +11,8 @@
 //! key that meets a second site is split: what it has counted is kept below it as the first one's, in a node without a part, since the parts
 //! of that one are not remembered. When the first site comes again, that node takes its place in the chain.
 //!
-//! When the table is full, a leaf makes room: one of an image that has more than its share of the table, else the one with the fewest runs, those
-//! of long ago counting less. A program that creates children from a million places takes room from itself.
+//! When the table is full, a leaf makes room: one of an image that has more than its share of the table, else one that has
+//! come once or twice, else the one with the fewest runs, those of long ago counting less. A program that creates children from a million places takes room from itself.
 
 use super::chain::{Chain, Identity, Part};
 use super::index::{Index, MOST_SLOTS};
@@ -31,6 +31,9 @@ const PICKED: u32 = 256;
 const EPOCH_BITS: u32 = 12;
 /// In so many epochs without use, a node's runs lose half of their worth.
 const HALF_LIFE: u8 = 8;
+
+/// A node of so many runs makes room only where there is none of fewer: what comes once, or twice, takes room from its like.
+const PROVEN: u32 = 3;
 
 /// The root.
 pub(super) const ROOT: u16 = 0;
@@ -349,7 +352,7 @@ impl Tree {
 
     /// Takes out a leaf that is worth little, so that a key below `parent` has room: one of an image with more than its share, if there is one.
     fn make_room(&mut self, parent: u16) -> Option<u16> {
-        let mut least: Option<(u32, u16)> = None;
+        let mut least: Option<((bool, u32), u16)> = None;
         let mut compared = 0;
         for _ in 0..PICKED {
             let slot = self.pick();
@@ -382,11 +385,12 @@ impl Tree {
         u16::try_from(slot).unwrap_or(ROOT)
     }
 
-    /// The runs of a node, those of long ago counting less.
-    fn worth(&self, slot: u16) -> u32 {
+    /// Whether a node is proven, and its runs, those of long ago counting less.
+    fn worth(&self, slot: u16) -> (bool, u32) {
         let node = self.node(slot);
         let age = self.epoch().wrapping_sub(node.epoch);
-        (node.runs.total() << 8) >> (age / HALF_LIFE).min(31)
+        let runs = node.runs.total();
+        (runs >= PROVEN, (runs << 8) >> (age / HALF_LIFE).min(31))
     }
 
     fn epoch(&self) -> u8 {
