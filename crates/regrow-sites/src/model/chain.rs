@@ -42,10 +42,20 @@ pub(super) struct Part {
 }
 
 /// What a key has seen alone as long as it has seen nothing else: in builds and offsets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Identity {
     pub(super) place: u16,
-    pub(super) call: u16,
+    pub(super) child: u16,
+    pub(super) class: u16,
+}
+
+impl Identity {
+    /// Whether it is that of a site of which less may be known.
+    pub(super) fn is_that_of(&self, asked: &Identity, call: &Call) -> bool {
+        self.place == asked.place
+            && (!call.is_known() || self.child == asked.child)
+            && (call.class == 0 || self.class == asked.class)
+    }
 }
 
 /// Parts of one kind of chain.
@@ -85,6 +95,8 @@ pub(super) struct Chain {
     pub(super) here: Parts<MOST_PARTS>,
     /// The call, then the parent's image.
     pub(super) child: Parts<MOST_CHILD_PARTS>,
+    /// What is known of the call.
+    pub(super) call: Call,
     /// The site itself, to the keys of `here`.
     pub(super) identity: Identity,
     /// The site itself, to the keys of `child`.
@@ -136,10 +148,6 @@ impl Call {
     pub(super) fn is_known(&self) -> bool {
         self.image != 0
     }
-
-    fn quarter(&self) -> u16 {
-        hash::of(10, &[u64::from(self.image), u64::from(self.class)]).quarter()
-    }
 }
 
 impl Chain {
@@ -170,10 +178,14 @@ impl Chain {
             child.push(Level::ChildArguments, call.class, call.class);
             child.push(Level::ChildOfImage, names.image(place.image), place.image);
         }
-        let identity = Identity { place: place.hash().quarter(), call: call.quarter() };
-        let child_identity =
-            Identity { place: hash::of(12, &[u64::from(place.image)]).quarter(), ..identity };
-        Chain { here, child, identity, child_identity }
+        let quarter = |number: u32| hash::of(10, &[u64::from(number)]).quarter();
+        let identity = Identity {
+            place: place.hash().quarter(),
+            child: quarter(call.image),
+            class: quarter(call.class),
+        };
+        let child_identity = Identity { place: quarter(place.image), ..identity };
+        Chain { here, child, call: *call, identity, child_identity }
     }
 }
 

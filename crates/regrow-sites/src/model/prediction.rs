@@ -68,11 +68,10 @@ impl<'a> Keys<'a> {
     /// The keys of a chain: what says nothing of the child, then what begins with the child, then what says both.
     fn of(tree: &'a Tree, chain: &Chain, here: &[u16], child: &[u16], is_own: bool) -> Keys<'a> {
         let mut keys = Keys { tree, slots: [ROOT; MOST_KEYS], length: 1 };
-        let knows_child = chain.here.as_slice().iter().any(|part| part.level == Level::ChildHere);
         // The last key of the place is the site's own if it has seen nothing else, whatever its level.
         let is_general = |at: usize| {
             let is_last = at + 1 == here.len();
-            tree.node(here[at]).level.is_of_place() && !(is_last && is_own && knows_child)
+            tree.node(here[at]).level.is_of_place() && !(is_last && is_own && chain.call.is_known())
         };
         let generals = (0..here.len()).take_while(|&at| is_general(at)).count();
         for &slot in here[..generals].iter().chain(child).chain(&here[generals..]) {
@@ -119,9 +118,8 @@ fn runs(total: u32) -> f32 {
 
 /// What is expected of a process with these keys.
 pub(super) fn predict(tree: &Tree, chain: &Chain) -> Prediction {
-    let whole = chain.here.as_slice().iter().any(|part| part.level == Level::ChildHere);
-    let here = tree.path(chain.here.as_slice(), chain.identity, whole);
-    let child = tree.path(chain.child.as_slice(), chain.child_identity, true);
+    let here = tree.path(chain.here.as_slice(), chain.identity, &chain.call);
+    let child = tree.path(chain.child.as_slice(), chain.child_identity, &chain.call);
     let keys = Keys::of(tree, chain, here.as_slice(), child.as_slice(), here.is_own);
     let unknown = unknown_shares();
     let (mut cpu_us, left) = keys.blend(|runs| &runs.cpu);

@@ -87,8 +87,7 @@ pub(super) struct StoredKey {
     pub(super) parent: u16,
     pub(super) level: u8,
     pub(super) part: u32,
-    pub(super) place: u16,
-    pub(super) call: u16,
+    identity: Identity,
     pub(super) is_split: bool,
     /// Epochs since it was used.
     pub(super) age: u8,
@@ -252,13 +251,12 @@ fn check(stored: &Stored) -> Result<(), DecodeError> {
 
 impl StoredKey {
     pub(super) fn new(node: &Node, parent: u16, age: u8) -> StoredKey {
-        let Identity { place, call } = node.identity;
-        let Node { level, part, is_split, runs, .. } = *node;
-        StoredKey { parent, level: level as u8, part, place, call, is_split, age, runs }
+        let Node { level, part, identity, is_split, runs, .. } = *node;
+        StoredKey { parent, level: level as u8, part, identity, is_split, age, runs }
     }
 
     pub(super) fn identity(&self) -> Identity {
-        Identity { place: self.place, call: self.call }
+        self.identity
     }
 
     /// Its level; that of everything for the first.

@@ -14,7 +14,7 @@
 //! When the table is full, a leaf makes room: one of an image that has more than its share of the table, else one that has
 //! come once or twice, else the one with the fewest runs, those of long ago counting less. A program that creates children from a million places takes room from itself.
 
-use super::chain::{Chain, Identity, Part};
+use super::chain::{Call, Chain, Identity, Part};
 use super::index::{Index, MOST_SLOTS};
 use super::level::Level;
 use super::node::{NO_PARENT, NO_PART, Node, Sample};
@@ -204,13 +204,11 @@ impl Tree {
         node.runs.add(sample, number);
     }
 
-    /// The keys of a chain that are there, from general to specific. With `whole`, the chain says what the child executed.
-    pub(super) fn path(&self, parts: &[Part], identity: Identity, whole: bool) -> Path {
+    /// The keys of a chain that are there, from general to specific; of a call that may be known in part.
+    pub(super) fn path(&self, parts: &[Part], identity: Identity, call: &Call) -> Path {
         let mut path = Path::default();
         let mut at = ROOT;
-        let is_same = |node: &Node| {
-            node.identity.place == identity.place && (!whole || node.identity.call == identity.call)
-        };
+        let is_same = |node: &Node| node.identity.is_that_of(&identity, call);
         for (index, part) in parts.iter().enumerate() {
             let Some(slot) = self.find_part(at, part) else { return path };
             path.push(slot);
@@ -220,7 +218,13 @@ impl Tree {
                 return path;
             }
             path.is_own = index + 1 == parts.len();
-            if let Some(own) = self.own_below(slot).filter(|&own| !path.is_own && is_same(self.node(own))) {
+            // Of a site that is known in part, what lies in its place counts before the first site that may be it.
+            let has_next = || parts.get(index + 1).is_some_and(|next| self.find_part(slot, next).is_some());
+            let is_first = |own: &u16| {
+                let own = self.node(*own);
+                own.identity == identity || is_same(own) && !has_next()
+            };
+            if let Some(own) = self.own_below(slot).filter(|own| !path.is_own && is_first(own)) {
                 path.push(own);
                 path.is_own = true;
                 return path;
@@ -450,7 +454,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::chain::{Call, Place};
+    use crate::model::chain::Place;
     use crate::model::names::Names;
 
     fn sample(cpu: u8) -> Sample {
@@ -463,7 +467,7 @@ mod tests {
     }
 
     fn own(tree: &Tree, chain: &Chain) -> Option<(Level, u32)> {
-        let path = tree.path(chain.here.as_slice(), chain.identity, true);
+        let path = tree.path(chain.here.as_slice(), chain.identity, &chain.call);
         let node = tree.node(*path.as_slice().last()?);
         path.is_own.then(|| (node.level, node.runs.total()))
     }
@@ -553,7 +557,7 @@ mod tests {
                 let chain = chain(image, frame, script, child);
                 tree.count(&chain, &sample(cpu));
                 prop_assert!(tree.len() <= most);
-                let path = tree.path(chain.here.as_slice(), chain.identity, child != 0);
+                let path = tree.path(chain.here.as_slice(), chain.identity, &chain.call);
                 for (slot, part) in path.as_slice().iter().zip(chain.here.as_slice()) {
                     let node = tree.node(*slot);
                     prop_assert!(node.level == part.level || node.part == NO_PART);

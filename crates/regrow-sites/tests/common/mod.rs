@@ -44,6 +44,11 @@ pub(crate) struct Teller {
 pub(crate) const PARENT: ProcessKey = ProcessKey { pid: 1, created_us: 0 };
 
 impl Teller {
+    /// One that begins at this time.
+    pub(crate) fn at(now_us: u64) -> Teller {
+        Teller { processes: 0, now_us }
+    }
+
     pub(crate) fn process(&mut self) -> ProcessKey {
         self.processes += 1;
         self.now_us += 1_000;
