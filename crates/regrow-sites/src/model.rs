@@ -144,7 +144,7 @@ impl Model {
         self.counts.events += 1;
         match event {
             Event::Created { time_us, process, parent, site } => {
-                self.created(*time_us, *process, *parent, site)
+                self.created(*time_us, *process, *parent, site);
             }
             Event::Executed { time_us, process, image } => self.executed(*time_us, *process, *image),
             Event::Arguments { process, arguments } => self.called(*process, *arguments),
