@@ -18,7 +18,7 @@ use super::chain::{Call, Chain, Identity, Part};
 use super::index::{Index, MOST_SLOTS};
 use super::level::Level;
 use super::node::{NO_PARENT, NO_PART, Node, Sample};
-use super::store::StoredKey;
+use super::stored::StoredKey;
 use crate::hash;
 
 /// An image may have this part of the table before it has to make room for others.
