@@ -46,6 +46,8 @@ use self::processes::{Process, Processes};
 use self::tree::Tree;
 use crate::arguments::Arguments;
 use crate::event::{Event, ProcessKey, Usage};
+#[cfg(doc)]
+use crate::site::Script;
 use crate::site::{ImageId, Site};
 
 /// The memory of a model that nobody has set: enough for 10,000 sites.
@@ -155,7 +157,7 @@ impl Model {
         }
     }
 
-    /// What is expected of a process that is created at this site; what it executes may be known or not.
+    /// What is expected of a process that is created at this site, as it is [`completed`](Model::completed); what it executes may be known or not.
     #[must_use]
     pub fn predict(&self, site: &Site) -> Prediction {
         self.predict_call(site, None)
@@ -166,6 +168,14 @@ impl Model {
     pub fn predict_call(&self, site: &Site, arguments: Option<Arguments>) -> Prediction {
         let call = site.child.map_or(Call::default(), |child| Call::new(child, arguments));
         prediction::predict(&self.tree, &Chain::new(&Place::of(site), &call, &self.names))
+    }
+
+    /// The site as it is learned of when this parent creates a child there now. Where no place in a script is told, the class of the parent's own
+    /// arguments and the number of its creations stand for it ([`Script::of_creation`]), if the parent's exec was told. What is asked of the
+    /// site is asked of this.
+    #[must_use]
+    pub fn completed(&self, parent: ProcessKey, site: &Site) -> Site {
+        self.processes.look_at(parent).map_or(*site, |parent| parent.filled(site))
     }
 
     /// What is created next; `None` where nothing is known.
@@ -182,7 +192,7 @@ impl Model {
         self.names.note_image(site.image, None);
         let maker = self.process(parent);
         let (cue, cue_us) = (maker.cue, maker.cue_us);
-        let place = Place::of(site);
+        let place = Place::of(&maker.filled(site));
         let process = self.process(key);
         if process.place.is_some() {
             self.counts.repeated += 1;
@@ -200,6 +210,7 @@ impl Model {
         let (is_alive, has_executed) = (process.is_alive_there, process.executions > 0);
         let maker = self.process(parent);
         (maker.cue, maker.cue_us) = (place.whole(), time_us);
+        maker.created = maker.created.saturating_add(1);
         if is_alive {
             self.cues.arrive(place.whole());
         }
@@ -219,7 +230,7 @@ impl Model {
             return;
         }
         process.executions = process.executions.saturating_add(1);
-        process.executed_us = time_us;
+        (process.executed_us, process.created) = (time_us, 0);
         let is_first = process.executions == 1;
         if is_first {
             // Its arguments may have been told before.

@@ -62,6 +62,19 @@ pub struct Script {
     pub line: u64,
 }
 
+impl Script {
+    /// Creations of a process that are told apart by their number; all that come later have the last one.
+    const MOST_CREATIONS: u8 = 16;
+
+    /// Where neither file nor line can be had: the class of the parent's own arguments, and how many children it has created before. A shell that
+    /// runs one script, or a compiler driver, mostly creates the same children in the same order.
+    #[must_use]
+    pub fn of_creation(arguments: u32, created_before: u8) -> Script {
+        let created_before = created_before.min(Script::MOST_CREATIONS - 1);
+        Script { file: hash::of(18, &[u64::from(arguments)]).whole(), line: u64::from(created_before) + 1 }
+    }
+}
+
 /// A creation site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Site {

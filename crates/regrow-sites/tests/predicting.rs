@@ -246,6 +246,48 @@ fn what_comes_next_is_learned_from_a_script() {
 }
 
 #[test]
+fn where_no_line_is_told_what_the_parent_was_called_with_and_its_creations_stand_for_it() {
+    let mut model = Model::default();
+    let site = place("gcc", &[1]);
+    let mut now_us = 0;
+    let children = |number: usize| if number == 0 { [80_000, 3_000, 9_000] } else { [200_000, 30_000, 700] };
+    let classes = [Arguments { magnitude: 2, class: 7 }, Arguments { magnitude: 2, class: 8 }];
+    let mut driver = |model: &mut Model, arguments, children: &[u64]| {
+        now_us += 1_000_000;
+        let driver = ProcessKey { pid: 5, created_us: now_us };
+        model.observe(&Event::Created {
+            time_us: now_us,
+            process: driver,
+            parent: PARENT,
+            site: place("make", &[1]),
+        });
+        model.observe(&Event::Executed { time_us: now_us, process: driver, image: image("gcc") });
+        model.observe(&Event::Arguments { process: driver, arguments });
+        let mut asked = Vec::new();
+        for (number, &cpu_us) in (6..).zip(children) {
+            asked.push(median(model, &model.completed(driver, &site)));
+            let process = ProcessKey { pid: number, created_us: now_us };
+            model.observe(&Event::Created { time_us: now_us, process, parent: driver, site });
+            model.observe(&Event::Ended { time_us: now_us, process, usage: cpu(cpu_us) });
+        }
+        model.observe(&Event::Ended { time_us: now_us, process: driver, usage: cpu(1_000) });
+        asked
+    };
+    for _ in 0..6 {
+        (0..2).for_each(|number| drop(driver(&mut model, classes[number], &children(number))));
+    }
+    for number in 0..2 {
+        let asked = driver(&mut model, classes[number], &children(number));
+        for (median, wanted) in asked.into_iter().zip(children(number)) {
+            assert!(is_close(median, wanted), "{number}: {median}, {wanted}");
+        }
+    }
+    // A line that is told counts, and a parent that nothing is known of adds nothing.
+    assert_eq!(model.completed(PARENT, &line(3)), line(3));
+    assert_eq!(model.completed(ProcessKey { pid: 99, created_us: 1 }, &site), site);
+}
+
+#[test]
 fn a_number_that_is_used_again_is_another_process() {
     let mut model = Model::default();
     let (first, second) = (place("a", &[1]), place("b", &[1]));

@@ -49,12 +49,27 @@ pub(super) struct Identity {
     pub(super) class: u16,
 }
 
+/// How well the only site of a key fits one that is asked for, of which less may be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Fit {
+    /// It is another place, or another child.
+    #[default]
+    Other,
+    /// The place and the child are the same, and the class of the arguments is another one.
+    SameChild,
+    /// It is that very site, as far as is known.
+    Own,
+}
+
 impl Identity {
-    /// Whether it is that of a site of which less may be known.
-    pub(super) fn is_that_of(&self, asked: &Identity, call: &Call) -> bool {
-        self.place == asked.place
-            && (!call.is_known() || self.child == asked.child)
-            && (call.class == 0 || self.class == asked.class)
+    /// How well it fits a site that is asked for.
+    pub(super) fn fit(&self, asked: &Identity, call: &Call) -> Fit {
+        let is_same_child = self.place == asked.place && (!call.is_known() || self.child == asked.child);
+        match is_same_child {
+            false => Fit::Other,
+            true if call.class == 0 || self.class == asked.class => Fit::Own,
+            true => Fit::SameChild,
+        }
     }
 }
 

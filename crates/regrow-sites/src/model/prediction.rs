@@ -7,12 +7,12 @@
 //! So the runs of the site itself decide after a few, and before them those of what is most like it. What no key has a say in is as where
 //! nothing is known. (Hierarchical shrinkage; in language models, interpolated back-off: Jelinek and Mercer, 1980.)
 
-use super::chain::Chain;
+use super::chain::{Chain, Fit};
 use super::distribution::{Distribution, UNKNOWN};
 use super::histogram::Histogram;
 use super::level::Level;
 use super::node::Runs;
-use super::tree::{ROOT, Tree};
+use super::tree::{Path, ROOT, Tree};
 
 /// So many runs of a key weigh as much as all that is more general.
 const EVEN: f32 = 1.0;
@@ -66,15 +66,17 @@ struct Keys<'a> {
 
 impl<'a> Keys<'a> {
     /// The keys of a chain: what says nothing of the child, then what begins with the child, then what says both.
-    fn of(tree: &'a Tree, chain: &Chain, here: &[u16], child: &[u16], is_own: bool) -> Keys<'a> {
+    fn of(tree: &'a Tree, chain: &Chain, here: &Path, child: &Path) -> Keys<'a> {
+        let (fit, here) = (here.fit, here.as_slice());
         let mut keys = Keys { tree, slots: [ROOT; MOST_KEYS], length: 1 };
-        // The last key of the place is the site's own if it has seen nothing else, whatever its level.
+        // The last key of a place that has seen this child alone says of it what a key of the child would, whatever its level.
         let is_general = |at: usize| {
             let is_last = at + 1 == here.len();
-            tree.node(here[at]).level.is_of_place() && !(is_last && is_own && chain.call.is_known())
+            tree.node(here[at]).level.is_of_place()
+                && !(is_last && fit != Fit::Other && chain.call.is_known())
         };
         let generals = (0..here.len()).take_while(|&at| is_general(at)).count();
-        for &slot in here[..generals].iter().chain(child).chain(&here[generals..]) {
+        for &slot in here[..generals].iter().chain(child.as_slice()).chain(&here[generals..]) {
             keys.slots[keys.length] = slot;
             keys.length += 1;
         }
@@ -120,7 +122,7 @@ fn runs(total: u32) -> f32 {
 pub(super) fn predict(tree: &Tree, chain: &Chain) -> Prediction {
     let here = tree.path(chain.here.as_slice(), chain.identity, &chain.call);
     let child = tree.path(chain.child.as_slice(), chain.child_identity, &chain.call);
-    let keys = Keys::of(tree, chain, here.as_slice(), child.as_slice(), here.is_own);
+    let keys = Keys::of(tree, chain, &here, &child);
     let (mut cpu_us, left) = keys.blend(|runs| &runs.cpu);
     cpu_us.add_all(&UNKNOWN, left);
     let (mut life_us, left) = keys.blend(|runs| &runs.life);
@@ -142,7 +144,7 @@ pub(super) fn predict(tree: &Tree, chain: &Chain) -> Prediction {
             if weight > most {
                 most = weight;
                 count = histogram.total();
-                level = level_of(tree, chain, slot, here.as_slice(), here.is_own);
+                level = level_of(tree, chain, slot, &here);
             }
         },
     );
@@ -151,12 +153,12 @@ pub(super) fn predict(tree: &Tree, chain: &Chain) -> Prediction {
 }
 
 /// The level of a key; of the site's own key that of the site.
-fn level_of(tree: &Tree, chain: &Chain, slot: u16, here: &[u16], is_own: bool) -> Level {
-    if is_own && here.last() == Some(&slot) {
-        let last = chain.here.as_slice().last();
-        last.map_or(Level::Everything, |part| part.level)
-    } else {
-        tree.node(slot).level
+fn level_of(tree: &Tree, chain: &Chain, slot: u16, here: &Path) -> Level {
+    let last = chain.here.as_slice().last().map(|part| part.level);
+    match (here.fit, last) {
+        (Fit::Own, Some(last)) if here.as_slice().last() == Some(&slot) => last,
+        (Fit::SameChild, _) if here.as_slice().last() == Some(&slot) => Level::ChildHere,
+        _ => tree.node(slot).level,
     }
 }
 

@@ -14,6 +14,7 @@ use super::index::Index;
 use super::node::Sample;
 use crate::event::ProcessKey;
 use crate::hash;
+use crate::site::{Script, Site};
 
 /// Processes that are compared when one must go.
 const CANDIDATES: usize = 32;
@@ -31,6 +32,8 @@ pub(super) struct Process {
     pub(super) executions: u8,
     /// When it did so last.
     pub(super) executed_us: u64,
+    /// How many children it has created since then.
+    pub(super) created: u8,
     /// What it used in all, and since it executed the last program; once it has ended.
     pub(super) ended: Option<(Sample, Sample)>,
     /// It is counted.
@@ -56,6 +59,7 @@ impl Process {
             last: Call::default(),
             executions: 0,
             executed_us: 0,
+            created: 0,
             ended: None,
             is_done: false,
             after: 0,
@@ -65,6 +69,13 @@ impl Process {
             is_alive_there: false,
             heard: 0,
         }
+    }
+
+    /// A site of which its child is created now: where no place in a script is told, what the process was called with, and its how many-th
+    /// creation this is.
+    pub(super) fn filled(&self, site: &Site) -> Site {
+        let own = (self.executions > 0).then(|| Script::of_creation(self.last.class, self.created));
+        Site { script: site.script.or(own), ..*site }
     }
 
     /// The cue of its place.
@@ -104,6 +115,11 @@ impl Processes {
         let process = &mut self.all[usize::from(slot)];
         process.heard = self.events;
         Some(process)
+    }
+
+    /// The same, without being heard of.
+    pub(super) fn look_at(&self, key: ProcessKey) -> Option<&Process> {
+        self.slot(key).map(|slot| &self.all[usize::from(slot)])
     }
 
     /// The process with this key, and the one that made room for it if it is a new one.

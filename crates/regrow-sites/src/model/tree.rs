@@ -14,7 +14,7 @@
 //! When the table is full, a leaf makes room: one of an image that has more than its share of the table, else one that has
 //! come once or twice, else the one with the fewest runs, those of long ago counting less. A program that creates children from a million places takes room from itself.
 
-use super::chain::{Call, Chain, Identity, Part};
+use super::chain::{Call, Chain, Fit, Identity, Part};
 use super::index::{Index, MOST_SLOTS};
 use super::level::Level;
 use super::node::{NO_PARENT, NO_PART, Node, Sample};
@@ -74,8 +74,8 @@ pub(super) struct Tree {
 pub(super) struct Path {
     slots: [u16; 10],
     length: usize,
-    /// The last key has seen this very site alone, or is its last.
-    pub(super) is_own: bool,
+    /// How well the site fits that the last key has seen alone; its own, if the key is the last of its chain.
+    pub(super) fit: Fit,
 }
 
 impl Path {
@@ -219,26 +219,28 @@ impl Tree {
     pub(super) fn path(&self, parts: &[Part], identity: Identity, call: &Call) -> Path {
         let mut path = Path::default();
         let mut at = ROOT;
-        let is_same = |node: &Node| node.identity.is_that_of(&identity, call);
         for (index, part) in parts.iter().enumerate() {
             let Some(slot) = self.find_part(at, part) else { return path };
             path.push(slot);
             let node = self.node(slot);
             if !node.is_split {
-                path.is_own = is_same(node);
+                path.fit = node.identity.fit(&identity, call);
                 return path;
             }
-            path.is_own = index + 1 == parts.len();
-            // Of a site that is known in part, what lies in its place counts before the first site that may be it.
-            let has_next = || parts.get(index + 1).is_some_and(|next| self.find_part(slot, next).is_some());
-            let is_first = |own: &u16| {
-                let own = self.node(*own);
-                own.identity == identity || is_same(own) && !has_next()
-            };
-            if let Some(own) = self.own_below(slot).filter(|own| !path.is_own && is_first(own)) {
-                path.push(own);
-                path.is_own = true;
+            if index + 1 == parts.len() {
+                path.fit = Fit::Own;
                 return path;
+            }
+            // What lies in its place counts before the first site, unless that is the very one.
+            let has_next = || parts.get(index + 1).is_some_and(|next| self.find_part(slot, next).is_some());
+            if let Some(own) = self.own_below(slot) {
+                let first = self.node(own).identity;
+                let fit = first.fit(&identity, call);
+                if first == identity || fit != Fit::Other && !has_next() {
+                    path.push(own);
+                    path.fit = fit;
+                    return path;
+                }
             }
             at = slot;
         }
@@ -489,7 +491,7 @@ mod tests {
     fn own(tree: &Tree, chain: &Chain) -> Option<(Level, u32)> {
         let path = tree.path(chain.here.as_slice(), chain.identity, &chain.call);
         let node = tree.node(*path.as_slice().last()?);
-        path.is_own.then(|| (node.level, node.runs.total()))
+        (path.fit == Fit::Own).then(|| (node.level, node.runs.total()))
     }
 
     /// Each node is found, its parent is there, and the counts of children are right.
