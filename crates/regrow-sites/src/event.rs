@@ -15,7 +15,7 @@ pub struct ProcessKey {
     pub created_us: u64,
 }
 
-/// What a process has used in its life, or since it last executed a program.
+/// What a process has used in its whole life, whatever it executed meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Processor time, user and system, without its children, in microseconds.

@@ -53,7 +53,7 @@ pub struct Frame {
     pub offset: u64,
 }
 
-/// A place in the script of an interpreted parent.
+/// A place in the script of an interpreted parent; where none can be had, see [`Script::of_creation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Script {
     /// The script's file: 64-bit FNV-1a of its path. For make: of the makefile's.
