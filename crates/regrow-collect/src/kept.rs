@@ -32,8 +32,8 @@ const LOCK: &str = "lock";
 const MOST_BYTES: u64 = 16 << 20;
 /// So many files are set aside; one more takes the place of the last.
 const MOST_DAMAGED: u32 = 8;
-/// How long a save waits for another one.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a save waits for others where nobody says.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -47,10 +47,12 @@ pub enum KeptError {
     #[error(transparent)]
     Folder(#[from] OwnFolderError),
     /// Somebody else writes all the time, or is stopped while it writes.
-    #[error("{}: another process has held it locked for {} s", path.display(), PATIENCE.as_secs())]
+    #[error("{}: others have held it locked for {} s", path.display(), waited.as_secs_f64())]
     Locked {
         /// The file.
         path: PathBuf,
+        /// For so long.
+        waited: Duration,
     },
     /// The system refuses.
     #[error("{}: {what}: {source}", path.display())]
@@ -100,6 +102,7 @@ pub struct Loaded {
 #[derive(Debug, Clone)]
 pub struct Kept {
     folder: PathBuf,
+    patience: Duration,
 }
 
 impl Kept {
@@ -118,7 +121,13 @@ impl Kept {
     pub fn at(folder: PathBuf) -> Result<Kept, KeptError> {
         own_folder::make(&folder)?;
         own_folder::check(&folder, rustix::process::geteuid().as_raw())?;
-        Ok(Kept { folder })
+        Ok(Kept { folder, patience: PATIENCE })
+    }
+
+    /// How long it waits for others that write.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Kept {
+        Kept { patience, ..self }
     }
 
     /// The file of the model.
@@ -258,12 +267,12 @@ impl Kept {
             .custom_flags(flags)
             .open(&path);
         let file = file.map_err(system(&path, "cannot be opened"))?;
-        let until = Instant::now() + PATIENCE;
+        let began = Instant::now();
         loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(file),
-                Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(LOOK_AGAIN),
-                Err(Errno::WOULDBLOCK) => return Err(KeptError::Locked { path }),
+                Err(Errno::WOULDBLOCK) if began.elapsed() < self.patience => std::thread::sleep(LOOK_AGAIN),
+                Err(Errno::WOULDBLOCK) => return Err(KeptError::Locked { path, waited: self.patience }),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(system(&path, "cannot be locked")(error.into())),
             }

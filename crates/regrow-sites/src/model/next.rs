@@ -32,7 +32,7 @@ const LONGEST_GAP_US: u64 = 600_000_000;
 pub struct PlaceId(pub u32);
 
 impl PlaceId {
-    /// The place of a site.
+    /// The place of a site, as it is completed ([`Model::completed`](crate::Model::completed)).
     #[must_use]
     pub fn of(site: &Site) -> PlaceId {
         PlaceId(Place::of(site).whole())
