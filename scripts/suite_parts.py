@@ -277,6 +277,7 @@ def soak() -> list[Part]:
         longer("regrow-testkit/soak", "1,000,000 runs in one process", REGROW_SOAK_RUNS="1000000"),
         longer("regrow-testkit/stress", "110,000 runs of threads at once, each checked", REGROW_STRESS_RUNS="110000"),
         longer("regrow-testkit/corpus_recycled", "each entry of the corpus 100 times", REGROW_RUNS="100"),
+        longer("regrow-sites/memory", "10,000,000 events for the model of creation sites", REGROW_EVENTS="10000000"),
         longer("regrow-memory/service", "100,000,000 steps of eight threads with blocks of memory", REGROW_STEPS="12500000"),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
         *as_nobody(again=False),

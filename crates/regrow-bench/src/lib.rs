@@ -24,6 +24,7 @@ pub mod machine;
 pub mod memory;
 pub mod plot;
 pub mod pool;
+pub mod predict;
 pub mod programs;
 mod quiet;
 pub mod record;
