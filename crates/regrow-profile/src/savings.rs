@@ -11,13 +11,14 @@
 //!
 //! Nothing is executed for this. Whether a program can be recycled is what [`Savings::new`] is given as `judge`: it looks at files alone.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 
 use regrow_sites::ImageId;
 use serde::Serialize;
 
-use crate::profile::{Profile, SiteKey, Totals};
+use crate::profile::{MOST_NAMES, Profile, SiteKey, Totals};
 
 /// What a recycled start of the smallest program saves, and where that is known from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -84,6 +85,8 @@ struct ProgramSaving {
 pub struct Savings<'a> {
     basis: Basis,
     judge: Box<dyn Fn(&str) -> Verdict + 'a>,
+    /// What it has said; each program is looked at once.
+    verdicts: RefCell<HashMap<String, Verdict>>,
 }
 
 impl fmt::Debug for Savings<'_> {
@@ -95,7 +98,7 @@ impl fmt::Debug for Savings<'_> {
 impl<'a> Savings<'a> {
     /// Estimates from a basis, and from what `judge` says of the file of a program, by its path.
     pub fn new(basis: Basis, judge: impl Fn(&str) -> Verdict + 'a) -> Savings<'a> {
-        Savings { basis, judge: Box::new(judge) }
+        Savings { basis, judge: Box::new(judge), verdicts: RefCell::default() }
     }
 
     /// What it is made of.
@@ -121,9 +124,21 @@ impl<'a> Savings<'a> {
         ProgramSavings { programs, base_us: self.basis.base_us }
     }
 
+    fn verdict(&self, path: &str) -> Verdict {
+        let mut verdicts = self.verdicts.borrow_mut();
+        if let Some(known) = verdicts.get(path) {
+            return known.clone();
+        }
+        let verdict = (self.judge)(path);
+        if verdicts.len() < MOST_NAMES {
+            verdicts.insert(path.to_owned(), verdict.clone());
+        }
+        verdict
+    }
+
     /// `longer_us`: how much longer its measured start-up is than the quickest.
     fn program(&self, path: Option<&str>, longer_us: Option<f64>) -> ProgramSaving {
-        let verdict = path.map(|path| (self.judge)(path)).unwrap_or_default();
+        let verdict = path.map(|path| self.verdict(path)).unwrap_or_default();
         if let Some(refused) = verdict.refused {
             return ProgramSaving { each_us: 0.0, from: SavedFrom::Nothing, refused: Some(refused) };
         }
