@@ -154,7 +154,8 @@ impl Profile {
                 self.enter(process, Process { is_found: false, origin: Some(site), above, ..known });
             }
             None => {
-                self.enter(process, Process::new(Some(site), above, Programs::NONE, false));
+                let entered = self.enter(process, Process::new(Some(site), above, Programs::NONE, false));
+                self.counts.left_out += u64::from(entered.is_none());
             }
         }
     }
@@ -197,7 +198,6 @@ impl Profile {
     /// Puts a process into its row and its node.
     fn enter(&mut self, key: ProcessKey, mut process: Process) -> Option<Process> {
         if !self.processes.has_room_for(key) {
-            self.counts.left_out += 1;
             return None;
         }
         let step = match process.origin {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A recycled process stands at `main` already: it saves what comes before, and the work of exec itself, which the base has. Everything that slows
-//! all start-ups alike, as tracing does, falls out of the difference. A process is never said to save more than it lived.
+//! all start-ups alike, as tracing does, falls out of the difference. A start-up that waits, for a processor or a disk, counts with the processor time
+//! of its process at most, and no process is said to save more than it lived.
 //!
 //! Nothing is executed for this. Whether a program can be recycled is what [`Savings::new`] is given as `judge`: it looks at files alone.
 
@@ -111,12 +112,15 @@ impl<'a> Savings<'a> {
     #[must_use]
     pub(crate) fn of(&self, profile: &Profile) -> ProgramSavings {
         let startups = measured_startups(profile);
-        let quickest_us = startups.values().copied().reduce(f64::min).unwrap_or(0.0);
+        let quickest_us = startups.values().map(|startup| startup.median_us).reduce(f64::min).unwrap_or(0.0);
         let mut programs = HashMap::new();
         for (_, key, _) in profile.sites() {
             for image in [key.programs.first, key.programs.last].into_iter().flatten() {
                 let judged = || {
-                    self.program(profile.image_path(image), startups.get(&image).map(|us| us - quickest_us))
+                    self.program(
+                        profile.image_path(image),
+                        startups.get(&image).map(|startup| startup.longer_than(quickest_us)),
+                    )
                 };
                 programs.entry(image).or_insert_with(judged);
             }
@@ -153,19 +157,37 @@ impl<'a> Savings<'a> {
     }
 }
 
-/// The start-up of each program whose start-up was measured: the mean of its sites' medians, each as often as it was measured there.
-#[allow(clippy::cast_precision_loss, reason = "an estimate")]
-fn measured_startups(profile: &Profile) -> HashMap<ImageId, f64> {
-    let mut sums: HashMap<ImageId, (f64, f64)> = HashMap::new();
-    for (_, key, totals) in profile.sites() {
-        let (Some(image), Some(median)) = (key.programs.final_one(), totals.startup.quantile_us(0.5)) else {
-            continue;
-        };
-        let weight = totals.startup.count() as f64;
-        let sum = sums.entry(image).or_default();
-        *sum = (sum.0 + median * weight, sum.1 + weight);
+/// The start-up of a program.
+#[derive(Debug, Clone, Copy, Default)]
+struct Startup {
+    /// The mean of its sites' medians, each as often as it was measured there.
+    median_us: f64,
+    /// Its processes' mean processor time.
+    cpu_us: f64,
+    count: f64,
+}
+
+impl Startup {
+    fn longer_than(self, quickest_us: f64) -> f64 {
+        (self.median_us - quickest_us).min(self.cpu_us)
     }
-    sums.into_iter().map(|(image, (sum, weight))| (image, sum / weight)).collect()
+}
+
+/// The start-up of each program whose start-up was measured.
+#[allow(clippy::cast_precision_loss, reason = "an estimate")]
+fn measured_startups(profile: &Profile) -> HashMap<ImageId, Startup> {
+    let mut startups: HashMap<ImageId, Startup> = HashMap::new();
+    for (_, key, totals) in profile.sites() {
+        let known = key.programs.final_one().zip(totals.startup.quantile_us(0.5)).zip(totals.cpu.mean_us());
+        let Some(((image, median_us), cpu_us)) = known else { continue };
+        let startup = startups.entry(image).or_default();
+        let count = totals.startup.count() as f64;
+        let part = count / (startup.count + count);
+        startup.median_us += part * (median_us - startup.median_us);
+        startup.cpu_us += part * (cpu_us - startup.cpu_us);
+        startup.count += count;
+    }
+    startups
 }
 
 /// What a start of each program saves.

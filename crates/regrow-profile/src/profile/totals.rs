@@ -57,10 +57,15 @@ impl Distribution {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// The value below which so great a share of them is, 0 to 1; `None` of nothing.
+    /// The smallest value that at least such a share of them does not exceed, 0 to 1; `None` of nothing. It is within 1 %.
     #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "a rank may be off by one among 2^52")]
     pub fn quantile_us(&self, share: f64) -> Option<f64> {
-        self.sketch.as_ref()?.quantile(share).ok()?
+        let last = self.count.checked_sub(1)? as f64;
+        // The sketch rounds a rank down; the half is for what a division loses.
+        let rank = ((share * self.count as f64).ceil() - 1.0).clamp(0.0, last);
+        let position = if last > 0.0 { ((rank + 0.5) / last).min(1.0) } else { 0.0 };
+        self.sketch.as_ref()?.quantile(position).ok()?
     }
 }
 
