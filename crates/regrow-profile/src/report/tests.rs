@@ -106,7 +106,7 @@ fn nodes_that_lead_nowhere_are_left_out_and_the_others_keep_their_place() {
     let report = report(&mut profile, Order::Count);
     let nodes: Vec<(Option<usize>, &str, u64)> =
         report.nodes.iter().map(|node| (node.parent, node.name.as_str(), node.count)).collect();
-    assert_eq!(nodes, [(None, "?", 1), (Some(0), "(fork)", 0), (Some(0), "?", 1), (Some(1), "?", 1)]);
+    assert_eq!(nodes, [(None, "?", 1), (Some(0), "(fork)", 0), (Some(1), "?", 1), (Some(0), "?", 1)]);
 }
 
 #[test]
