@@ -22,6 +22,7 @@
   };
   const fileName = (path) => path.replace(/\/+$/, "").split("/").pop() || path;
   const time = (us) => {
+    if (us === 0) return "0";
     if (us < 999.5) return us.toFixed(us < 9.95 ? 1 : 0) + " µs";
     const [value, unit] = us < 999500 ? [us / 1e3, " ms"] : [us / 1e6, " s"];
     return value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0) + unit;
@@ -94,7 +95,8 @@
     box.style.left = 100 * left + "%";
     box.style.width = 100 * width + "%";
     box.style.top = depth * ROW_PX + "px";
-    box.style.setProperty("--hue", hue(nameOf(node)));
+    if (node === size) box.classList.add("all");
+    else box.style.setProperty("--hue", hue(nameOf(node)));
     box.dataset.node = node;
     box.tabIndex = 0;
     box.setAttribute("role", "treeitem");
@@ -122,20 +124,23 @@
       boxes.push(boxOf(node, left, width, depth, false));
       deepest = Math.max(deepest, depth);
       let start = left;
+      const below = [];
       for (const child of children[node].slice().sort((a, b) => total[b] - total[a])) {
-        const part = (total[child] / total[view.zoom]);
+        const part = total[child] / total[view.zoom];
         if (part < narrowest) {
           leftOut += 1;
           continue;
         }
-        work.push([child, start, part, depth + 1]);
+        below.push([child, start, part, depth + 1]);
         start += part;
       }
+      // The leftmost comes next, so that the keyboard goes from left to right.
+      work.push(...below.reverse());
     }
     flame.replaceChildren(...boxes);
     flame.style.height = Math.min((deepest + 1) * ROW_PX + 4, 512) + "px";
     at("out").hidden = view.zoom === size;
-    const missing = leftOut ? ` ${leftOut} boxes are too small to draw; zoom in to see them.` : "";
+    const missing = leftOut ? ` Too small to draw, until you zoom in: ${leftOut}.` : "";
     at("flame-note").textContent =
       total[view.zoom] > 0 ? "A box is all processes created alike; those below it were created by them. Click a box to zoom in." + missing : "Nothing to draw by this measure.";
   };
@@ -154,7 +159,7 @@
     const of = (by, tell) => `${tell(whole[by][node])}  (${share(whole[by][node], whole[by][size])})`;
     fact(list, "processes, with those below", of("count", String));
     fact(list, "processor time", of("cpu", time));
-    fact(list, "saved by Regrow, about", of("saved", time));
+    fact(list, "Regrow would have saved, about", of("saved", time));
     if (node < size) {
       fact(list, "processes of its own", nodes.count[node]);
       fact(list, "their processor time", time(nodes.cpu_us[node]));
@@ -212,12 +217,12 @@
     { key: "child", name: "child", text: true, of: (site) => site.child },
     { key: "count", name: "count", of: (site) => site.count, tell: String },
     { key: "cpu", name: "cpu, all", of: (site) => sum(site.cpu), tell: time },
-    { key: "cpu_mean", name: "mean", of: (site) => site.cpu && site.cpu.mean_us, tell: time },
-    { key: "cpu_p99", name: "p99", of: (site) => site.cpu && site.cpu.p99_us, tell: time },
+    { key: "cpu_mean", name: "cpu, mean", of: (site) => site.cpu && site.cpu.mean_us, tell: time },
+    { key: "cpu_p99", name: "cpu, p99", of: (site) => site.cpu && site.cpu.p99_us, tell: time },
     { key: "life_mean", name: "life, mean", of: (site) => site.life && site.life.mean_us, tell: time },
-    { key: "life_p99", name: "p99", of: (site) => site.life && site.life.p99_us, tell: time },
+    { key: "life_p99", name: "life, p99", of: (site) => site.life && site.life.p99_us, tell: time },
     { key: "startup", name: "start-up", of: (site) => site.startup_share, tell: (part) => (100 * part).toFixed(0) + " %" },
-    { key: "saved", name: "saved, about", of: (site) => site.saved.total_us, tell: time },
+    { key: "saved", name: "saved, about", of: (site) => (site.saved.from === "nothing" ? null : site.saved.total_us), tell: time },
   ];
   if (!columns.some((column) => column.key === view.sort)) view.sort = "count";
 
@@ -231,7 +236,8 @@
   const childCell = (site) => {
     const cell = element("td", undefined, "name");
     cell.append(element("div", site.child));
-    if (site.saved.refused) cell.append(element("div", "not recycled: " + site.saved.refused, "refused"));
+    const why = site.saved.refused && (site.programs.length ? "not recycled: " : "") + site.saved.refused;
+    if (why) cell.append(element("div", why, "refused"));
     return cell;
   };
   const details = (site) => {
@@ -355,7 +361,7 @@
     [data.sites.length, "creation sites"],
     [time(whole.cpu[size]), "processor time"],
     [time(data.span_us), "from first to last"],
-    [time(data.saved_us), "saved by Regrow, about", "saved"],
+    [time(data.saved_us), "Regrow would have saved, about", "saved"],
   ];
   for (const [value, name, className] of cards) {
     const card = element("li", undefined, className);

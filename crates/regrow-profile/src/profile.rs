@@ -29,8 +29,8 @@ use self::tree::Tree;
 pub use self::tree::{Node, NodeId, NodeTotals, Step};
 use self::window::Window;
 
-/// Most rows of the table.
-pub const MOST_SITES: usize = 20_000;
+/// Most rows of the table. A site has one for each program that its processes execute, and one for those that have not executed any so far.
+pub const MOST_SITES: usize = 40_000;
 /// Most nodes of the tree.
 pub const MOST_NODES: usize = 200_000;
 /// Most processes that live at a time.

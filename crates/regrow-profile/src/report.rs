@@ -72,9 +72,9 @@ pub struct Quantity {
     pub sum_us: u64,
     /// The mean.
     pub mean_us: f64,
-    /// Half of them are below; within 1 %.
+    /// Half of them are not above; of more than 32 within 1 %.
     pub p50_us: f64,
-    /// 99 of 100 are below; within 1 %.
+    /// 99 of 100 are not above; of more than 32 within 1 %.
     pub p99_us: f64,
 }
 

@@ -39,6 +39,7 @@ pub fn file_name(path: &str) -> &str {
 #[must_use]
 pub fn time(micros: f64) -> String {
     match micros {
+        0.0 => "0".to_owned(),
         us if us < 9.95 => format!("{us:.1} µs"),
         us if us < 999.5 => format!("{us:.0} µs"),
         us if us < 9_995.0 => format!("{:.2} ms", us / 1e3),
@@ -77,7 +78,7 @@ mod tests {
             [0.0, 9.99, 12.3, 999.6, 1234.0, 99_960.0, 1_500_000.0, 12_340_000.0, 123_456_789.0].map(time);
         assert_eq!(
             times,
-            ["0.0 µs", "10 µs", "12 µs", "1.00 ms", "1.23 ms", "100 ms", "1.50 s", "12.3 s", "123 s"]
+            ["0", "10 µs", "12 µs", "1.00 ms", "1.23 ms", "100 ms", "1.50 s", "12.3 s", "123 s"]
         );
     }
 }

@@ -10,14 +10,60 @@ const ACCURACY: f64 = 0.01;
 /// Most classes of a sketch. They reach over 17 powers of ten.
 const MOST_CLASSES: u32 = 2048;
 /// The smallest value that is told from nothing, in microseconds.
-const SMALLEST_US: f64 = 1.0;
+const SMALLEST_US: f64 = 0.5;
 
-/// The distribution of a quantity of processes, in microseconds. Its quantiles are within 1 %.
+/// So many values are kept as they are; of more there is a sketch, which takes a kilobyte.
+const FEW: usize = 32;
+
+/// The values of a quantity.
+#[derive(Clone)]
+enum Values {
+    Few(Vec<u64>),
+    Many(Box<DDSketch>),
+}
+
+impl Default for Values {
+    fn default() -> Values {
+        Values::Few(Vec::new())
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a share of 1 % is lost anyway")]
+impl Values {
+    fn add(&mut self, value_us: u64) {
+        match self {
+            Values::Few(values) if values.len() < FEW => values.push(value_us),
+            Values::Few(values) => {
+                let mut sketch = DDSketch::new(Config::new(ACCURACY, MOST_CLASSES, SMALLEST_US));
+                values.iter().chain([&value_us]).for_each(|&value| sketch.add(value as f64));
+                *self = Values::Many(Box::new(sketch));
+            }
+            Values::Many(sketch) => sketch.add(value_us as f64),
+        }
+    }
+
+    /// The value that so many are before in their order.
+    fn ranked(&self, rank: u64, count: u64) -> Option<f64> {
+        match self {
+            Values::Few(values) => {
+                let mut sorted = values.clone();
+                sorted.sort_unstable();
+                sorted.get(usize::try_from(rank).ok()?).map(|&value| value as f64)
+            }
+            // The sketch rounds a rank down; the half is for what a division loses.
+            Values::Many(sketch) => {
+                sketch.quantile(((rank as f64 + 0.5) / (count - 1) as f64).min(1.0)).ok()?
+            }
+        }
+    }
+}
+
+/// The distribution of a quantity of processes, in microseconds. The quantiles of more than a few are within 1 %.
 #[derive(Clone, Default)]
 pub struct Distribution {
     sum: u64,
     count: u64,
-    sketch: Option<Box<DDSketch>>,
+    values: Values,
 }
 
 impl fmt::Debug for Distribution {
@@ -30,12 +76,10 @@ impl fmt::Debug for Distribution {
 }
 
 impl Distribution {
-    #[allow(clippy::cast_precision_loss, reason = "a share of 1 % is lost anyway")]
     fn add(&mut self, value_us: u64) {
         self.sum = self.sum.saturating_add(value_us);
         self.count += 1;
-        let new = || Box::new(DDSketch::new(Config::new(ACCURACY, MOST_CLASSES, SMALLEST_US)));
-        self.sketch.get_or_insert_with(new).add(value_us as f64);
+        self.values.add(value_us);
     }
 
     /// The sum of all.
@@ -57,15 +101,14 @@ impl Distribution {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// The smallest value that at least such a share of them does not exceed, 0 to 1; `None` of nothing. It is within 1 %.
+    /// The smallest value that at least such a share of them does not exceed, 0 to 1; `None` of nothing.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a rank may be off by one among 2^52")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped to the ranks")]
     pub fn quantile_us(&self, share: f64) -> Option<f64> {
-        let last = self.count.checked_sub(1)? as f64;
-        // The sketch rounds a rank down; the half is for what a division loses.
-        let rank = ((share * self.count as f64).ceil() - 1.0).clamp(0.0, last);
-        let position = if last > 0.0 { ((rank + 0.5) / last).min(1.0) } else { 0.0 };
-        self.sketch.as_ref()?.quantile(position).ok()?
+        let last = self.count.checked_sub(1)?;
+        let rank = ((share * self.count as f64).ceil() - 1.0).clamp(0.0, last as f64) as u64;
+        self.values.ranked(rank, self.count)
     }
 }
 
