@@ -185,7 +185,6 @@ fn make_image(job: &Job, env: &[&CStr], only_entry: bool) -> Result<Image, Fallb
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -227,14 +226,16 @@ mod tests {
         let copy = folder.path().join("copy");
         fs::copy("/bin/true", &copy).expect("copied");
         assert!(check_file(&copy).is_ok());
+        assert_eq!(refusal_of(&copy), None);
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("changed");
         assert_eq!(check_file(&copy).err(), Some(Fallback::SetUid));
+        assert_eq!(refusal_of(&copy), Some(Fallback::SetUid));
         let cut = folder.path().join("cut");
         let whole = fs::read("/bin/true").expect("read");
         fs::write(&cut, &whole[..100]).expect("written");
         fs::set_permissions(&cut, fs::Permissions::from_mode(0o755)).expect("changed");
         assert_eq!(check_file(&cut).err(), Some(Fallback::Malformed));
-        assert_eq!(check(folder.path()).err(), Some(Fallback::NotRegular));
+        assert_eq!(check_file(folder.path()).err(), Some(Fallback::NotRegular));
         assert_eq!(check_file(&folder.path().join("none")).err(), Some(Fallback::ResolveError));
     }
 }
