@@ -13,8 +13,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Stands between two columns.
 const GAP: &str = "  ";
-/// A column of text or names is never narrower than this, however narrow the terminal.
+/// A column of text, or of names, is never narrower than this, however narrow the terminal.
 const TEXT_WIDTH_MIN: usize = 24;
+const NAME_WIDTH_MIN: usize = 12;
 /// The width where there is no terminal.
 const WIDTH_DEFAULT: usize = 120;
 
@@ -143,7 +144,9 @@ impl TextTable {
         elastic.sort_by_key(|&index| widths[index]);
         for (done, &index) in elastic.iter().enumerate() {
             let share = left / (elastic.len() - done);
-            widths[index] = widths[index].min(share.max(TEXT_WIDTH_MIN));
+            let is_name = self.columns[index].alignment == Alignment::Name;
+            let least = if is_name { NAME_WIDTH_MIN } else { TEXT_WIDTH_MIN };
+            widths[index] = widths[index].min(share.max(least));
             left = left.saturating_sub(widths[index]);
         }
         widths
@@ -241,7 +244,7 @@ mod tests {
         let mut table = TextTable::new(&[("name", Alignment::Name), ("n", Alignment::Right)]);
         table.row(["/a/folder/of/which/the/name/is/long/file.c:12".to_owned(), "1".to_owned()]);
         table.row(["ファイル".to_owned(), "2".to_owned()]);
-        let text = table.render(30);
+        let text = table.render(27);
         assert!(text.lines().all(|line| length(line) == 27), "{text}");
         assert!(text.contains("/a/fold…s/long/file.c:12  1\n"), "{text}");
     }

@@ -22,10 +22,12 @@ use rustix::process::Signal;
 
 use super::estimate;
 use super::spool::Spool;
-use super::table::{self, COLUMNS};
+use super::table::{self, SiteColumn};
 use crate::cli::sites::OutputArgs;
 use crate::error::CliError;
 
+/// Most sites that a screen has room for.
+const MOST_ROWS: usize = 200;
 /// Lines of the command's output that are shown.
 const OUTPUT_LINES: u16 = 7;
 /// Bytes that these have at most.
@@ -52,7 +54,7 @@ impl View {
         ];
         let [summary, sites, output, keys] = Layout::vertical(heights).areas(frame.area());
         frame.render_widget(Paragraph::new(self.summary()), summary);
-        frame.render_widget(self.sites(), sites);
+        frame.render_widget(self.sites(sites.width), sites);
         let room = usize::from(output.height.saturating_sub(2));
         let lines: Vec<Line<'_>> = self.output.lines().map(|line| Line::from(plain(line))).collect();
         let last = lines.get(lines.len().saturating_sub(room)..).unwrap_or_default().to_vec();
@@ -80,26 +82,21 @@ impl View {
         vec![Line::from(plain(&self.title)), Line::from(figures)]
     }
 
-    fn sites(&self) -> Table<'_> {
+    fn sites(&self, width: u16) -> Table<'_> {
+        let columns = table::columns(width.into());
+        let aligned = |column: &SiteColumn, text: String| {
+            let line = Line::from(text);
+            Cell::from(if column.width.is_some() { line.right_aligned() } else { line })
+        };
         let rows: &[SiteRow] = self.report.as_ref().map_or(&[], |report| &report.sites);
-        let rows = rows.iter().map(|site| {
-            Row::new(table::cells(site).into_iter().enumerate().map(|(column, cell)| {
-                let text = Line::from(cell);
-                Cell::from(if column < 3 { text } else { text.right_aligned() })
-            }))
-        });
-        let widths = [Constraint::Fill(4), Constraint::Fill(2), Constraint::Fill(3), Constraint::Length(7)]
-            .into_iter()
-            .chain([Constraint::Length(8); 6]);
-        let heads = ["", "", "", "", "cpu mean", "cpu p99", "mean", "life p99", "start-up", "saved"];
-        let heading = COLUMNS.iter().zip(heads).map(|(column, head)| {
-            let head = if head.is_empty() { column } else { head };
-            Cell::from(if matches!(*column, "created at" | "in" | "child") {
-                Line::from(head)
-            } else {
-                Line::from(head).right_aligned()
-            })
-        });
+        let rows: Vec<Row<'_>> = rows
+            .iter()
+            .take(MOST_ROWS)
+            .map(|site| Row::new(columns.iter().map(|column| aligned(column, (column.cell)(site)))))
+            .collect();
+        let widths =
+            columns.iter().map(|column| column.width.map_or(Constraint::Fill(1), Constraint::Length));
+        let heading = columns.iter().map(|column| aligned(column, column.title.to_owned()));
         Table::new(rows, widths)
             .header(Row::new(heading).style(Style::new().add_modifier(Modifier::BOLD)))
             .block(Block::bordered().title("creation sites"))
@@ -211,5 +208,82 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::backend::TestBackend;
+    use regrow_profile::savings::Basis;
+    use regrow_sites::{Event, ImageId, ProcessKey, Site};
+
+    fn view(order: Order) -> View {
+        let mut profile = Profile::new();
+        let parent = ProcessKey { pid: 1, created_us: 0 };
+        for (image, path) in [(1, "/usr/bin/make"), (2, "/usr/bin/gcc\x1b[2J"), (3, "/bin/sh")] {
+            profile.take(Event::Named { image: ImageId(image), path: path.to_owned() });
+        }
+        let site = Site { image: ImageId(1), frames: [None; 3], script: None, child: None };
+        for (pid, image) in [(2, 2), (3, 2), (4, 3)] {
+            let process = ProcessKey { pid, created_us: pid.into() };
+            profile.take(Event::Created { time_us: pid.into(), process, parent, site });
+            profile.take(Event::Executed { time_us: 10, process, image: ImageId(image) });
+        }
+        profile.finish();
+        let basis = Basis { base_us: 600.0, from: "a test".to_owned(), smallest_start_us: None };
+        let savings = Savings::new(basis, |_| Default::default());
+        let report = Report::new("make", &profile, &mut Symbols::default(), &savings, order);
+        let output = "one\ntwo\nthree\nfour\nfive\nsix \x1b[31mred".to_owned();
+        View {
+            title: "make \x1b]0;x".to_owned(),
+            began: Instant::now(),
+            order,
+            report: Some(report),
+            alive: 3,
+            output,
+        }
+    }
+
+    fn screen(view: &View, width: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, 20)).expect("a screen in memory");
+        terminal.draw(|frame| view.draw(frame)).expect("it can be drawn on");
+        let cells = terminal.backend().buffer().content();
+        let rows = cells.chunks(width.into());
+        rows.map(|row| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>() + "\n").collect()
+    }
+
+    #[test]
+    fn the_screen_has_sites_the_end_of_the_output_and_keys() {
+        let wide = screen(&view(Order::Count), 130);
+        for part in [
+            "3 processes at 2 sites, 3 alive",
+            "about 1.80 ms",
+            "created at",
+            "cpu p99",
+            "gcc\\x1b[2J",
+            "q quits",
+        ] {
+            assert!(wide.contains(part), "{part} in\n{wide}");
+        }
+        assert!(
+            wide.contains("│two") && wide.contains("│six \\x1b[31mred") && !wide.contains("│one"),
+            "{wide}"
+        );
+        let narrow = screen(&view(Order::Count), 80);
+        assert!(
+            narrow.contains("cpu mean") && narrow.contains("saved") && !narrow.contains("p99"),
+            "{narrow}"
+        );
+        assert!(!wide.contains('\x1b') && !narrow.contains('\x1b'));
+    }
+
+    #[test]
+    fn a_screen_of_nothing_and_a_small_one_are_drawn() {
+        let nothing = View { report: None, output: String::new(), ..view(Order::Count) };
+        assert!(screen(&nothing, 80).contains("0 processes at 0 sites"));
+        for width in [1, 7, 30] {
+            screen(&view(Order::Saved), width);
+        }
     }
 }

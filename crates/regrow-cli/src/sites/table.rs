@@ -6,43 +6,66 @@ use std::fmt::Write as _;
 use regrow_bench::table::{Alignment, TextTable};
 use regrow_profile::Report;
 use regrow_profile::report::SiteRow;
+use regrow_profile::savings::SavedFrom;
 use regrow_profile::text::{file_name, plain, time};
 
 /// Stands for what is not known.
 const UNKNOWN: &str = "-";
 
-/// The headings.
-pub(super) const COLUMNS: [&str; 10] = [
-    "created at",
-    "in",
-    "child",
-    "count",
-    "cpu\nmean",
-    "\np99",
-    "life\nmean",
-    "\np99",
-    "start-\nup",
-    "saved\nabout",
-];
+/// A column: its heading, that in one line, and the width that a figure needs; `None`: a name, which takes what is left.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SiteColumn {
+    heading: &'static str,
+    pub(super) title: &'static str,
+    pub(super) width: Option<u16>,
+    pub(super) cell: fn(&SiteRow) -> String,
+    /// It is left out where there is little room.
+    is_more: bool,
+}
 
-/// The cells of a row.
-pub(super) fn cells(site: &SiteRow) -> [String; COLUMNS.len()] {
-    let known = |micros: Option<f64>| micros.map_or(UNKNOWN.to_owned(), time);
-    [
-        place(site),
-        parent(site),
-        site.child.clone(),
-        site.count.to_string(),
-        known(site.cpu.map(|cpu| cpu.mean_us)),
-        known(site.cpu.map(|cpu| cpu.p99_us)),
-        known(site.life.map(|life| life.mean_us)),
-        known(site.life.map(|life| life.p99_us)),
-        site.startup_share.map_or(UNKNOWN.to_owned(), |share| format!("{:.0} %", 100.0 * share)),
-        match (&site.saved.refused, site.saved.total_us) {
-            (Some(_), 0.0) => UNKNOWN.to_owned(),
-            (_, total_us) => time(total_us),
-        },
-    ]
+const fn name(heading: &'static str, cell: fn(&SiteRow) -> String) -> SiteColumn {
+    SiteColumn { heading, title: heading, width: None, cell, is_more: false }
+}
+
+const fn figure(heading: &'static str, title: &'static str, cell: fn(&SiteRow) -> String) -> SiteColumn {
+    SiteColumn { heading, title, width: Some(9), cell, is_more: false }
+}
+
+const fn more(heading: &'static str, title: &'static str, cell: fn(&SiteRow) -> String) -> SiteColumn {
+    SiteColumn { is_more: true, ..figure(heading, title, cell) }
+}
+
+/// The columns.
+const COLUMNS: [SiteColumn; 10] = [
+    name("created at", place),
+    name("in", parent),
+    name("child", |site| site.child.clone()),
+    figure("count", "count", |site| site.count.to_string()),
+    figure("cpu\nmean", "cpu mean", |site| known(site.cpu.map(|cpu| cpu.mean_us))),
+    more("cpu\np99", "cpu p99", |site| known(site.cpu.map(|cpu| cpu.p99_us))),
+    figure("life\nmean", "life mean", |site| known(site.life.map(|life| life.mean_us))),
+    more("life\np99", "life p99", |site| known(site.life.map(|life| life.p99_us))),
+    more("start-\nup", "start-up", startup),
+    figure("saved\nabout", "saved", saved),
+];
+/// Narrower terminals show fewer columns.
+const WIDTH_OF_ALL: usize = 110;
+
+/// The columns for a width.
+pub(super) fn columns(width: usize) -> Vec<SiteColumn> {
+    COLUMNS.into_iter().filter(|column| width >= WIDTH_OF_ALL || !column.is_more).collect()
+}
+
+fn known(micros: Option<f64>) -> String {
+    micros.map_or(UNKNOWN.to_owned(), time)
+}
+
+fn startup(site: &SiteRow) -> String {
+    site.startup_share.map_or(UNKNOWN.to_owned(), |share| format!("{:.0} %", 100.0 * share))
+}
+
+fn saved(site: &SiteRow) -> String {
+    if site.saved.from == SavedFrom::Nothing { UNKNOWN.to_owned() } else { time(site.saved.total_us) }
 }
 
 /// Where in its parent, and in which function.
@@ -78,11 +101,12 @@ pub(super) fn table(report: &Report, limit: usize, width: usize) -> String {
     if report.sites.is_empty() {
         return text;
     }
-    let alignments = [Alignment::Name; 3].into_iter().chain([Alignment::Right; COLUMNS.len() - 3]);
-    let columns: Vec<(&str, Alignment)> = COLUMNS.into_iter().zip(alignments).collect();
-    let mut table = TextTable::new(&columns);
+    let columns = columns(width);
+    let alignment = |column: &SiteColumn| column.width.map_or(Alignment::Name, |_| Alignment::Right);
+    let headings: Vec<_> = columns.iter().map(|column| (column.heading, alignment(column))).collect();
+    let mut table = TextTable::new(&headings);
     for site in report.sites.iter().take(limit) {
-        table.row(cells(site));
+        table.row(columns.iter().map(|column| (column.cell)(site)));
     }
     let _ = write!(text, "\n{}", table.render(width));
     if report.sites.len() > limit {
@@ -131,3 +155,6 @@ fn notes(report: &Report) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;
