@@ -16,8 +16,6 @@ mod table;
 mod traced;
 mod watch;
 
-use std::process::ExitStatus;
-
 use regrow_bench::record::RecordError;
 use regrow_profile::{Profile, Report, Symbols};
 
@@ -38,7 +36,7 @@ pub(crate) fn sites(args: &SitesArgs) -> Result<u8, CliError> {
     let Watched { profile, status } = watch::watch(collector, &title, &args.output, !args.no_live)?;
     match status {
         Ok(status) => {
-            show(&profile, &title, &args.output, outputs)?;
+            show(&profile, &title, &args.output, outputs, status.is_some())?;
             Ok(status.map_or(0, exit_status::of_run))
         }
         Err(CliError::Record(error @ RecordError::NotFound { .. })) => Ok(told(&error, NOT_FOUND)),
@@ -47,17 +45,20 @@ pub(crate) fn sites(args: &SitesArgs) -> Result<u8, CliError> {
     }
 }
 
-/// Makes what was asked for of a profile.
-fn show(profile: &Profile, title: &str, how: &OutputArgs, outputs: Outputs) -> Result<(), CliError> {
+/// Makes what was asked for of a profile. `has_command`: standard output is a command's.
+fn show(
+    profile: &Profile,
+    title: &str,
+    how: &OutputArgs,
+    outputs: Outputs,
+    has_command: bool,
+) -> Result<(), CliError> {
     let savings = estimate::savings();
     let report = Report::new(title, profile, &mut Symbols::default(), &savings, how.sort.into());
-    outputs.write(&report, how.limit)
+    outputs.write(&report, how.limit, has_command)
 }
 
 fn told(error: &RecordError, status: u8) -> u8 {
     complain(&chain(error));
     status
 }
-
-/// What a collector gives at its end: how the command ended; `None` where there was none.
-type Ended = Result<Option<ExitStatus>, CliError>;

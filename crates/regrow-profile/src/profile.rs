@@ -9,7 +9,7 @@
 //! to another, so that the counts are right at each moment. What was there before the collector, and the command itself, have no creation site: they
 //! stand in the tree, not in the table.
 //!
-//! Memory is bounded by the four limits below. What is beyond them is counted and shown as such: [`Counts`], [`SiteKey::FURTHER`].
+//! Memory is bounded by [`MOST_SITES`], [`MOST_NODES`], [`MOST_ALIVE`] and [`MOST_NAMES`]. What is beyond them is counted and shown as such: [`Counts`], [`SiteKey::FURTHER`].
 
 mod processes;
 mod sites;
@@ -21,20 +21,15 @@ use std::collections::HashMap;
 
 use regrow_sites::{Event, ImageId, ProcessKey, Site, Usage};
 
+pub use self::processes::MOST_ALIVE;
 use self::processes::{Process, Processes};
 use self::sites::SiteTable;
-pub use self::sites::{Programs, SiteId, SiteKey};
+pub use self::sites::{MOST_SITES, Programs, SiteId, SiteKey};
 pub use self::totals::Totals;
 use self::tree::Tree;
-pub use self::tree::{Node, NodeId, NodeTotals, Step};
+pub use self::tree::{MOST_NODES, Node, NodeId, NodeTotals, Step};
 use self::window::Window;
 
-/// Most rows of the table. A site has one for each program that its processes execute, and one for those that have not executed any so far.
-pub const MOST_SITES: usize = 40_000;
-/// Most nodes of the tree.
-pub const MOST_NODES: usize = 200_000;
-/// Most processes that live at a time.
-pub const MOST_ALIVE: usize = 262_144;
 /// Most names of images and of scripts, each.
 pub const MOST_NAMES: usize = 65_536;
 /// The longest name, in bytes: that of a path.

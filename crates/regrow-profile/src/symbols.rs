@@ -10,6 +10,7 @@
 //! of the frame, because it was replaced since, is not looked at. Damaged files give less, and no error: a profile is shown as well as it can be.
 
 mod module;
+mod place;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use regrow_sites::{Frame, ImageId};
 
 use self::module::Module;
-use crate::text::{file_name, plain};
+pub use self::place::Place;
 
 /// Where distributions put debug information that is apart from its program.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
@@ -26,48 +27,6 @@ const DEBUG_FOLDER: &str = "/usr/lib/debug";
 const MOST_PLACES: usize = 65_536;
 /// Most files whose symbols are kept at a time.
 const MOST_MODULES: usize = 8;
-
-/// Where a frame is.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
-    /// The path of the executable or library; empty: not known.
-    pub module: String,
-    /// The return address in it.
-    pub offset: u64,
-    /// The function, demangled.
-    pub function: Option<String>,
-    /// How far behind the function's start the address is, where no line is known.
-    pub function_offset: Option<u64>,
-    /// The source file, as the debug information names it.
-    pub file: Option<String>,
-    /// The line in it, from 1.
-    pub line: Option<u32>,
-}
-
-impl Place {
-    /// The place in a few words, without the module where something better is known: `job.c:2139`, `start_job+0x1f`, `make+0x4a10`.
-    #[must_use]
-    pub fn short(&self) -> String {
-        match (&self.file, self.line, &self.function) {
-            (Some(file), Some(line), _) => format!("{}:{line}", plain(file_name(file))),
-            (_, _, Some(function)) => match self.function_offset {
-                Some(offset) => format!("{}+{offset:#x}", plain(function)),
-                None => plain(function),
-            },
-            _ if self.module.is_empty() => format!("?+{:#x}", self.offset),
-            _ => format!("{}+{:#x}", plain(file_name(&self.module)), self.offset),
-        }
-    }
-
-    /// Whether it is in the C library or the dynamic loader, whose callers say more.
-    #[must_use]
-    pub fn is_in_libc(&self) -> bool {
-        let name = file_name(&self.module);
-        ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl"]
-            .iter()
-            .any(|start| name.starts_with(start))
-    }
-}
 
 /// Looks places up, and remembers them.
 #[derive(Debug)]

@@ -23,6 +23,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::arch;
+pub use crate::arch::passed_to_libc;
 use crate::ptrace::request::{event_message, request};
 
 /// Something that a followed process did.

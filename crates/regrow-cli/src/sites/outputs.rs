@@ -10,6 +10,7 @@ use regrow_profile::Report;
 use super::table;
 use crate::cli::sites::OutputArgs;
 use crate::error::CliError;
+use crate::output::print;
 
 /// Stands for standard output.
 const STANDARD_OUTPUT: &str = "-";
@@ -62,8 +63,10 @@ impl Outputs {
         })
     }
 
-    /// Writes them, and the table to standard error: standard output is the command's.
-    pub(super) fn write(self, report: &Report, limit: usize) -> Result<(), CliError> {
+    /// Writes them, and the table: to standard error where standard output is a command's, or has one of the files.
+    pub(super) fn write(self, report: &Report, limit: usize, has_command: bool) -> Result<(), CliError> {
+        let is_taken =
+            [&self.json, &self.csv].into_iter().any(|file| matches!(file, Some(Target::StandardOutput)));
         let in_memory = |what: &'static str| CliError::system(what);
         if let Some(target) = self.json {
             target.write(&report.to_json().map_err(CliError::Json)?)?;
@@ -78,8 +81,11 @@ impl Outputs {
             target.write(report.to_html().map_err(CliError::Json)?.as_bytes())?;
         }
         let text = table::table(report, limit, output_width());
-        // Where standard error is gone, nobody reads it.
-        let _ = io::stderr().write_all(text.as_bytes());
-        Ok(())
+        if has_command || is_taken {
+            // Where standard error is gone, nobody reads it.
+            let _ = io::stderr().write_all(text.as_bytes());
+            return Ok(());
+        }
+        print(&text)
     }
 }

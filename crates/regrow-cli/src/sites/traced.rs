@@ -8,8 +8,7 @@ use regrow_bench::record::{RecordError, Recording};
 use regrow_profile::traced::Traced;
 use regrow_sys::follow::Happened;
 
-use super::Ended;
-use super::watch::{Collector, Teller};
+use super::watch::{Collector, Ended, Teller};
 use crate::error::CliError;
 
 /// Of a command.

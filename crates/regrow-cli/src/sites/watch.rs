@@ -1,12 +1,12 @@
 //! Takes in what a collector tells, and shows it meanwhile.
 
+use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use regrow_profile::Profile;
 use regrow_profile::traced::{Told, now_us};
 
-use super::Ended;
 use super::live::Live;
 use crate::cli::sites::OutputArgs;
 use crate::error::CliError;
@@ -17,6 +17,8 @@ const DRAW_SHARE: u32 = 20;
 /// How often keys are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// What a collector gives at its end: how the command ended; `None` where there was none.
+pub(super) type Ended = Result<Option<ExitStatus>, CliError>;
 /// Runs a command, or watches what runs, and tells.
 pub(super) type Collector = Box<dyn FnOnce(Teller) -> Ended + Send>;
 /// Takes what a collector tells.

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use regrow_sites::{ImageId, ProcessKey, Site};
 
-use super::MOST_ALIVE;
 use super::sites::{Programs, SiteId};
 use super::tree::NodeId;
+
+/// Most processes that live at a time.
+pub const MOST_ALIVE: usize = 262_144;
 
 /// A process that lives.
 #[derive(Debug, Clone, Copy)]

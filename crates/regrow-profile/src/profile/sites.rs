@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use regrow_sites::{ImageId, Site};
 
-use super::MOST_SITES;
 use super::totals::Totals;
+
+/// Most rows of the table. A site has one for each program that its processes execute, and one for those that have not executed any so far.
+pub const MOST_SITES: usize = 40_000;
 
 /// The programs that a process executed, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,3 +1,5 @@
+//! What a profile makes of events: told in order or not, twice, not at all, and far too many.
+
 use super::*;
 use regrow_sites::Frame;
 

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use regrow_sites::Usage;
 
-use super::MOST_NODES;
 use super::sites::{Programs, SiteId};
+
+/// Most nodes of the tree.
+pub const MOST_NODES: usize = 200_000;
 
 /// A node of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

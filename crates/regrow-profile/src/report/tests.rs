@@ -1,3 +1,5 @@
+//! What a report says of sites and nodes.
+
 use super::*;
 use regrow_sites::{Event, ProcessKey, Site, Usage};
 

@@ -1,3 +1,5 @@
+//! What recycled starts are said to save.
+
 use super::*;
 use regrow_sites::{Event, ProcessKey, Site, Usage};
 

@@ -14,7 +14,7 @@ use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use regrow_sites::ImageId;
 
-use super::Place;
+use super::place::Place;
 use crate::image;
 
 type Reader = EndianArcSlice<RunTimeEndian>;

@@ -1,3 +1,5 @@
+//! Places in programs that a C compiler makes: with lines, without, taken apart, changed and damaged.
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -230,12 +232,7 @@ fn damaged_files_give_less_and_no_failure() {
 #[test]
 fn the_c_librarys_own_files_are_known() {
     let is = |module: &str| Place { module: module.to_owned(), ..Place::default() }.is_in_libc();
-    for libc in [
-        "/usr/lib/x86_64-linux-gnu/libc.so.6",
-        "/lib64/ld-linux-x86-64.so.2",
-        "/lib/ld-musl-x86_64.so.1",
-        "/lib/libc-2.31.so",
-    ] {
+    for libc in ["/usr/lib/libc.so.6", "/lib64/ld-linux.so.2", "/lib/ld-musl.so.1", "/lib/libc-2.31.so"] {
         assert!(is(libc), "{libc}");
     }
     for other in ["/usr/lib/libcurl.so.4", "/usr/bin/make", "", "/usr/lib/libcap.so.2"] {

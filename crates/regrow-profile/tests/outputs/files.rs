@@ -12,10 +12,12 @@ use crate::scene::build;
 
 /// Compares with what is expected, or writes it.
 fn expect(name: &str, text: &str) {
+    // What `go tool pprof` writes has blanks at the ends of lines.
+    let text: String = text.lines().map(|line| line.trim_end().to_owned() + "\n").collect();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outputs/expected").join(name);
     if std::env::var_os("REGROW_WRITE").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
+        fs::write(&path, &text).unwrap();
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(text, expected, "{}; REGROW_WRITE=1 writes it anew", path.display());

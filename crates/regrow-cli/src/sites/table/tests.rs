@@ -1,3 +1,5 @@
+//! The table at several widths.
+
 use super::*;
 use regrow_profile::report::Order;
 use regrow_profile::savings::{Basis, Savings, Verdict};
@@ -11,7 +13,7 @@ fn key(pid: u32) -> ProcessKey {
 fn report(events: Vec<Event>) -> Report {
     let mut profile = Profile::new();
     let names =
-        ["/usr/bin/make", "/usr/bin/x86_64-linux-gnu-gcc-12", "/bin/dash", "/usr/bin/sudo", "/lib/libc.so.6"];
+        ["/usr/bin/make", "/usr/bin/a-linux-compiler-gcc-12", "/bin/dash", "/usr/bin/sudo", "/lib/libc.so.6"];
     for (image, path) in (1..).zip(names) {
         profile.take(Event::Named { image: ImageId(image), path: path.to_owned() });
     }
@@ -75,7 +77,7 @@ fn the_table_has_a_row_for_each_site_and_says_what_is_missing() {
     let row = [
         "make+0x1a40",
         "make",
-        "x86_64-linux-gnu-gcc-12",
+        "a-linux-compiler-gcc-12",
         "12",
         "2.35 ms",
         "2.35 ms",
