@@ -229,7 +229,8 @@
   const nameCell = (site) => {
     const cell = element("td", undefined, "name");
     cell.append(element("div", placeOf(site) || "–"));
-    const more = [site.function, site.through && `by ${site.through}`, site.parent && fileName(site.parent)].filter(Boolean).join(" · ");
+    const isNamed = site.function && /:\d+/.test(site.place);
+    const more = [isNamed && site.function, site.through && `by ${site.through}`, site.parent && fileName(site.parent)].filter(Boolean).join(" · ");
     if (more) cell.append(element("div", more, "dim"));
     return cell;
   };

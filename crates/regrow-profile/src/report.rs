@@ -229,7 +229,8 @@ impl Report {
         rows.sort_by(|(a_id, a), (b_id, b)| order.key(b).total_cmp(&order.key(a)).then(a_id.cmp(b_id)));
         let numbers: HashMap<SiteId, usize> =
             rows.iter().enumerate().map(|(number, (id, _))| (*id, number)).collect();
-        let sites: Vec<SiteRow> = rows.into_iter().map(|(_, row)| row).collect();
+        let mut sites: Vec<SiteRow> = rows.into_iter().map(|(_, row)| row).collect();
+        tell_apart(&mut sites);
         Report {
             version: VERSION,
             title: title.to_owned(),
@@ -250,6 +251,21 @@ impl Report {
         let mut json = serde_json::to_vec_pretty(self)?;
         json.push(b'\n');
         Ok(json)
+    }
+}
+
+/// Adds the callers to places that would read the same although their sites are different.
+fn tell_apart(sites: &mut [SiteRow]) {
+    let mut alike: HashMap<(String, String, String), Vec<usize>> = HashMap::new();
+    for (number, site) in sites.iter().enumerate().filter(|(_, site)| site.script.is_none()) {
+        let key = (site.parent.clone(), site.place.clone(), site.child.clone());
+        alike.entry(key).or_default().push(number);
+    }
+    for number in alike.into_values().filter(|alike| alike.len() > 1).flatten() {
+        let site = &mut sites[number];
+        let own = site.frames.iter().filter(|frame| !frame.is_in_libc);
+        let callers: String = own.skip(1).map(|frame| format!(" ← {}", frame.text)).collect();
+        site.place += &callers;
     }
 }
 

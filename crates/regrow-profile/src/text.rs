@@ -35,6 +35,57 @@ pub fn file_name(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
+/// A function's name without its parameters and the path to it: `Command::spawn` of `<std::process::Command>::spawn`, `Stove::look` of
+/// `kitchen::Stove::look(std::string const&)`.
+#[must_use]
+pub fn short_function(name: &str) -> String {
+    let name = before_parameters(name);
+    let parts = path_parts(name);
+    let last = parts.get(parts.len().saturating_sub(2)..).unwrap_or_default();
+    last.iter().map(|part| short_type(part)).collect::<Vec<_>>().join("::")
+}
+
+/// `look` of `look(int) const`; an operator of two brackets, and a name that begins with one, stay as they are.
+fn before_parameters(name: &str) -> &str {
+    match name.find('(') {
+        Some(start) if start > 0 && !name[..start].ends_with("operator") => &name[..start],
+        _ => name,
+    }
+}
+
+/// The parts between `::` that stand in no brackets.
+fn path_parts(name: &str) -> Vec<&str> {
+    let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
+    let bytes = name.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'<' | b'(' | b'{' | b'[' => depth += 1,
+            b'>' | b')' | b'}' | b']' => depth = depth.saturating_sub(1),
+            b':' if depth == 0 && at >= begin && bytes.get(at + 1) == Some(&b':') => {
+                parts.push(&name[begin..at]);
+                begin = at + 2;
+            }
+            _ => {}
+        }
+    }
+    parts.push(name.get(begin..).unwrap_or_default());
+    parts
+}
+
+/// `Command` of `<std::process::Command as Run>` and of `Command<'a>`.
+fn short_type(part: &str) -> String {
+    let Some(inner) = part.strip_prefix('<').and_then(|part| part.strip_suffix('>')) else {
+        let plain = part
+            .find('<')
+            .filter(|&at| at > 0 && !part.starts_with("operator"))
+            .map_or(part, |at| &part[..at]);
+        return plain.to_owned();
+    };
+    let of_type = inner.split(" as ").next().unwrap_or(inner);
+    let last = path_parts(of_type).pop().unwrap_or(of_type);
+    last.find('<').filter(|&at| at > 0).map_or(last, |at| &last[..at]).to_owned()
+}
+
 /// A time as a person reads it: three digits and a unit.
 #[must_use]
 pub fn time(micros: f64) -> String {
@@ -70,6 +121,28 @@ mod tests {
             ["/usr/bin/make", "make", "/a/b/", "/", ""].map(file_name),
             ["make", "make", "b", "/", ""]
         );
+    }
+
+    #[test]
+    fn functions_lose_their_path_and_parameters() {
+        for (name, short) in [
+            ("child_execute_job", "child_execute_job"),
+            ("<std::sys::process::unix::common::Command>::do_fork", "Command::do_fork"),
+            ("<std::process::Command as a::Run<T>>::spawn::{closure#0}", "spawn::{closure#0}"),
+            ("std::sys::pal::unix::process::Command::spawn", "Command::spawn"),
+            ("kitchen::Stove<int, std::pair<a::b, c>>::look(std::string const&) const", "Stove::look"),
+            ("(anonymous namespace)::run(int)", "(anonymous namespace)::run(int)"),
+            ("a::operator()(int)", "a::operator()(int)"),
+            ("a::operator<(b)", "a::operator<"),
+            ("core::ops::function::FnOnce::call_once<fn(), ()>", "FnOnce::call_once"),
+            ("", ""),
+            ("::", "::"),
+            ("a:::b", "a:::b"),
+            ("<<<", "<<<"),
+            (">>>::ü(", ">>>::ü"),
+        ] {
+            assert_eq!(short_function(name), short, "{name}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use regrow_bench::table::{Alignment, TextTable};
 use regrow_profile::Report;
 use regrow_profile::report::SiteRow;
 use regrow_profile::savings::SavedFrom;
-use regrow_profile::text::{file_name, plain, time};
+use regrow_profile::text::{file_name, plain, short_function, time};
 
 /// Stands for what is not known.
 const UNKNOWN: &str = "-";
@@ -71,8 +71,8 @@ fn saved(site: &SiteRow) -> String {
 /// Where in its parent, and in which function.
 fn place(site: &SiteRow) -> String {
     match &site.function {
-        Some(function) if site.script.is_none() && !site.place.starts_with(function.as_str()) => {
-            format!("{} {}", site.place, plain(function))
+        Some(function) if site.script.is_none() && !site.place.starts_with(&short_function(function)) => {
+            format!("{} {}", site.place, plain(&short_function(function)))
         }
         _ if site.place.is_empty() => UNKNOWN.to_owned(),
         _ => site.place.clone(),

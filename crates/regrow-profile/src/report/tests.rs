@@ -70,6 +70,20 @@ fn the_place_is_the_innermost_outside_the_c_library_and_a_script_comes_before() 
 }
 
 #[test]
+fn places_that_read_alike_are_told_apart_by_their_callers() {
+    let mut profile = Profile::new();
+    profile.take(Event::Named { image: ImageId(1), path: "/bin/make".to_owned() });
+    for (pid, offsets) in
+        (2..).zip([&[(1, 0x10), (1, 0x20)][..], &[(1, 0x10), (1, 0x30)], &[(1, 0x40), (1, 0x50)]])
+    {
+        profile.take(created(pid, 1, site(offsets)));
+    }
+    let report = report(&mut profile, Order::Count);
+    let places: Vec<&str> = report.sites.iter().map(|site| site.place.as_str()).collect();
+    assert_eq!(places, ["make+0x10 ← make+0x20", "make+0x10 ← make+0x30", "make+0x40"]);
+}
+
+#[test]
 fn sites_stand_in_the_order_that_is_asked_for() {
     let mut profile = Profile::new();
     // Many that are short, one that computes, one that sleeps.

@@ -91,9 +91,11 @@ impl Module {
         if let Some(context) = &self.context {
             fill_by_lines(context, address, place);
         }
-        if place.function.is_none()
-            && let Some((name, start)) = self.table.find(address)
-        {
+        let Some((name, start)) = self.table.find(address) else { return };
+        // What the C library names `__libc_system` for itself is `system` to everybody else.
+        let is_own_name =
+            |function: &String| place.is_in_libc() && function.starts_with('_') && !name.starts_with(b"_");
+        if place.function.as_ref().is_none_or(is_own_name) {
             place.function = Some(readable(name, None));
             place.function_offset = place.line.is_none().then(|| place.offset - start);
         }
@@ -142,8 +144,10 @@ impl SymbolTable {
     }
 
     fn sort(&mut self) {
-        // Of several at one address the largest comes last, which is the one that is found.
-        self.symbols.sort_by_key(|symbol| (symbol.address, symbol.bytes));
+        // Of several at one address the last is found: the largest, and of its names one that is meant for others.
+        let names = &self.names;
+        let is_public = |symbol: &Symbol| names.get(symbol.name.0).is_some_and(|first| *first != b'_');
+        self.symbols.sort_by_key(|symbol| (symbol.address, symbol.bytes, is_public(symbol)));
     }
 
     /// The name and the start of the function that an address is in. One whose size the table does not tell reaches to the next.

@@ -1,6 +1,6 @@
 //! What is known of a place in code.
 
-use crate::text::{file_name, plain};
+use crate::text::{file_name, plain, short_function};
 
 /// Where a frame is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,8 +26,8 @@ impl Place {
         match (&self.file, self.line, &self.function) {
             (Some(file), Some(line), _) => format!("{}:{line}", plain(file_name(file))),
             (_, _, Some(function)) => match self.function_offset {
-                Some(offset) => format!("{}+{offset:#x}", plain(function)),
-                None => plain(function),
+                Some(offset) => format!("{}+{offset:#x}", plain(&short_function(function))),
+                None => plain(&short_function(function)),
             },
             _ if self.module.is_empty() => format!("?+{:#x}", self.offset),
             _ => format!("{}+{:#x}", plain(file_name(&self.module)), self.offset),

@@ -109,7 +109,10 @@ fn assert_functions(program: &Program, expected: [Option<&str>; 3]) {
     for (place, function) in places.iter().zip(expected) {
         assert_eq!((place.line, place.file.as_ref()), (None, None));
         match function {
-            Some(function) => assert!(place.short().starts_with(&format!("{function}+0x")), "{place:?}"),
+            Some(function) => {
+                let short = format!("{}+0x", crate::text::short_function(function));
+                assert!(place.short().starts_with(&short), "{place:?}");
+            }
             None => assert_eq!(place.short(), format!("stove+{:#x}", place.offset)),
         }
     }
@@ -226,6 +229,28 @@ fn damaged_files_give_less_and_no_failure() {
         }
         fs::write(&program.path, &bytes).unwrap();
         assert_eq!(program.look_up().len(), 3);
+    }
+}
+
+/// A file with the name of the C library, in which a function has a name of its own and one for others.
+#[test]
+fn functions_of_the_c_library_have_the_name_that_others_call_them_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "int outside(void);\nint __libc_stove(void) { return outside() + 1; }\nint stove(void) __attribute__((alias(\"__libc_stove\")));\n";
+    fs::write(folder.path().join("stove.c"), source).unwrap();
+    for flags in [&["-g"][..], &[]] {
+        let words =
+            [&["cc", "-O1", "-shared", "-fPIC", "-o", "libc.so.6", "stove.c", "-Wl,--build-id"], flags]
+                .concat();
+        run(&words, folder.path());
+        let path = folder.path().join("libc.so.6");
+        let table = String::from_utf8(run(&["nm", "-S", "libc.so.6"], folder.path())).unwrap();
+        let line = table.lines().find(|line| line.ends_with(" __libc_stove")).unwrap();
+        let offset = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap() + 6;
+        let module = image::id_of(&fs::File::open(&path).unwrap()).unwrap();
+        let place = Symbols::default().place(Frame { module, offset }, path.to_str());
+        assert_eq!(place.function.as_deref(), Some("stove"), "{place:?}");
+        assert_eq!(place.line.is_some(), flags == ["-g"], "{place:?}");
     }
 }
 

@@ -98,7 +98,7 @@ fn the_table_has_a_row_for_each_site_and_says_what_is_missing() {
     );
     for part in [
         "19 processes at 4 sites in 20.0 ms; 42.2 ms of processor time; recycled starts would have saved about 8.45 ms\n",
-        "a script with\\na long name",
+        "a script with\\na long …",
         "A recycled start is quicker by 650 µs (measured by a test)",
         "not recycled: sudo: the file has the set-user-ID bit\n",
         "not complete: 2 processes still live; their time is not counted\n",
