@@ -41,6 +41,7 @@ AS_NOBODY: Mapping[str, str] = {
     "regrow-cli/link": "launchers stand in folders of the user",
     "regrow-cli/run": "limits, niceness and signals of a caller without privilege",
     "regrow-cli/shared": "the daemon asks the kernel who its clients are",
+    "regrow-cli/sites": "commands are followed by ptrace",
     "regrow-cli/trace": "commands are followed by ptrace",
     "regrow-cli/web": "ports, sockets and scripts of a user without privilege",
     "regrow-daemon/lib": "places and clients of another user are refused",

@@ -4,6 +4,7 @@ mod breakpoint;
 mod call;
 mod processor;
 mod registers;
+mod start;
 
 pub use breakpoint::BREAKPOINTS;
 pub(crate) use breakpoint::{set_breakpoint, take_fired_breakpoints};
@@ -12,3 +13,4 @@ pub(crate) use processor::EXTENDED_STATE;
 pub use processor::ExtendedState;
 pub use registers::TaskRegisters;
 pub(crate) use registers::{float_state, set_first_argument};
+pub use start::passed_to_libc;
