@@ -1,0 +1,112 @@
+/* What the programs tell the collector: records in a ring. `src/record.rs` reads them; the sizes are asserted on both sides. */
+#ifndef REGROW_RECORDS_H
+#define REGROW_RECORDS_H
+
+/* The most of a stack that is told, in bytes, from its pointer upwards. */
+#define STACK_BYTES 4096
+/* The most of a path that is told: its components with a zero behind each, the last component first. */
+#define PATH_BYTES 512
+/* The longest component with its zero. */
+#define COMPONENT_BYTES 128
+/* Bytes of the user's registers as the kernel saves them at a system call (struct pt_regs of x86-64). */
+#define REGISTER_BYTES 168
+
+enum kind {
+    CREATED = 1,
+    MAPPING = 2,
+    IMAGE = 3,
+    EXECUTED = 4,
+    EXITED = 5,
+    ENDED = 6,
+    KINDS = 7,
+};
+
+/* What every record begins with. */
+struct head {
+    __u32 kind;
+    /* The process that the record is of, and when it was created, in nanoseconds of CLOCK_MONOTONIC. */
+    __u32 pid;
+    __u64 start_ns;
+};
+
+/* A file, as the kernel has it; all 0: none. */
+struct identity {
+    __u64 inode;
+    __u64 ctime_s;
+    __u64 size_bytes;
+    /* The kernel's number: 12 bits, then 20. */
+    __u32 device;
+    __u32 ctime_ns;
+};
+
+/* A process was created, at the time that its head says. */
+struct created {
+    struct head head;
+    __u64 parent_start_ns;
+    __u32 parent_pid;
+    /* How much of `stack` is told. */
+    __u32 stack_bytes;
+    /* The file that the parent executes. */
+    struct identity image;
+    unsigned char registers[REGISTER_BYTES];
+    unsigned char stack[STACK_BYTES];
+};
+
+/* A file that a process has mapped for execution. */
+struct mapping {
+    struct head head;
+    __u64 start;
+    __u64 end;
+    /* Where in the file it begins. */
+    __u64 offset;
+    struct identity file;
+    /* 0: the first of a list, which takes the place of the process's last one. */
+    __u64 position;
+};
+
+/* A file that is met for the first time, and its path. */
+struct image {
+    struct head head;
+    struct identity file;
+    __u32 path_bytes;
+    /* The path has more components than are told. */
+    __u32 cut;
+    unsigned char path[PATH_BYTES + COMPONENT_BYTES];
+};
+
+/* A process has executed a program. */
+struct executed {
+    struct head head;
+    __u64 time_ns;
+    struct identity image;
+};
+
+/* What a process has used: processor time of all its threads, and the most memory that was resident. */
+struct accounts {
+    __u64 cpu_ns;
+    __u64 peak_pages;
+};
+
+/* The last thread of a process begins to exit: its accounts so far. */
+struct exited {
+    struct head head;
+    __u64 time_ns;
+    struct accounts accounts;
+};
+
+/* A process is gone, and its accounts are complete. */
+struct ended {
+    struct head head;
+    struct accounts accounts;
+};
+
+_Static_assert(sizeof(struct head) == 16, "head");
+_Static_assert(sizeof(struct identity) == 32, "identity");
+_Static_assert(sizeof(struct created) == 64 + REGISTER_BYTES + STACK_BYTES, "created");
+_Static_assert(sizeof(struct mapping) == 80, "mapping");
+_Static_assert(sizeof(struct image) == 56 + PATH_BYTES + COMPONENT_BYTES, "image");
+_Static_assert(sizeof(struct executed) == 56, "executed");
+_Static_assert(sizeof(struct exited) == 40, "exited");
+_Static_assert(sizeof(struct ended) == 32, "ended");
+
+#endif

@@ -1,0 +1,81 @@
+//! The capabilities that collecting needs.
+
+use std::fs;
+
+use crate::error::{Missing, StartError};
+
+/// Where a process's own capabilities are.
+const STATUS: &str = "/proc/self/status";
+
+/// A capability: its bit, its name, the bit and name of one that includes it, and what it is for.
+struct Need {
+    bit: u32,
+    name: &'static str,
+    wider_bit: u32,
+    wider: &'static str,
+    purpose: &'static str,
+}
+
+/// `linux/capability.h` has the bits.
+const NEEDS: [Need; 3] = [
+    Need { bit: 39, name: "CAP_BPF", wider_bit: 21, wider: "CAP_SYS_ADMIN", purpose: "load BPF programs" },
+    Need {
+        bit: 38,
+        name: "CAP_PERFMON",
+        wider_bit: 21,
+        wider: "CAP_SYS_ADMIN",
+        purpose: "attach them to tracepoints and read other processes' memory",
+    },
+    Need {
+        bit: 19,
+        name: "CAP_SYS_PTRACE",
+        wider_bit: 19,
+        wider: "uid 0",
+        purpose: "read the executables of other users' processes",
+    },
+];
+
+/// The capabilities that the calling process lacks.
+pub(crate) fn missing() -> Result<Vec<Missing>, StartError> {
+    let status = fs::read_to_string(STATUS).map_err(|source| StartError::File { path: STATUS, source })?;
+    Ok(missing_in(effective(&status)))
+}
+
+/// The set of effective capabilities; empty where the kernel tells none.
+fn effective(status: &str) -> u64 {
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn missing_in(effective: u64) -> Vec<Missing> {
+    let has = |bit: u32| effective & (1 << bit) != 0;
+    let lacked = NEEDS.iter().filter(|need| !has(need.bit) && !has(need.wider_bit));
+    lacked.map(|need| Missing::Capability { name: need.name, or: need.wider, purpose: need.purpose }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(effective: u64) -> Vec<&'static str> {
+        let name = |missing: Missing| match missing {
+            Missing::Capability { name, .. } => name,
+            other => panic!("{other}"),
+        };
+        missing_in(effective).into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn each_capability_that_is_missing_is_named() {
+        assert_eq!(names(0), ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE"]);
+        assert_eq!(names(1 << 39 | 1 << 38 | 1 << 19), [""; 0]);
+        assert_eq!(names(1 << 21), ["CAP_SYS_PTRACE"], "CAP_SYS_ADMIN includes the others");
+        assert_eq!(names(1 << 38 | 1 << 19), ["CAP_BPF"]);
+    }
+
+    #[test]
+    fn the_effective_set_is_read() {
+        assert_eq!(effective("Name:\tx\nCapPrm:\t0000000000000001\nCapEff:\t000001ffffffffff\n"), 0x1ff_ffff_ffff);
+        assert_eq!(effective("Name:\tx\n"), 0);
+    }
+}

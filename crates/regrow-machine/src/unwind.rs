@@ -1,0 +1,209 @@
+//! From the registers and the stack of a process in a system call to the places in the code that it came through.
+//!
+//! Three ways lead from a frame to its caller's, and the first that is there is gone:
+//!
+//! 1. call frame information, which nearly all files have, stripped ones too;
+//! 2. the frame pointer, in Go programs and in code that keeps one;
+//! 3. the stack itself: its first word that is the return address of a call of this code. C libraries in assembly (`clone`) and musl, whose
+//!    code has neither of the two, are left by it.
+//!
+//! Nothing that is read here is believed: a return address must stand in a mapping that may be executed, and stack pointers only ascend.
+
+pub(crate) mod rows;
+pub(crate) mod stack;
+
+use crate::arch::{
+    self, Call, FRAME_POINTER, LONGEST_CALL_BYTES, LeafReturn, REGISTERS, RETURN_ADDRESS, STACK_POINTER,
+};
+use crate::images::{FileNumber, Images, Met};
+use rows::Registers;
+use stack::Stack;
+
+/// Most frames that are followed.
+const MOST_FRAMES: usize = 48;
+/// How much of a stack is searched for a return address, in words.
+const MOST_WORDS: u64 = 192;
+/// The longest function that a direct call is believed to be of, in bytes.
+const LONGEST_FUNCTION_BYTES: u64 = 8 << 10;
+
+/// A file in an address space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mapped {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Where in the file it begins.
+    pub(crate) offset: u64,
+    pub(crate) file: FileNumber,
+}
+
+/// A place in the code of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) file: FileNumber,
+    /// The address, as it stands in the file: a return address, or at the innermost place that of the instruction behind the system call.
+    pub(crate) address: u64,
+    /// The code stands between the program and the kernel: it is a C library's.
+    pub(crate) is_wrapper: bool,
+}
+
+/// The places that a process came through to its system call, the innermost one first.
+pub(crate) fn places(
+    registers: [u64; REGISTERS],
+    stack: &Stack<'_>,
+    space: &[Mapped],
+    pid: u32,
+    images: &mut Images,
+) -> Vec<Place> {
+    let mut walk = Walk { stack, space, pid, images };
+    let mut registers = registers.map(Some);
+    let mut places = Vec::new();
+    while places.len() < MOST_FRAMES
+        && let Some(address) = registers.get(RETURN_ADDRESS).copied().flatten()
+        && let Some(at) = walk.find(address, places.is_empty())
+    {
+        places.push(at.place);
+        let Some(callers) = walk.leave(&registers, &at) else { break };
+        registers = callers;
+    }
+    places
+}
+
+/// Where the walk stands.
+struct At {
+    place: Place,
+    /// The address in the file that decides which function it is: before the return address, because a call may be a function's last
+    /// instruction.
+    inside: u64,
+    is_innermost: bool,
+    met: Met,
+}
+
+struct Walk<'a> {
+    stack: &'a Stack<'a>,
+    space: &'a [Mapped],
+    pid: u32,
+    images: &'a mut Images,
+}
+
+impl Walk<'_> {
+    /// The mapping that an address stands in.
+    fn mapping(&self, address: u64) -> Option<&Mapped> {
+        let after = self.space.partition_point(|mapped| mapped.start <= address);
+        self.space.get(after.checked_sub(1)?).filter(|mapped| address < mapped.end)
+    }
+
+    /// What stands at an address.
+    fn find(&mut self, address: u64, is_innermost: bool) -> Option<At> {
+        let back = u64::from(!is_innermost);
+        let inside = address.checked_sub(back)?;
+        let Mapped { start, end, offset, file } = *self.mapping(inside)?;
+        let met = Met { pid: self.pid, mapped: Some((start, end)) };
+        let code = self.images.code(file, met)?;
+        let inside = code.address_of(inside - start + offset)?;
+        let place = Place { file, address: inside + back, is_wrapper: code.is_wrapper(inside) };
+        Some(At { place, inside, is_innermost, met })
+    }
+
+    /// The caller's registers.
+    fn leave(&mut self, registers: &Registers, at: &At) -> Option<Registers> {
+        let callers = match self.images.row(at.place.file, at.inside, at.met) {
+            Some(row) => row.leave(registers, self.stack),
+            None => self.leave_without_row(registers, at),
+        }?;
+        let ascends = callers.get(STACK_POINTER)? > registers.get(STACK_POINTER)? || at.is_innermost;
+        let returns = callers.get(RETURN_ADDRESS).copied().flatten()?;
+        (ascends && self.mapping(returns.checked_sub(1)?).is_some()).then_some(callers)
+    }
+
+    fn leave_without_row(&mut self, registers: &Registers, at: &At) -> Option<Registers> {
+        let has_frame_pointers = self.images.code(at.place.file, at.met)?.has_frame_pointers();
+        if has_frame_pointers {
+            return self.leave_by_frame_pointer(registers);
+        }
+        if at.is_innermost
+            && let Some(callers) = self.leave_leaf(registers, at)
+        {
+            return Some(callers);
+        }
+        self.leave_by_search(registers, at).or_else(|| self.leave_by_frame_pointer(registers))
+    }
+
+    /// By the frame pointer: it points to the caller's, with the return address behind.
+    fn leave_by_frame_pointer(&self, registers: &Registers) -> Option<Registers> {
+        let frame = registers.get(FRAME_POINTER).copied().flatten()?;
+        let returns = self.stack.word(frame.checked_add(8)?)?;
+        self.mapping(returns.checked_sub(1)?)?;
+        returned(registers, frame.checked_add(16)?, returns, Some(self.stack.word(frame)))
+    }
+
+    /// From a function that has no frame at its system call.
+    fn leave_leaf(&mut self, registers: &Registers, at: &At) -> Option<Registers> {
+        let stack_pointer = registers.get(STACK_POINTER).copied().flatten()?;
+        let (_, behind) = self.images.text(at.place.file, at.place.address, at.met)?;
+        match arch::return_of_leaf(behind) {
+            LeafReturn::Register(number) => {
+                let returns = registers.get(number).copied().flatten()?;
+                self.call_before(returns)?;
+                returned(registers, stack_pointer, returns, None)
+            }
+            LeafReturn::Stack => {
+                let returns = self.stack.word(stack_pointer)?;
+                let is_caller = self.is_call_of(returns, at) == Some(true);
+                is_caller.then(|| returned(registers, stack_pointer.checked_add(8)?, returns, None)).flatten()
+            }
+        }
+    }
+
+    /// By the first word on the stack that is the return address of a call of this code; or, without one, of a call through a register.
+    fn leave_by_search(&mut self, registers: &Registers, at: &At) -> Option<Registers> {
+        let stack_pointer = registers.get(STACK_POINTER).copied().flatten()?;
+        let mut indirect = None;
+        for index in 0..MOST_WORDS {
+            let word_at = stack_pointer.checked_add(8 * index)?;
+            let Some(word) = self.stack.word(word_at) else { break };
+            match self.is_call_of(word, at) {
+                Some(true) => return returned(registers, word_at.checked_add(8)?, word, None),
+                Some(false) if indirect.is_none() => indirect = Some((word_at, word)),
+                _ => {}
+            }
+        }
+        let (word_at, word) = indirect?;
+        returned(registers, word_at.checked_add(8)?, word, None)
+    }
+
+    /// Whether a word is the return address of a direct call of this code; `Some(false)`: of a call through a register.
+    fn is_call_of(&mut self, word: u64, at: &At) -> Option<bool> {
+        let (call, file, returns, met) = self.call_before(word)?;
+        let Call::Direct(distance) = call else { return Some(false) };
+        let target = returns.wrapping_add_signed(distance);
+        let is_own = file == at.place.file
+            && at.inside.checked_sub(target).is_some_and(|inside| inside < LONGEST_FUNCTION_BYTES);
+        if is_own {
+            return Some(true);
+        }
+        let (_, code) = self.images.text(file, target, met)?;
+        arch::is_jump_stub(code).then_some(true)
+    }
+
+    /// The call before an address, with the file and the address in it.
+    fn call_before(&mut self, address: u64) -> Option<(Call, FileNumber, u64, Met)> {
+        let last = address.checked_sub(1)?;
+        let Mapped { start, end, offset, file } = *self.mapping(last)?;
+        let met = Met { pid: self.pid, mapped: Some((start, end)) };
+        let returns = self.images.code(file, met)?.address_of(last - start + offset)? + 1;
+        let (before, _) = self.images.text(file, returns, met)?;
+        let near = before.get(before.len().saturating_sub(LONGEST_CALL_BYTES)..)?;
+        Some((arch::call_before(near)?, file, returns, met))
+    }
+}
+
+/// The registers behind a return; the frame pointer is as before where no other is given.
+fn returned(registers: &Registers, stack_pointer: u64, returns: u64, frame: Option<Option<u64>>) -> Option<Registers> {
+    let mut callers = *registers;
+    *callers.get_mut(STACK_POINTER)? = Some(stack_pointer);
+    *callers.get_mut(RETURN_ADDRESS)? = Some(returns);
+    if let Some(frame) = frame {
+        *callers.get_mut(FRAME_POINTER)? = frame;
+    }
+    Some(callers)
+}
