@@ -127,6 +127,8 @@ struct linux_binprm;
 
 /* task_struct.flags: a thread of the kernel. */
 #define PF_KTHREAD 0x00200000
+/* The number of the system call clone of x86-64. */
+#define SYSTEM_CALL_CLONE 56
 /* inode.i_ctime_nsec: a mark of the kernel's own (since 6.13). */
 #define CTIME_QUERIED 0x80000000
 /* vm_area_struct.vm_flags: may be executed. */

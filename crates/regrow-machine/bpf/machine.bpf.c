@@ -309,17 +309,33 @@ static __always_inline void see_to_mappings(struct task_struct *task, struct mm_
         bpf_map_update_elem(&spaces, &process, &space, BPF_ANY);
 }
 
-/* Copies the top of the stack, as far as it is there: at most STACK_BYTES. */
-static __always_inline __u32 copy_stack(struct created *created, __u64 pointer)
+/* Copies memory from an address on, as far as it is there; how much it was. */
+static __always_inline __u32 copy(void *to, __u32 bytes, __u64 from)
 {
-    __u32 to_page = 4096 - (pointer & 4095);
+    __u32 to_page = 4096 - (from & 4095);
 
-    if (bpf_probe_read_user(created->stack, STACK_BYTES, (void *)pointer) == 0)
-        return STACK_BYTES;
+    if (bpf_probe_read_user(to, bytes, (void *)from) == 0)
+        return bytes;
     /* It ends before: what is left of its page. */
-    if (to_page == 0 || to_page > STACK_BYTES || bpf_probe_read_user(created->stack, to_page, (void *)pointer))
+    if (to_page == 0 || to_page > bytes || bpf_probe_read_user(to, to_page, (void *)from))
         return 0;
     return to_page;
+}
+
+/* Copies the top of the stack. A child's stack may be a part of its parent's frame (musl's posix_spawn): what is behind it is copied. */
+static __always_inline void copy_stack(struct created *created, struct saved_registers *registers)
+{
+    __u64 distance = registers->second_argument - registers->stack_pointer;
+
+    created->far_at = 0;
+    created->far_bytes = 0;
+    if (registers->system_call == SYSTEM_CALL_CLONE && distance >= NEAR_BYTES && distance < FARTHEST_BYTES) {
+        created->stack_bytes = copy(created->stack, NEAR_BYTES, registers->stack_pointer);
+        created->far_at = registers->second_argument;
+        created->far_bytes = copy(created->stack + NEAR_BYTES, STACK_BYTES - NEAR_BYTES, created->far_at);
+    } else {
+        created->stack_bytes = copy(created->stack, STACK_BYTES, registers->stack_pointer);
+    }
 }
 
 SEC("tp_btf/sched_process_fork")
@@ -328,8 +344,6 @@ int BPF_PROG(process_created, struct task_struct *parent, struct task_struct *ch
     struct mm_struct *memory = parent->mm;
     struct created *created;
     struct file *file;
-    void *registers;
-    __u64 pointer = 0;
 
     if (child->tgid == parent->tgid || child->flags & PF_KTHREAD || !is_followed(parent))
         return 0;
@@ -347,13 +361,12 @@ int BPF_PROG(process_created, struct task_struct *parent, struct task_struct *ch
     created->parent_start_ns = parent->group_leader->start_time;
     __builtin_memset(&created->image, 0, sizeof(created->image));
     created->stack_bytes = 0;
+    created->far_bytes = 0;
     file = memory ? memory->exe_file : (struct file *)0;
     if (file) {
         identify(&created->image, file);
-        registers = (void *)bpf_task_pt_regs(parent);
-        bpf_probe_read_kernel(created->registers, REGISTER_BYTES, registers);
-        bpf_probe_read_kernel(&pointer, sizeof(pointer), registers + 152);
-        created->stack_bytes = copy_stack(created, pointer);
+        bpf_probe_read_kernel(&created->registers, sizeof(created->registers), (void *)bpf_task_pt_regs(parent));
+        copy_stack(created, &created->registers);
     }
     bpf_ringbuf_submit(created, 0);
     return 0;

@@ -4,12 +4,14 @@
 
 /* The most of a stack that is told, in bytes, from its pointer upwards. */
 #define STACK_BYTES 4096
+/* How much of that is told before the memory that the parent has put aside in its own frame as a stack for the child, which is left out. */
+#define NEAR_BYTES 1024
+/* The most memory that is left out. */
+#define FARTHEST_BYTES (64 << 10)
 /* The most of a path that is told: its components with a zero behind each, the last component first. */
 #define PATH_BYTES 512
 /* The longest component with its zero. */
 #define COMPONENT_BYTES 128
-/* Bytes of the user's registers as the kernel saves them at a system call (struct pt_regs of x86-64). */
-#define REGISTER_BYTES 168
 
 enum kind {
     CREATED = 1,
@@ -39,16 +41,30 @@ struct identity {
     __u32 ctime_ns;
 };
 
+/* The user's registers as the kernel saves them at a system call (struct pt_regs of x86-64); those that the programs need by name. */
+struct saved_registers {
+    __u64 first[13];
+    __u64 second_argument;
+    __u64 first_argument;
+    __u64 system_call;
+    __u64 behind[3];
+    __u64 stack_pointer;
+    __u64 stack_segment;
+};
+
 /* A process was created, at the time that its head says. */
 struct created {
     struct head head;
     __u64 parent_start_ns;
     __u32 parent_pid;
-    /* How much of `stack` is told. */
+    /* How much of `stack` is told from the stack pointer on. */
     __u32 stack_bytes;
+    /* Where the rest was, and how much of it is told behind NEAR_BYTES; 0: nothing. */
+    __u64 far_at;
+    __u64 far_bytes;
     /* The file that the parent executes. */
     struct identity image;
-    unsigned char registers[REGISTER_BYTES];
+    struct saved_registers registers;
     unsigned char stack[STACK_BYTES];
 };
 
@@ -100,9 +116,10 @@ struct ended {
     struct accounts accounts;
 };
 
+_Static_assert(sizeof(struct saved_registers) == 168, "saved_registers");
 _Static_assert(sizeof(struct head) == 16, "head");
 _Static_assert(sizeof(struct identity) == 32, "identity");
-_Static_assert(sizeof(struct created) == 64 + REGISTER_BYTES + STACK_BYTES, "created");
+_Static_assert(sizeof(struct created) == 80 + 168 + STACK_BYTES, "created");
 _Static_assert(sizeof(struct mapping) == 80, "mapping");
 _Static_assert(sizeof(struct image) == 56 + PATH_BYTES + COMPONENT_BYTES, "image");
 _Static_assert(sizeof(struct executed) == 56, "executed");

@@ -8,7 +8,7 @@ use crate::arch;
 use crate::frames;
 use crate::images::{Images, Met, identity_of, words};
 use crate::record::{Accounts, Created, FileIdentity, MappedFile, Process, Record};
-use crate::unwind::stack::Stack;
+use crate::unwind::stack::{Piece, Stack};
 use crate::unwind::{Mapped, places};
 
 /// Most processes whose mappings are known.
@@ -118,7 +118,9 @@ impl Collector {
     fn frames(&mut self, created: &Created<'_>) -> [Option<regrow_sites::Frame>; 3] {
         let Some(registers) = arch::registers(created.registers) else { return [None; 3] };
         let base = registers.get(arch::STACK_POINTER).copied().unwrap_or(0);
-        let stack = Stack { base, bytes: created.stack };
+        let (far_at, far) = created.far;
+        let far = (!far.is_empty()).then_some(Piece { base: far_at, bytes: far });
+        let stack = Stack { near: Piece { base, bytes: created.near }, far };
         if !self.spaces.contains_key(&created.parent) {
             let space = read_space(created.parent.pid, &mut self.images);
             if self.mappings_are_told || space.is_empty() {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use regrow_sites::ImageId;
 
-use self::elf::{ElfCode, Segment};
+use self::elf::{ElfCode, Function, Segment};
 pub(crate) use self::files::{Met, identity_of};
 use crate::record::FileIdentity;
 use crate::unwind::rows::Row;
@@ -48,6 +48,7 @@ struct Image {
     path: Option<PathBuf>,
     code: Reading<ElfCode>,
     text: Reading<Vec<(Segment, Vec<u8>)>>,
+    functions: Reading<Vec<Function>>,
     rows: HashMap<u64, Option<Arc<Row>>>,
     /// Bytes of code, tables and text.
     bytes: usize,
@@ -121,8 +122,8 @@ impl Images {
         if let Some(path) = &path {
             self.named.push((id, path.clone()));
         }
-        let (code, text) = (Reading::Unread, Reading::Unread);
-        Image { identity, id, path, code, text, rows: HashMap::new(), bytes: 0 }
+        let (code, text, functions) = (Reading::Unread, Reading::Unread, Reading::Unread);
+        Image { identity, id, path, code, text, functions, rows: HashMap::new(), bytes: 0 }
     }
 
     /// What a file's code says; `None`: it cannot be read, or is no ELF file.
@@ -181,13 +182,31 @@ impl Images {
         self.bytes += bytes;
     }
 
+    /// The first address of the function that an address is of, where the file's symbols say it.
+    pub(crate) fn function(&mut self, number: FileNumber, address: u64, met: Met) -> Option<u64> {
+        if matches!(self.images.get(number)?.functions, Reading::Unread) {
+            let image = self.images.get(number)?;
+            let functions = image.open(met).map(|file| elf::functions(&file)).unwrap_or_default();
+            let bytes = size_of_val(functions.as_slice());
+            self.make_room(bytes);
+            let image = self.images.get_mut(number)?;
+            image.functions = if functions.is_empty() { Reading::Nothing } else { Reading::Read(functions) };
+            image.bytes += bytes;
+            self.bytes += bytes;
+        }
+        let Reading::Read(functions) = &self.images.get(number)?.functions else { return None };
+        let after = functions.partition_point(|function| function.address <= address);
+        let function = functions.get(after.checked_sub(1)?)?;
+        (address - function.address < function.bytes).then_some(function.address)
+    }
+
     /// Forgets all code when with so many bytes more it would be too much; it is read again where it is needed.
     fn make_room(&mut self, bytes: usize) {
         if self.bytes + bytes <= MOST_BYTES {
             return;
         }
         for image in self.images.iter_mut().filter(|image| image.bytes > 0) {
-            (image.code, image.text) = (Reading::Unread, Reading::Unread);
+            (image.code, image.text, image.functions) = (Reading::Unread, Reading::Unread, Reading::Unread);
             image.bytes = 0;
         }
         self.bytes = 0;

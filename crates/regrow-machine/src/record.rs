@@ -12,6 +12,8 @@ use crate::arch::REGISTER_BYTES;
 
 /// How many kinds there are, 0 among them, which is none.
 pub(crate) const KINDS: usize = 7;
+/// Where the far part of a stack begins, behind the near one.
+const NEAR_BYTES: usize = 1024;
 /// Bytes of a page, as the kernel counts resident memory.
 const PAGE_KIB: u64 = 4;
 
@@ -86,7 +88,9 @@ pub(crate) struct Created<'a> {
     /// The parent's registers, as the kernel saved them.
     pub(crate) registers: &'a [u8; REGISTER_BYTES],
     /// The parent's stack, from its pointer upwards.
-    pub(crate) stack: &'a [u8],
+    pub(crate) near: &'a [u8],
+    /// The address of a part of it further up, and that.
+    pub(crate) far: (u64, &'a [u8]),
 }
 
 /// What the kernel's side tells.
@@ -180,10 +184,14 @@ impl<'a> Rest<'a> {
     fn created(&mut self, child: Process) -> Option<Created<'a>> {
         let start_ns = self.u64()?;
         let parent = Process { pid: self.u32()?, start_ns };
-        let stack_bytes = usize::try_from(self.u32()?).ok()?;
+        let near_bytes = usize::try_from(self.u32()?).ok()?;
+        let far_at = self.u64()?;
+        let far_bytes = usize::try_from(self.u64()?).ok()?;
         let image = self.file()?;
         let registers = self.array()?;
-        Some(Created { child, parent, image, registers, stack: self.take(stack_bytes)? })
+        let stack = self.0;
+        let far = stack.get(NEAR_BYTES..).unwrap_or_default();
+        Some(Created { child, parent, image, registers, near: stack.get(..near_bytes)?, far: (far_at, far.get(..far_bytes)?) })
     }
 
     /// The components, the last one first, each with a zero behind it.
@@ -264,12 +272,13 @@ mod tests {
         bytes.extend(1_000_u64.to_le_bytes());
         bytes.extend(2_u32.to_le_bytes());
         bytes.extend(3_u32.to_le_bytes());
+        bytes.extend([0; 16]);
         bytes.extend(file(0));
         bytes.extend([0; REGISTER_BYTES]);
         bytes.extend([1, 2, 3]);
         let Some(Record::Created(created)) = Record::read(&bytes) else { panic!("a creation") };
         assert_eq!(created.image, None);
-        assert_eq!(created.stack, [1, 2, 3]);
+        assert_eq!((created.near, created.far.1), (&[1, 2, 3][..], &[][..]));
         assert_eq!(created.parent.key(), ProcessKey { pid: 2, created_us: 1 });
         bytes.pop();
         assert!(Record::read(&bytes).is_none(), "the stack is shorter than it says");

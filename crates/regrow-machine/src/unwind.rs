@@ -4,8 +4,8 @@
 //!
 //! 1. call frame information, which nearly all files have, stripped ones too;
 //! 2. the frame pointer, in Go programs and in code that keeps one;
-//! 3. the stack itself: its first word that is the return address of a call of this code. C libraries in assembly (`clone`) and musl, whose
-//!    code has neither of the two, are left by it.
+//! 3. the stack itself: the first word that is the return address of a call of this function, and stands where its frame may end. The parts
+//!    of C libraries that are in assembly (`clone`) and all of musl, which have neither of the two, are left by it.
 //!
 //! Nothing that is read here is believed: a return address must stand in a mapping that may be executed, and stack pointers only ascend.
 
@@ -21,8 +21,6 @@ use stack::Stack;
 
 /// Most frames that are followed.
 const MOST_FRAMES: usize = 48;
-/// How much of a stack is searched for a return address, in words.
-const MOST_WORDS: u64 = 192;
 /// The longest function that a direct call is believed to be of, in bytes.
 const LONGEST_FUNCTION_BYTES: u64 = 8 << 10;
 
@@ -99,8 +97,9 @@ impl Walk<'_> {
         let Mapped { start, end, offset, file } = *self.mapping(inside)?;
         let met = Met { pid: self.pid, mapped: Some((start, end)) };
         let code = self.images.code(file, met)?;
-        let inside = code.address_of(inside - start + offset)?;
-        let place = Place { file, address: inside + back, is_wrapper: code.is_wrapper(inside) };
+        let inside = code.address_of(offset.checked_add(inside - start)?)?;
+        let address = inside.checked_add(back)?;
+        let place = Place { file, address, is_wrapper: code.is_wrapper(inside) };
         Some(At { place, inside, is_innermost, met })
     }
 
@@ -148,41 +147,38 @@ impl Walk<'_> {
             }
             LeafReturn::Stack => {
                 let returns = self.stack.word(stack_pointer)?;
-                let is_caller = self.is_call_of(returns, at) == Some(true);
-                is_caller.then(|| returned(registers, stack_pointer.checked_add(8)?, returns, None)).flatten()
+                self.called_from(returns, at)?;
+                returned(registers, stack_pointer.checked_add(8)?, returns, None)
             }
         }
     }
 
-    /// By the first word on the stack that is the return address of a call of this code; or, without one, of a call through a register.
+    /// By the stack: the return address of a call of this function, as far up as the function's first instructions make room.
     fn leave_by_search(&mut self, registers: &Registers, at: &At) -> Option<Registers> {
         let stack_pointer = registers.get(STACK_POINTER).copied().flatten()?;
-        let mut indirect = None;
-        for index in 0..MOST_WORDS {
-            let word_at = stack_pointer.checked_add(8 * index)?;
-            let Some(word) = self.stack.word(word_at) else { break };
-            match self.is_call_of(word, at) {
-                Some(true) => return returned(registers, word_at.checked_add(8)?, word, None),
-                Some(false) if indirect.is_none() => indirect = Some((word_at, word)),
-                _ => {}
+        for word_at in self.stack.words_from(stack_pointer) {
+            let Some(word) = self.stack.word(word_at) else { continue };
+            let Some(function) = self.called_from(word, at) else { continue };
+            let (_, code) = self.images.text(at.place.file, function, at.met)?;
+            if arch::frame_may_have(code, word_at - stack_pointer) {
+                return returned(registers, word_at.checked_add(8)?, word, None);
             }
         }
-        let (word_at, word) = indirect?;
-        returned(registers, word_at.checked_add(8)?, word, None)
+        None
     }
 
-    /// Whether a word is the return address of a direct call of this code; `Some(false)`: of a call through a register.
-    fn is_call_of(&mut self, word: u64, at: &At) -> Option<bool> {
-        let (call, file, returns, met) = self.call_before(word)?;
-        let Call::Direct(distance) = call else { return Some(false) };
+    /// The first address of the function that this code is of, when a word is the return address of a call that may be of it.
+    fn called_from(&mut self, word: u64, at: &At) -> Option<u64> {
+        let (call, file, returns, _) = self.call_before(word)?;
+        let named = self.images.function(at.place.file, at.inside, at.met);
+        let Call::Direct(distance) = call else { return named };
         let target = returns.wrapping_add_signed(distance);
-        let is_own = file == at.place.file
-            && at.inside.checked_sub(target).is_some_and(|inside| inside < LONGEST_FUNCTION_BYTES);
-        if is_own {
-            return Some(true);
+        let is_near = at.inside.checked_sub(target).is_some_and(|inside| inside < LONGEST_FUNCTION_BYTES);
+        match named {
+            // From another file the call goes through a linkage table.
+            Some(function) => (file != at.place.file || target == function).then_some(function),
+            None => (file == at.place.file && is_near).then_some(target),
         }
-        let (_, code) = self.images.text(file, target, met)?;
-        arch::is_jump_stub(code).then_some(true)
     }
 
     /// The call before an address, with the file and the address in it.
@@ -190,7 +186,7 @@ impl Walk<'_> {
         let last = address.checked_sub(1)?;
         let Mapped { start, end, offset, file } = *self.mapping(last)?;
         let met = Met { pid: self.pid, mapped: Some((start, end)) };
-        let returns = self.images.code(file, met)?.address_of(last - start + offset)? + 1;
+        let returns = self.images.code(file, met)?.address_of(offset.checked_add(last - start)?)?.checked_add(1)?;
         let (before, _) = self.images.text(file, returns, met)?;
         let near = before.get(before.len().saturating_sub(LONGEST_CALL_BYTES)..)?;
         Some((arch::call_before(near)?, file, returns, met))

@@ -8,7 +8,7 @@
 //! | `REGISTERS`, `STACK_POINTER`, `FRAME_POINTER`, `RETURN_ADDRESS` | how many registers call frame information knows, and the numbers of three |
 //! | `return_of_leaf` | where a function without a frame, in which a system call was made, returns to |
 //! | `call_before`, [`Call`] | the call that ends where some bytes end |
-//! | `is_jump_stub` | whether some code is an entry of a linkage table |
+//! | `frame_may_have` | whether a function's first instructions make a frame of a size |
 //! | `first_transfer` | the first direct call or jump of a start function |
 
 #[cfg(target_arch = "x86_64")]
@@ -16,7 +16,7 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
     FRAME_POINTER, LONGEST_CALL_BYTES, REGISTER_BYTES, REGISTERS, RETURN_ADDRESS, STACK_POINTER, call_before,
-    first_transfer, is_jump_stub, registers, return_of_leaf,
+    first_transfer, frame_may_have, registers, return_of_leaf,
 };
 
 /// A call, as its machine code says.

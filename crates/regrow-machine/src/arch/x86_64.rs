@@ -15,6 +15,11 @@ pub(crate) const RETURN_ADDRESS: usize = 16;
 /// The longest instruction that calls: `call *disp32(base, index)` with a prefix.
 pub(crate) const LONGEST_CALL_BYTES: usize = 8;
 
+/// Most registers that a function saves.
+const SAVED_REGISTERS: u64 = 6;
+/// How much of a function's code may come before its frame is made, in bytes.
+const PROLOGUE_BYTES: usize = 64;
+
 /// Where in `struct pt_regs` each numbered register stands, in words.
 const PLACES: [usize; REGISTERS] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16];
 /// Where the code segment stands in it, in words.
@@ -72,11 +77,17 @@ fn indirect_length(instruction: &[u8]) -> Option<usize> {
     })
 }
 
-/// Whether code is an entry of a linkage table: a jump through a word of memory, perhaps behind `endbr64`.
-pub(crate) fn is_jump_stub(code: &[u8]) -> bool {
-    let behind = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
-    let behind = behind.strip_prefix(&[0xf2]).unwrap_or(behind);
-    behind.starts_with(&[0xff, 0x25])
+/// Whether a function that begins with this code may have its return address at this distance above the stack pointer, in bytes: what its
+/// first instructions take off the stack pointer (`sub $n, %rsp`), and a word for each of at most six registers that it saves.
+pub(crate) fn frame_may_have(code: &[u8], distance: u64) -> bool {
+    let start = code.get(..code.len().min(PROLOGUE_BYTES)).unwrap_or_default();
+    let taken = start.windows(7).find_map(|window| match *window {
+        [0x48, 0x83, 0xec, byte, ..] => Some(u64::from(byte)),
+        [0x48, 0x81, 0xec, a, b, c, d] => Some(u64::from(u32::from_le_bytes([a, b, c, d]))),
+        _ => None,
+    });
+    let saved = distance.checked_sub(taken.unwrap_or(0));
+    saved.is_some_and(|bytes| bytes % 8 == 0 && bytes / 8 <= SAVED_REGISTERS)
 }
 
 /// The first direct call or jump in the code of a start function, as the distance of its target from the code's first byte.
@@ -112,6 +123,20 @@ mod tests {
         for other in [&[0xff, 0xe0][..], &[0x90; 8], &[0xff, 0x15, 1], &[]] {
             assert_eq!(call_before(other), None, "{other:x?}");
         }
+    }
+
+    #[test]
+    fn a_frame_is_as_large_as_its_first_instructions_make_it() {
+        // push %rbp; push %rbx; sub $0x28,%rsp
+        let small = [0x55, 0x53, 0x48, 0x83, 0xec, 0x28, 0x90, 0x90];
+        for (distance, may_be) in [(0x28, true), (0x38, true), (0x58, true), (0x60, false), (0x20, false), (0x3c, false)] {
+            assert_eq!(frame_may_have(&small, distance), may_be, "{distance:#x}");
+        }
+        // sub $0x1620,%rsp
+        assert!(frame_may_have(&[0x48, 0x81, 0xec, 0x20, 0x16, 0, 0, 0x90], 0x1630));
+        // push %rbx
+        assert!(frame_may_have(&[0x53, 0xc3], 8));
+        assert!(!frame_may_have(&[0x53, 0xc3], 0x100));
     }
 
     #[test]

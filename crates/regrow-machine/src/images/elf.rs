@@ -34,6 +34,13 @@ pub(crate) struct Segment {
     pub(crate) bytes: u64,
 }
 
+/// A function, as a symbol names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Function {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+}
+
 /// Which of a file's code stands between a program and the kernel: a creation site is the place that called it.
 #[derive(Debug)]
 pub(crate) enum Wrappers {
@@ -79,6 +86,18 @@ pub(crate) fn code(file: &File) -> Option<ElfCode> {
     let cache = ReadCache::new(file);
     let elf = Elf::read(&cache)?;
     Some(ElfCode { frames: elf.call_frames(), wrappers: elf.wrappers(), segments: elf.segments })
+}
+
+/// The functions that the file's symbols name, in the order of their addresses: those of the full table, or without it of the dynamic one.
+pub(crate) fn functions(file: &File) -> Vec<Function> {
+    let cache = ReadCache::new(file);
+    let Some(elf) = Elf::read(&cache) else { return Vec::new() };
+    let mut functions = elf.functions(elf::SHT_SYMTAB);
+    if functions.is_empty() {
+        functions = elf.functions(elf::SHT_DYNSYM);
+    }
+    functions.sort_unstable();
+    functions
 }
 
 /// The code of one segment.
@@ -165,6 +184,15 @@ impl<'a> Elf<'a> {
         symbols.iter().find(named).map(|symbol| symbol.st_value.get(Le))
     }
 
+    fn functions(&self, table: u32) -> Vec<Function> {
+        let Ok(symbols) = self.sections.symbols(Le, self.source, table) else { return Vec::new() };
+        let is_function = |symbol: &&elf::Sym64<Le>| {
+            symbol.st_shndx.get(Le) != elf::SHN_UNDEF && symbol.st_type() == elf::STT_FUNC && symbol.st_size.get(Le) > 0
+        };
+        let functions = symbols.iter().filter(is_function);
+        functions.map(|symbol| Function { address: symbol.st_value.get(Le), bytes: symbol.st_size.get(Le) }).collect()
+    }
+
     /// Where a static program's C library begins: at the function that the start code calls. The linker puts the library behind the
     /// program, and the part with this function first, because the start code, which comes before all else, asks for it.
     fn library_start(&self) -> Option<u64> {
@@ -197,7 +225,7 @@ impl ElfCode {
     /// The address, as it stands in the file, of a place in the file.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         let inside = |segment: &Segment| offset.checked_sub(segment.offset).filter(|&inside| inside < segment.bytes);
-        self.segments.iter().find_map(|segment| Some(segment.address + inside(segment)?))
+        self.segments.iter().find_map(|segment| segment.address.checked_add(inside(segment)?))
     }
 
     /// Whether the code at an address stands between the program and the kernel.

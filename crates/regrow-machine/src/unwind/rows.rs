@@ -181,12 +181,17 @@ fn evaluate(bytes: &[u8], frame: Option<u64>, registers: &Registers, stack: &Sta
 mod tests {
     use super::*;
     use crate::arch::FRAME_POINTER;
+    use crate::unwind::stack::Piece;
 
     fn registers(stack_pointer: u64) -> Registers {
         let mut registers = [Some(0); REGISTERS];
         registers[STACK_POINTER] = Some(stack_pointer);
         registers[RETURN_ADDRESS] = Some(0x40_1000);
         registers
+    }
+
+    fn stack_of(bytes: &[u8]) -> Stack<'_> {
+        Stack { near: Piece { base: 0x1000, bytes }, far: None }
     }
 
     /// Words of a stack.
@@ -197,7 +202,7 @@ mod tests {
     #[test]
     fn a_frame_is_left_by_its_rules() {
         let bytes = words(&[1, 2, 0x77, 0x40_2000]);
-        let stack = Stack { base: 0x1000, bytes: &bytes };
+        let stack = stack_of(&bytes);
         let rules = [(FRAME_POINTER, Rule::At(-16)), (RETURN_ADDRESS, Rule::At(-8))];
         let row = Row { frame: FrameAddress::Register(STACK_POINTER, 32), rules: rules.into() };
         let callers = row.leave(&registers(0x1000), &stack).unwrap();
@@ -208,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_return_address_that_was_not_copied_ends_the_way() {
-        let stack = Stack { base: 0x1000, bytes: &[0; 16] };
+        let stack = stack_of(&[0; 16]);
         let rules = [(RETURN_ADDRESS, Rule::At(-8))];
         let row = Row { frame: FrameAddress::Register(STACK_POINTER, 32), rules: rules.into() };
         assert_eq!(row.leave(&registers(0x1000), &stack), None);
@@ -219,7 +224,7 @@ mod tests {
     #[test]
     fn a_frame_address_may_be_an_expression() {
         let bytes = words(&[0x2000, 0x40_2000]);
-        let stack = Stack { base: 0x1000, bytes: &bytes };
+        let stack = stack_of(&bytes);
         // DW_OP_breg7 0: the stack pointer; DW_OP_lit16, DW_OP_plus.
         let frame = FrameAddress::Expression([0x77, 0, 0x40, 0x22].into());
         let row = Row { frame, rules: [(RETURN_ADDRESS, Rule::At(-8))].into() };
