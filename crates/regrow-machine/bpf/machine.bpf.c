@@ -6,7 +6,8 @@
  *   sched_process_exit   EXITED, of the last thread
  *   sched_process_free   ENDED: the task has been switched away from for the last time, its accounts are complete
  *
- * A file that is met for the first time is told with its path: IMAGE. What finds no room in the ring is counted by kind, and nothing waits.
+ * A file is told with its path when it is met first, and again when it is mapped by a parent and its code was not read: IMAGE, in a ring of
+ * its own, because it is read while the process is there. What finds no room is counted by kind, and nothing waits.
  */
 #include "kernel.h"
 #include "records.h"
@@ -35,7 +36,18 @@ struct {
     __uint(max_entries, 16 << 20);
 } ring SEC(".maps");
 
-/* Files that were told. */
+/* Of IMAGE. */
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 256 << 10);
+} files SEC(".maps");
+
+/* Files that were told, and what for. The collector marks those whose code it has read. */
+enum knowledge {
+    NAMED = 1,
+    CODE_READ = 2,
+};
+
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 1 << 14);
@@ -187,24 +199,31 @@ static __always_inline void write_path(struct image *image, struct file *file)
     image->path_bytes = bytes;
 }
 
-/* Tells a file unless it was told. */
-static __noinline int tell_image(struct file *file, struct identity *identity, struct task_struct *task)
+/* Tells a file, unless as much is known of it: one that a process executes, or has mapped there. */
+static __noinline int tell_image(struct file *file, struct identity *identity, struct task_struct *task, __u64 start, __u64 end)
 {
     struct image *image;
-    __u8 one = 1;
+    __u8 named = NAMED;
+    __u8 *known;
 
-    if (!file || !identity || !task || bpf_map_lookup_elem(&images, identity))
+    if (!file || !identity || !task)
         return 0;
-    image = bpf_ringbuf_reserve(&ring, sizeof(*image), 0);
+    known = bpf_map_lookup_elem(&images, identity);
+    if (known && (*known == CODE_READ || !end))
+        return 0;
+    image = bpf_ringbuf_reserve(&files, sizeof(*image), 0);
     if (!image) {
         count_lost(IMAGE);
         return 0;
     }
     fill_head(&image->head, IMAGE, task);
     image->file = *identity;
+    image->start = start;
+    image->end = end;
     write_path(image, file);
     bpf_ringbuf_submit(image, 0);
-    bpf_map_update_elem(&images, identity, &one, BPF_ANY);
+    if (!known)
+        bpf_map_update_elem(&images, identity, &named, BPF_ANY);
     return 0;
 }
 
@@ -256,7 +275,7 @@ static __always_inline bool tell_mapping(struct task_struct *task, struct vm_are
     struct mapping *mapping;
 
     identify(&identity, file);
-    tell_image(file, &identity, task);
+    tell_image(file, &identity, task, area->vm_start, area->vm_end);
     mapping = bpf_ringbuf_reserve(&ring, sizeof(*mapping), 0);
     if (!mapping) {
         count_lost(MAPPING);
@@ -383,7 +402,7 @@ int BPF_PROG(process_executed, struct task_struct *task)
     if (!file || !is_followed(task))
         return 0;
     identify(&identity, file);
-    tell_image(file, &identity, task);
+    tell_image(file, &identity, task, 0, 0);
     executed = bpf_ringbuf_reserve(&ring, sizeof(*executed), 0);
     if (!executed) {
         count_lost(EXECUTED);

@@ -80,10 +80,13 @@ struct mapping {
     __u64 position;
 };
 
-/* A file that is met for the first time, and its path. */
+/* A file that is to be read while a process has it, and its path. In a ring of its own. */
 struct image {
     struct head head;
     struct identity file;
+    /* Where it is mapped; 0: it is what the process executes. */
+    __u64 start;
+    __u64 end;
     __u32 path_bytes;
     /* The path has more components than are told. */
     __u32 cut;
@@ -121,7 +124,7 @@ _Static_assert(sizeof(struct head) == 16, "head");
 _Static_assert(sizeof(struct identity) == 32, "identity");
 _Static_assert(sizeof(struct created) == 80 + 168 + STACK_BYTES, "created");
 _Static_assert(sizeof(struct mapping) == 80, "mapping");
-_Static_assert(sizeof(struct image) == 56 + PATH_BYTES + COMPONENT_BYTES, "image");
+_Static_assert(sizeof(struct image) == 72 + PATH_BYTES + COMPONENT_BYTES, "image");
 _Static_assert(sizeof(struct executed) == 56, "executed");
 _Static_assert(sizeof(struct exited) == 40, "exited");
 _Static_assert(sizeof(struct ended) == 32, "ended");

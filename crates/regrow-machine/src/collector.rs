@@ -47,8 +47,7 @@ impl Collector {
         match Record::read(bytes) {
             Some(Record::Created(created)) => self.created(&created, tell),
             Some(Record::Mapping { process, mapping, first }) => self.mapped(process, &mapping, first),
-            Some(Record::Image { file, path: Some(path) }) => self.images.tell_path(file, path),
-            Some(Record::Image { path: None, .. }) => {}
+            Some(Record::Image { .. }) => {}
             Some(Record::Executed { process, time_ns, image }) => {
                 self.spaces.remove(&process);
                 let image = self.id(image, Met::executed(process.pid), tell);
@@ -65,6 +64,15 @@ impl Collector {
         }
     }
 
+    /// Reads the file that a record speaks of; `Some`: its code is known.
+    pub(crate) fn see(&mut self, bytes: &[u8]) -> Option<FileIdentity> {
+        let Some(Record::Image { process, file, mapped, path }) = Record::read(bytes) else {
+            self.gaps.records += 1;
+            return None;
+        };
+        self.images.see(file, path, Met { pid: process.pid, mapped }).then_some(file)
+    }
+
     /// How many processes exit that have not ended.
     pub(crate) fn exiting(&self) -> usize {
         self.exited.len()
@@ -79,9 +87,7 @@ impl Collector {
 
     /// Forgets files and mappings, which are to be told again.
     pub(crate) fn forget(&mut self) {
-        let unread = self.images.unread;
         self.images = Images::default();
-        self.images.unread = unread;
         self.spaces.clear();
     }
 
@@ -112,7 +118,12 @@ impl Collector {
             site.frames = self.frames(created);
             self.tell_names(tell);
         }
-        tell(Event::Created { time_us: child.start_ns / 1_000, process: child.key(), parent: parent.key(), site });
+        tell(Event::Created {
+            time_us: child.start_ns / 1_000,
+            process: child.key(),
+            parent: parent.key(),
+            site,
+        });
     }
 
     fn frames(&mut self, created: &Created<'_>) -> [Option<regrow_sites::Frame>; 3] {
@@ -152,7 +163,8 @@ impl Collector {
 
 /// What a process has mapped for execution at present; empty when it is gone.
 fn read_space(pid: u32, images: &mut Images) -> Vec<Mapped> {
-    let mappings = i32::try_from(pid).ok().and_then(|pid| regrow_sys::maps::read_maps(pid).ok()).unwrap_or_default();
+    let mappings =
+        i32::try_from(pid).ok().and_then(|pid| regrow_sys::maps::read_maps(pid).ok()).unwrap_or_default();
     let executable = mappings.iter().filter(|mapping| mapping.exec && mapping.inode != 0);
     let mapped = executable.filter_map(|mapping| {
         let (start, end, offset) = (mapping.start, mapping.end, mapping.offset);

@@ -49,7 +49,9 @@ pub enum StartError {
     #[error("what the whole machine does cannot be seen; missing: {}", list(.0))]
     Missing(Vec<Missing>),
     /// The kernel refuses although all is there that can be looked at beforehand.
-    #[error("the kernel refuses the system call bpf: in a user namespace, in a container with a filter of system calls, or locked down it does")]
+    #[error(
+        "the kernel refuses the system call bpf: in a user namespace, in a container with a filter of system calls, or locked down it does"
+    )]
     Refused(#[source] io::Error),
     /// The kernel's type information is not understood.
     #[error("the kernel's type information in /sys/kernel/btf/vmlinux is not understood")]

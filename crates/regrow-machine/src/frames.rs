@@ -12,7 +12,8 @@ use crate::unwind::Place;
 pub(crate) fn choose(places: &[Place], id: impl Fn(usize) -> ImageId) -> [Option<Frame>; MOST_FRAMES] {
     let outside = places.iter().position(|place| !place.is_wrapper);
     let first = outside.unwrap_or(usize::from(places.len() > 1));
-    let mut chosen = places.iter().skip(first).map(|place| Frame { module: id(place.file), offset: place.address });
+    let mut chosen =
+        places.iter().skip(first).map(|place| Frame { module: id(place.file), offset: place.address });
     std::array::from_fn(|_| chosen.next())
 }
 
@@ -38,7 +39,11 @@ mod tests {
             place(2, 21, false),
             place(2, 22, false),
         ];
-        assert_eq!(offsets(&places), [20, 12, 21], "what calls back into the program is a caller like any other");
+        assert_eq!(
+            offsets(&places),
+            [20, 12, 21],
+            "what calls back into the program is a caller like any other"
+        );
         assert_eq!(offsets(&places[2..]), [20, 12, 21]);
     }
 

@@ -1,13 +1,14 @@
 //! The files whose code runs: their ids, and what their code says of frames.
 //!
-//! A file is identified when it is met first. Its code is read when a process is created by it, and forgotten again when more is read than
-//! is worth the memory; what it said of single places is kept.
+//! A file is identified when it is met first, and its code is read when it is mapped by a process that creates one, while that is there. Code
+//! is forgotten again when more is read than is worth the memory; what it said of single places is kept.
 
 pub(crate) mod elf;
 mod files;
 mod go;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,13 +30,16 @@ const MOST_ROWS: usize = 1 << 12;
 /// A file in [`Images`].
 pub(crate) type FileNumber = usize;
 
+/// How often a file is looked for that is not found.
+const MOST_TRIES: u8 = 4;
+
 /// What was read of a file.
 #[derive(Debug, Default)]
 enum Reading<T> {
-    /// It was not tried.
+    /// It was not tried, or the file was not found.
     #[default]
     Unread,
-    /// It cannot be read, or is something else.
+    /// There is no such thing in the file.
     Nothing,
     Read(T),
 }
@@ -46,6 +50,10 @@ struct Image {
     identity: FileIdentity,
     id: ImageId,
     path: Option<PathBuf>,
+    /// It was found, and its id is that of its content.
+    is_found: bool,
+    /// How often it was looked for in vain since a process was known to have it.
+    tries: u8,
     code: Reading<ElfCode>,
     text: Reading<Vec<(Segment, Vec<u8>)>>,
     functions: Reading<Vec<Function>>,
@@ -59,22 +67,24 @@ struct Image {
 pub(crate) struct Images {
     known: HashMap<FileIdentity, FileNumber>,
     images: Vec<Image>,
-    /// Paths that the kernel's side has told, of files that are not known yet.
-    told: HashMap<FileIdentity, PathBuf>,
     /// Names to tell.
     named: Vec<(ImageId, PathBuf)>,
     /// Bytes of all images together.
     bytes: usize,
-    /// Files that were gone before they were read.
-    pub(crate) unread: u64,
 }
 
 impl Images {
-    /// A path that the kernel's side has told.
-    pub(crate) fn tell_path(&mut self, identity: FileIdentity, path: PathBuf) {
-        if self.told.len() < MOST_FILES {
-            self.told.insert(identity, path);
+    /// Reads a file that a process has at present; whether its code is known with it.
+    pub(crate) fn see(&mut self, identity: FileIdentity, path: Option<PathBuf>, met: Met) -> bool {
+        let number = self.number_of(identity, path, met);
+        if let Some(image) = self.images.get_mut(number) {
+            image.tries = 0;
         }
+        if met.mapped.is_none() {
+            return false;
+        }
+        self.code(number, met);
+        self.images.get(number).is_some_and(|image| !matches!(image.code, Reading::Unread))
     }
 
     /// The number of a file.
@@ -82,11 +92,35 @@ impl Images {
         if let Some(number) = self.known.get(&identity) {
             return *number;
         }
+        self.number_of(identity, None, met)
+    }
+
+    /// The number of a file, which is looked for unless it was found.
+    fn number_of(&mut self, identity: FileIdentity, path: Option<PathBuf>, met: Met) -> FileNumber {
+        let known = self.known.get(&identity).copied();
+        let is_found = |number: &FileNumber| self.images.get(*number).is_some_and(|image| image.is_found);
+        if let Some(number) = known.filter(is_found) {
+            return number;
+        }
+        let image = Image::identify(identity, path, met);
+        if let Some(path) = &image.path {
+            self.named.push((image.id, path.clone()));
+        }
+        if let Some(number) = known
+            && let Some(slot) = self.images.get_mut(number)
+        {
+            *slot = image;
+            return number;
+        }
         let number = self.images.len();
-        let image = self.identify(identity, met);
         self.images.push(image);
         self.known.insert(identity, number);
         number
+    }
+
+    /// How many files were gone before they were read.
+    pub(crate) fn unread(&self) -> u64 {
+        self.images.iter().filter(|image| !image.is_found).count() as u64
     }
 
     /// The id of a file.
@@ -104,33 +138,12 @@ impl Images {
         std::mem::take(&mut self.named)
     }
 
-    fn identify(&mut self, identity: FileIdentity, met: Met) -> Image {
-        let path = self.told.remove(&identity).or_else(|| met.name());
-        let file = files::open(&identity, path.as_deref(), met);
-        let id = match &file {
-            Some(file) => elf::build_id(file).map(|id| ImageId::of_build_id(&id)).or_else(|| {
-                let metadata = file.metadata().ok()?;
-                let ctime_ns = i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
-                Some(ImageId::of_file(metadata.dev(), metadata.ino(), ctime_ns, metadata.size()))
-            }),
-            None => {
-                self.unread += 1;
-                None
-            }
-        };
-        let id = id.unwrap_or_else(|| id_of_unread(&identity));
-        if let Some(path) = &path {
-            self.named.push((id, path.clone()));
-        }
-        let (code, text, functions) = (Reading::Unread, Reading::Unread, Reading::Unread);
-        Image { identity, id, path, code, text, functions, rows: HashMap::new(), bytes: 0 }
-    }
-
     /// What a file's code says; `None`: it cannot be read, or is no ELF file.
     pub(crate) fn code(&mut self, number: FileNumber, met: Met) -> Option<&ElfCode> {
         let image = self.images.get(number)?;
         if matches!(image.code, Reading::Unread) {
-            let code = image.open(met).and_then(|file| elf::code(&file));
+            let file = self.open(number, met)?;
+            let code = elf::code(&file);
             let bytes = code.as_ref().map_or(0, ElfCode::bytes);
             self.make_room(bytes);
             let image = self.images.get_mut(number)?;
@@ -149,7 +162,8 @@ impl Images {
         if let Some(row) = self.images.get(number)?.rows.get(&address) {
             return row.clone();
         }
-        let row = self.code(number, met).and_then(|code| code.frames.as_ref()?.row(address)).map(Arc::new);
+        let row =
+            self.code(number, met)?.frames.as_ref().and_then(|frames| frames.row(address)).map(Arc::new);
         let image = self.images.get_mut(number)?;
         if image.rows.len() >= MOST_ROWS {
             image.rows.clear();
@@ -170,9 +184,8 @@ impl Images {
 
     fn read_text(&mut self, number: FileNumber, met: Met) {
         let segments = self.code(number, met).map(|code| code.segments.clone()).unwrap_or_default();
-        let Some(image) = self.images.get(number) else { return };
-        let file = image.open(met);
-        let read = |segment: &Segment| Some((*segment, elf::text(file.as_ref()?, segment)?));
+        let Some(file) = self.open(number, met) else { return };
+        let read = |segment: &Segment| Some((*segment, elf::text(&file, segment)?));
         let parts: Vec<(Segment, Vec<u8>)> = segments.iter().filter_map(read).collect();
         let bytes = parts.iter().map(|(_, bytes)| bytes.len()).sum();
         self.make_room(bytes);
@@ -185,8 +198,7 @@ impl Images {
     /// The first address of the function that an address is of, where the file's symbols say it.
     pub(crate) fn function(&mut self, number: FileNumber, address: u64, met: Met) -> Option<u64> {
         if matches!(self.images.get(number)?.functions, Reading::Unread) {
-            let image = self.images.get(number)?;
-            let functions = image.open(met).map(|file| elf::functions(&file)).unwrap_or_default();
+            let functions = elf::functions(&self.open(number, met)?);
             let bytes = size_of_val(functions.as_slice());
             self.make_room(bytes);
             let image = self.images.get_mut(number)?;
@@ -198,6 +210,17 @@ impl Images {
         let after = functions.partition_point(|function| function.address <= address);
         let function = functions.get(after.checked_sub(1)?)?;
         (address - function.address < function.bytes).then_some(function.address)
+    }
+
+    /// Opens a file, unless it was looked for often enough.
+    fn open(&mut self, number: FileNumber, met: Met) -> Option<File> {
+        let image = self.images.get_mut(number)?;
+        if image.tries >= MOST_TRIES {
+            return None;
+        }
+        let file = files::open(&image.identity, image.path.as_deref(), met);
+        image.tries = if file.is_some() { 0 } else { image.tries + 1 };
+        file
     }
 
     /// Forgets all code when with so many bytes more it would be too much; it is read again where it is needed.
@@ -214,9 +237,25 @@ impl Images {
 }
 
 impl Image {
-    fn open(&self, met: Met) -> Option<std::fs::File> {
-        files::open(&self.identity, self.path.as_deref(), met)
+    /// A file, by its content where it is found.
+    fn identify(identity: FileIdentity, path: Option<PathBuf>, met: Met) -> Self {
+        let path = path.or_else(|| met.name());
+        let file = files::open(&identity, path.as_deref(), met);
+        let id = file.as_ref().and_then(id_of).unwrap_or_else(|| id_of_unread(&identity));
+        let (code, text, functions) = (Reading::Unread, Reading::Unread, Reading::Unread);
+        let rows = HashMap::new();
+        Self { identity, id, path, is_found: file.is_some(), tries: 0, code, text, functions, rows, bytes: 0 }
     }
+}
+
+/// The id of a file: by its build id, or else by what it is in the file system.
+fn id_of(file: &File) -> Option<ImageId> {
+    if let Some(build_id) = elf::build_id(file) {
+        return Some(ImageId::of_build_id(&build_id));
+    }
+    let metadata = file.metadata().ok()?;
+    let ctime_ns = i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
+    Some(ImageId::of_file(metadata.dev(), metadata.ino(), ctime_ns, metadata.size()))
 }
 
 /// The id of a file that cannot be read: by what the kernel said of it.

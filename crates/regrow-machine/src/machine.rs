@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use aya::maps::{MapData, RingBuf};
 use regrow_sites::Event;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -104,17 +105,42 @@ impl Machine {
     /// # Errors
     /// When the ring cannot be waited for.
     pub fn collect(&mut self, timeout: Duration, tell: &mut dyn FnMut(Event)) -> Result<(), CollectError> {
-        let until = Timespec::try_from(timeout).ok();
-        let mut ring = [PollFd::new(&self.programs.ring, PollFlags::IN)];
-        match poll(&mut ring, until.as_ref()) {
-            Ok(0) => {}
-            Ok(_) if !self.gather.is_zero() => std::thread::sleep(self.gather),
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(CollectError::Wait(error.into())),
+        let has_any = self.wait(&[&self.programs.files, &self.programs.ring], timeout)?;
+        self.take_files();
+        let begun = Instant::now();
+        loop {
+            let left = self.gather.saturating_sub(begun.elapsed());
+            if !has_any || left.is_zero() || !self.wait(&[&self.programs.files], left)? {
+                break;
+            }
+            self.take_files();
         }
         self.take_all(tell);
         Ok(())
+    }
+
+    /// Waits until a ring has something, or the time is over; whether one has.
+    fn wait(&self, rings: &[&RingBuf<MapData>], time: Duration) -> Result<bool, CollectError> {
+        let time = Timespec::try_from(time).ok();
+        let mut rings: Vec<PollFd<'_>> = rings.iter().map(|ring| PollFd::new(*ring, PollFlags::IN)).collect();
+        match poll(&mut rings, time.as_ref()) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(CollectError::Wait(error.into())),
+        }
+    }
+
+    /// Reads the files that processes have at present.
+    fn take_files(&mut self) {
+        for _ in 0..MOST_AT_A_TIME {
+            let Some(record) = self.programs.files.next() else { break };
+            let known = self.collector.see(&record);
+            drop(record);
+            if let Some(file) = known {
+                // Otherwise it is told again.
+                let _ = self.programs.mark_code_read(&file);
+            }
+        }
     }
 
     /// Ends collecting: tells what has happened, and ends the processes whose last thread has exited. A process that nobody has waited for
@@ -147,13 +173,14 @@ impl Machine {
             exited: of(Kind::Exited),
             ended: of(Kind::Ended),
             files: of(Kind::Mapping) + of(Kind::Image),
-            unread_files: self.collector.images.unread,
+            unread_files: self.collector.images.unread(),
             places: self.collector.gaps.places,
             records: self.collector.gaps.records,
         })
     }
 
     fn take_all(&mut self, tell: &mut dyn FnMut(Event)) {
+        self.take_files();
         let now_ns = now_ns();
         for _ in 0..MOST_AT_A_TIME {
             let Some(record) = self.programs.ring.next() else { break };

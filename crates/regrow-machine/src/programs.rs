@@ -13,7 +13,7 @@ use aya::{Btf, Ebpf, EbpfLoader, Pod};
 use aya_obj::btf::BtfKind;
 
 use crate::error::{Missing, StartError};
-use crate::record::KINDS;
+use crate::record::{FileIdentity, KINDS};
 use crate::rights;
 
 /// The object.
@@ -37,6 +37,8 @@ const WALK: [(&str, u32); 3] = [
 ];
 /// An instruction that calls a function of the kernel, before the function's number.
 const CALL_OF_KERNEL: [u8; 4] = [0x85, 0x20, 0, 0];
+/// The mark of a file whose code was read: `CODE_READ` of `enum knowledge`.
+const CODE_READ: u8 = 2;
 /// The size of a file's identity in the tables of the programs, in words.
 const IDENTITY_WORDS: usize = 4;
 
@@ -45,6 +47,8 @@ pub(crate) struct Programs {
     object: Ebpf,
     /// What they tell.
     pub(crate) ring: RingBuf<MapData>,
+    /// The files that they tell.
+    pub(crate) files: RingBuf<MapData>,
     /// They tell what a process has mapped; otherwise it is read from `/proc`.
     pub(crate) tells_mappings: bool,
 }
@@ -62,18 +66,23 @@ impl Programs {
             .map_max_entries("ring", ring_bytes)
             .load(&bytes)
             .map_err(|error| refused(&error).unwrap_or_else(|| StartError::Object(Box::new(error))))?;
-        let ring = object.take_map("ring").ok_or(StartError::Missing(Vec::new()))?;
-        let ring = RingBuf::try_from(ring).map_err(|error| of_table("ring", error))?;
+        let (ring, files) = (ring(&mut object, "ring")?, ring(&mut object, "files")?);
         for (name, tracepoint) in PROGRAMS {
             attach(&mut object, name, tracepoint, &types).map_err(|error| of_program(name, error))?;
         }
-        Ok(Self { object, ring, tells_mappings })
+        Ok(Self { object, ring, files, tells_mappings })
     }
 
     /// Has them tell of a process that was there at that time, in nanoseconds of `CLOCK_MONOTONIC`, and of what it creates.
     pub(crate) fn follow(&mut self, pid: u32, since_ns: u64) -> Result<(), StartError> {
         let mut roots: HashMap<&mut MapData, u32, u64> = table(&mut self.object, "roots")?;
         roots.insert(pid, since_ns, 0).map_err(|error| of_table("roots", error))
+    }
+
+    /// Marks a file whose code is known.
+    pub(crate) fn mark_code_read(&mut self, file: &FileIdentity) -> Result<(), StartError> {
+        let mut images: HashMap<&mut MapData, [u64; IDENTITY_WORDS], u8> = table(&mut self.object, "images")?;
+        images.insert(file.words(), CODE_READ, 0).map_err(|error| of_table("images", error))
     }
 
     /// How many records of each kind found no room.
@@ -105,6 +114,11 @@ fn clear<K: Pod, V: Pod>(mut table: HashMap<&mut MapData, K, V>) {
         // It may have made room for another one.
         let _ = table.remove(&key);
     }
+}
+
+fn ring(object: &mut Ebpf, name: &'static str) -> Result<RingBuf<MapData>, StartError> {
+    let map = object.take_map(name).ok_or(MapError::ElementNotFound);
+    map.and_then(RingBuf::try_from).map_err(|error| of_table(name, error))
 }
 
 fn table<'a, K: Pod, V: Pod>(

@@ -53,6 +53,15 @@ pub(crate) struct FileIdentity {
     pub(crate) device: (u32, u32),
 }
 
+impl FileIdentity {
+    /// As the tables of the programs have it: `struct identity`.
+    pub(crate) fn words(&self) -> [u64; 4] {
+        let device = u64::from(self.device.0 << 20 | self.device.1);
+        let last = device | u64::from(self.ctime_ns) << 32;
+        [self.inode, self.ctime_s.cast_unsigned(), self.size_bytes, last]
+    }
+}
+
 /// A file that a process has mapped for execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MappedFile {
@@ -104,7 +113,10 @@ pub(crate) enum Record<'a> {
         first: bool,
     },
     Image {
+        process: Process,
         file: FileIdentity,
+        /// Where it is mapped; `None`: it is what the process executes.
+        mapped: Option<(u64, u64)>,
         /// `None`: it has more components than are told.
         path: Option<PathBuf>,
     },
@@ -137,7 +149,11 @@ impl<'a> Record<'a> {
                 let mapping = MappedFile { start, end, offset, file: rest.file()?? };
                 Self::Mapping { process, mapping, first: rest.u64()? == 0 }
             }
-            3 => Self::Image { file: rest.file()??, path: rest.path()? },
+            3 => {
+                let file = rest.file()??;
+                let (start, end) = (rest.u64()?, rest.u64()?);
+                Self::Image { process, file, mapped: (end != 0).then_some((start, end)), path: rest.path()? }
+            }
             4 => Self::Executed { process, time_ns: rest.u64()?, image: rest.file()?? },
             5 => Self::Exited { process, time_ns: rest.u64()?, accounts: rest.accounts()? },
             6 => Self::Ended { process, accounts: rest.accounts()? },
@@ -191,7 +207,14 @@ impl<'a> Rest<'a> {
         let registers = self.array()?;
         let stack = self.0;
         let far = stack.get(NEAR_BYTES..).unwrap_or_default();
-        Some(Created { child, parent, image, registers, near: stack.get(..near_bytes)?, far: (far_at, far.get(..far_bytes)?) })
+        Some(Created {
+            child,
+            parent,
+            image,
+            registers,
+            near: stack.get(..near_bytes)?,
+            far: (far_at, far.get(..far_bytes)?),
+        })
     }
 
     /// The components, the last one first, each with a zero behind it.
@@ -239,10 +262,13 @@ mod tests {
     fn a_path_is_told_from_its_end() {
         let mut bytes = head(Kind::Image);
         bytes.extend(file(11));
+        bytes.extend([0; 16]);
         bytes.extend(12_u32.to_le_bytes());
         bytes.extend(0_u32.to_le_bytes());
         bytes.extend(b"ls\0bin\0usr\0\0\0\0\0");
-        let Some(Record::Image { file, path: Some(path) }) = Record::read(&bytes) else { panic!("an image") };
+        let Some(Record::Image { file, path: Some(path), mapped: None, .. }) = Record::read(&bytes) else {
+            panic!("an image")
+        };
         assert_eq!(path, PathBuf::from("/usr/bin/ls"));
         assert_eq!((file.inode, file.device, file.ctime_ns), (11, (254, 3), 9));
     }

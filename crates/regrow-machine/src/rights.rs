@@ -50,7 +50,9 @@ fn effective(status: &str) -> u64 {
 fn missing_in(effective: u64) -> Vec<Missing> {
     let has = |bit: u32| effective & (1 << bit) != 0;
     let lacked = NEEDS.iter().filter(|need| !has(need.bit) && !has(need.wider_bit));
-    lacked.map(|need| Missing::Capability { name: need.name, or: need.wider, purpose: need.purpose }).collect()
+    lacked
+        .map(|need| Missing::Capability { name: need.name, or: need.wider, purpose: need.purpose })
+        .collect()
 }
 
 #[cfg(test)]
@@ -75,7 +77,10 @@ mod tests {
 
     #[test]
     fn the_effective_set_is_read() {
-        assert_eq!(effective("Name:\tx\nCapPrm:\t0000000000000001\nCapEff:\t000001ffffffffff\n"), 0x1ff_ffff_ffff);
+        assert_eq!(
+            effective("Name:\tx\nCapPrm:\t0000000000000001\nCapEff:\t000001ffffffffff\n"),
+            0x1ff_ffff_ffff
+        );
         assert_eq!(effective("Name:\tx\n"), 0);
     }
 }

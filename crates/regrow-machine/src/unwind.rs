@@ -186,7 +186,8 @@ impl Walk<'_> {
         let last = address.checked_sub(1)?;
         let Mapped { start, end, offset, file } = *self.mapping(last)?;
         let met = Met { pid: self.pid, mapped: Some((start, end)) };
-        let returns = self.images.code(file, met)?.address_of(offset.checked_add(last - start)?)?.checked_add(1)?;
+        let returns =
+            self.images.code(file, met)?.address_of(offset.checked_add(last - start)?)?.checked_add(1)?;
         let (before, _) = self.images.text(file, returns, met)?;
         let near = before.get(before.len().saturating_sub(LONGEST_CALL_BYTES)..)?;
         Some((arch::call_before(near)?, file, returns, met))
@@ -194,7 +195,12 @@ impl Walk<'_> {
 }
 
 /// The registers behind a return; the frame pointer is as before where no other is given.
-fn returned(registers: &Registers, stack_pointer: u64, returns: u64, frame: Option<Option<u64>>) -> Option<Registers> {
+fn returned(
+    registers: &Registers,
+    stack_pointer: u64,
+    returns: u64,
+    frame: Option<Option<u64>>,
+) -> Option<Registers> {
     let mut callers = *registers;
     *callers.get_mut(STACK_POINTER)? = Some(stack_pointer);
     *callers.get_mut(RETURN_ADDRESS)? = Some(returns);

@@ -110,13 +110,13 @@ mod tests {
     fn calls_are_told_by_their_code() {
         assert_eq!(call_before(&[0x90, 0xe8, 0xfb, 0xff, 0xff, 0xff]), Some(Call::Direct(-5)));
         for indirect in [
-            &[0xff, 0xd0][..],                                     // call *%rax
-            &[0x41, 0xff, 0xd4],                                   // call *%r12
-            &[0xff, 0x10],                                         // call *(%rax)
-            &[0xff, 0x50, 0x18],                                   // call *0x18(%rax)
-            &[0xff, 0x15, 1, 2, 3, 0],                             // call *x(%rip)
-            &[0xff, 0x14, 0xc5, 0, 0, 0, 0],                       // call *x(,%rax,8)
-            &[0xff, 0x94, 0x24, 0, 1, 0, 0],                       // call *0x100(%rsp)
+            &[0xff, 0xd0][..],               // call *%rax
+            &[0x41, 0xff, 0xd4],             // call *%r12
+            &[0xff, 0x10],                   // call *(%rax)
+            &[0xff, 0x50, 0x18],             // call *0x18(%rax)
+            &[0xff, 0x15, 1, 2, 3, 0],       // call *x(%rip)
+            &[0xff, 0x14, 0xc5, 0, 0, 0, 0], // call *x(,%rax,8)
+            &[0xff, 0x94, 0x24, 0, 1, 0, 0], // call *0x100(%rsp)
         ] {
             assert_eq!(call_before(indirect), Some(Call::Indirect), "{indirect:x?}");
         }
@@ -129,7 +129,9 @@ mod tests {
     fn a_frame_is_as_large_as_its_first_instructions_make_it() {
         // push %rbp; push %rbx; sub $0x28,%rsp
         let small = [0x55, 0x53, 0x48, 0x83, 0xec, 0x28, 0x90, 0x90];
-        for (distance, may_be) in [(0x28, true), (0x38, true), (0x58, true), (0x60, false), (0x20, false), (0x3c, false)] {
+        for (distance, may_be) in
+            [(0x28, true), (0x38, true), (0x58, true), (0x60, false), (0x20, false), (0x3c, false)]
+        {
             assert_eq!(frame_may_have(&small, distance), may_be, "{distance:#x}");
         }
         // sub $0x1620,%rsp

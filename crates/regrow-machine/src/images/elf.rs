@@ -73,7 +73,10 @@ pub(crate) fn build_id(file: &File) -> Option<Vec<u8>> {
         }
         let Ok(Some(mut notes)) = program.notes(Le, source) else { continue };
         while let Ok(Some(note)) = notes.next() {
-            if note.name() == elf::ELF_NOTE_GNU && note.n_type(Le) == elf::NT_GNU_BUILD_ID && !note.desc().is_empty() {
+            if note.name() == elf::ELF_NOTE_GNU
+                && note.n_type(Le) == elf::NT_GNU_BUILD_ID
+                && !note.desc().is_empty()
+            {
                 return Some(note.desc().to_vec());
             }
         }
@@ -155,7 +158,8 @@ impl<'a> Elf<'a> {
     fn wrappers(&self) -> Wrappers {
         let go = [".gopclntab", ".data.rel.ro.gopclntab"].into_iter().find_map(|name| self.section(name));
         if let Some((_, table)) = go {
-            let text = self.sections.section_by_name(Le, b".text").map_or(0, |(_, text)| text.sh_addr.get(Le));
+            let text =
+                self.sections.section_by_name(Le, b".text").map_or(0, |(_, text)| text.sh_addr.get(Le));
             return GoNames::read(table, text).map_or(Wrappers::None, Wrappers::Go);
         }
         if self.is_c_library() {
@@ -187,10 +191,14 @@ impl<'a> Elf<'a> {
     fn functions(&self, table: u32) -> Vec<Function> {
         let Ok(symbols) = self.sections.symbols(Le, self.source, table) else { return Vec::new() };
         let is_function = |symbol: &&elf::Sym64<Le>| {
-            symbol.st_shndx.get(Le) != elf::SHN_UNDEF && symbol.st_type() == elf::STT_FUNC && symbol.st_size.get(Le) > 0
+            symbol.st_shndx.get(Le) != elf::SHN_UNDEF
+                && symbol.st_type() == elf::STT_FUNC
+                && symbol.st_size.get(Le) > 0
         };
         let functions = symbols.iter().filter(is_function);
-        functions.map(|symbol| Function { address: symbol.st_value.get(Le), bytes: symbol.st_size.get(Le) }).collect()
+        functions
+            .map(|symbol| Function { address: symbol.st_value.get(Le), bytes: symbol.st_size.get(Le) })
+            .collect()
     }
 
     /// Where a static program's C library begins: at the function that the start code calls. The linker puts the library behind the
@@ -224,7 +232,8 @@ impl Segment {
 impl ElfCode {
     /// The address, as it stands in the file, of a place in the file.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
-        let inside = |segment: &Segment| offset.checked_sub(segment.offset).filter(|&inside| inside < segment.bytes);
+        let inside =
+            |segment: &Segment| offset.checked_sub(segment.offset).filter(|&inside| inside < segment.bytes);
         self.segments.iter().find_map(|segment| segment.address.checked_add(inside(segment)?))
     }
 

@@ -20,8 +20,10 @@ pub(crate) struct GoNames {
 impl GoNames {
     /// Reads the table's head. `text` is the address of the code, for tables that do not say it.
     pub(crate) fn read(table: Vec<u8>, text: u64) -> Option<Self> {
-        let word = |place: usize| long_at(&table, 8 + 8 * place).and_then(|value| usize::try_from(value).ok());
-        let is_known = short_at(&table, 0).is_some_and(|magic| MAGICS.contains(&magic)) && table.get(7) == Some(&8);
+        let word =
+            |place: usize| long_at(&table, 8 + 8 * place).and_then(|value| usize::try_from(value).ok());
+        let is_known =
+            short_at(&table, 0).is_some_and(|magic| MAGICS.contains(&magic)) && table.get(7) == Some(&8);
         if !is_known {
             return None;
         }
@@ -44,7 +46,8 @@ impl GoNames {
     /// The name of the function at an address.
     fn name(&self, address: u64) -> Option<&str> {
         let distance = u32::try_from(address.checked_sub(self.text)?).ok()?;
-        let entry = |index: usize| short_at(&self.table, self.functions_at.checked_add(index.checked_mul(8)?)?);
+        let entry =
+            |index: usize| short_at(&self.table, self.functions_at.checked_add(index.checked_mul(8)?)?);
         // The functions are in the order of their addresses.
         let (mut low, mut high) = (0, self.functions);
         while low < high {
@@ -111,9 +114,17 @@ mod tests {
 
     #[test]
     fn an_address_belongs_to_the_function_before_it() {
-        let names = GoNames::read(table(&[(0, "syscall.forkExec"), (0x100, "main.run"), (0x200, "main.main")]), 0x1000);
+        let names = GoNames::read(
+            table(&[(0, "syscall.forkExec"), (0x100, "main.run"), (0x200, "main.main")]),
+            0x1000,
+        );
         let names = names.unwrap();
-        let expected = [(0x1000, "syscall.forkExec"), (0x10ff, "syscall.forkExec"), (0x1100, "main.run"), (0x5000, "main.main")];
+        let expected = [
+            (0x1000, "syscall.forkExec"),
+            (0x10ff, "syscall.forkExec"),
+            (0x1100, "main.run"),
+            (0x5000, "main.main"),
+        ];
         for (address, name) in expected {
             assert_eq!(names.name(address), Some(name), "{address:#x}");
         }
@@ -135,10 +146,23 @@ mod tests {
 
     #[test]
     fn packages_are_told_from_types() {
-        for own in ["syscall.forkExec", "os/exec.(*Cmd).Start", "internal/poll.(*FD).Read", "runtime.main", "os.(*File).x"] {
+        for own in [
+            "syscall.forkExec",
+            "os/exec.(*Cmd).Start",
+            "internal/poll.(*FD).Read",
+            "runtime.main",
+            "os.(*File).x",
+        ] {
             assert!(is_own(own), "{own}");
         }
-        for other in ["main.main", "example.com/os/exec.Run", "ostrich.Run", "main.run[os/exec.Cmd]", "internals.Run", ""] {
+        for other in [
+            "main.main",
+            "example.com/os/exec.Run",
+            "ostrich.Run",
+            "main.run[os/exec.Cmd]",
+            "internals.Run",
+            "",
+        ] {
             assert!(!is_own(other), "{other}");
         }
     }

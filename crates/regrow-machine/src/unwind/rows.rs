@@ -74,7 +74,8 @@ impl CallFrames {
         let row = match &self.index {
             Some((at, bytes)) => {
                 let bases = bases.set_eh_frame_hdr(*at);
-                let header = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, ENCODING.address_size).ok()?;
+                let header =
+                    EhFrameHdr::new(bytes, LittleEndian).parse(&bases, ENCODING.address_size).ok()?;
                 let table = header.table()?;
                 table
                     .unwind_info_for_address(&frames, &bases, &mut context, address, EhFrame::cie_from_offset)
@@ -97,7 +98,9 @@ fn small(row: &UnwindTableRow<usize>, frames: &EhFrame<Bytes<'_>>) -> Option<Row
         Some(Box::from(bytes.slice()))
     };
     let frame = match row.cfa() {
-        CfaRule::RegisterAndOffset { register, offset } => FrameAddress::Register(number(*register)?, *offset),
+        CfaRule::RegisterAndOffset { register, offset } => {
+            FrameAddress::Register(number(*register)?, *offset)
+        }
         CfaRule::Expression(expression) => FrameAddress::Expression(bytes(expression)?),
     };
     let mut rules = Vec::new();
@@ -217,7 +220,10 @@ mod tests {
         let rules = [(RETURN_ADDRESS, Rule::At(-8))];
         let row = Row { frame: FrameAddress::Register(STACK_POINTER, 32), rules: rules.into() };
         assert_eq!(row.leave(&registers(0x1000), &stack), None);
-        let row = Row { frame: FrameAddress::Register(STACK_POINTER, 8), rules: [(RETURN_ADDRESS, Rule::Lost)].into() };
+        let row = Row {
+            frame: FrameAddress::Register(STACK_POINTER, 8),
+            rules: [(RETURN_ADDRESS, Rule::Lost)].into(),
+        };
         assert_eq!(row.leave(&registers(0x1000), &stack), None, "the outermost frame");
     }
 
@@ -231,7 +237,8 @@ mod tests {
         assert_eq!(row.leave(&registers(0x1000), &stack).unwrap()[RETURN_ADDRESS], Some(0x40_2000));
         // DW_OP_breg7 0, DW_OP_deref: what the stack's first word says.
         let rule = Rule::AtExpression([0x77, 0, 0x06].into());
-        let row = Row { frame: FrameAddress::Register(STACK_POINTER, 16), rules: [(RETURN_ADDRESS, rule)].into() };
+        let row =
+            Row { frame: FrameAddress::Register(STACK_POINTER, 16), rules: [(RETURN_ADDRESS, rule)].into() };
         assert_eq!(row.leave(&registers(0x1000), &stack), None, "the word is not on the stack");
         // DW_OP_skip to itself.
         let endless = FrameAddress::Expression([0x2f, 0xfd, 0xff].into());

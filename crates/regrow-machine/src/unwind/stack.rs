@@ -24,7 +24,8 @@ impl Stack<'_> {
     /// The addresses of the words from one on that were copied, ascending.
     pub(crate) fn words_from(&self, address: u64) -> impl Iterator<Item = u64> {
         let pieces = [Some(self.near), self.far].into_iter().flatten();
-        let addresses = pieces.flat_map(|piece| (piece.base..piece.base.saturating_add(piece.bytes.len() as u64)).step_by(8));
+        let addresses = pieces
+            .flat_map(|piece| (piece.base..piece.base.saturating_add(piece.bytes.len() as u64)).step_by(8));
         addresses.filter(move |at| *at >= address)
     }
 }
