@@ -1,7 +1,8 @@
 //! Which of the places that a process came through are its creation site.
 //!
 //! The C library's own code is left out, and so are Go's packages below `os/exec`: a site is the place in the program that called them, with
-//! its callers. `system`, `popen` and `posix_spawn` are told apart by it, because each stands in an instruction of its own.
+//! its callers. Of a function that creates a child by itself (`system`, `popen`) the first byte comes before: the site is the same as that of
+//! a library that is called in the function's place.
 
 use regrow_sites::site::MOST_FRAMES;
 use regrow_sites::{Frame, ImageId};
@@ -12,8 +13,13 @@ use crate::unwind::Place;
 pub(crate) fn choose(places: &[Place], id: impl Fn(usize) -> ImageId) -> [Option<Frame>; MOST_FRAMES] {
     let outside = places.iter().position(|place| !place.is_wrapper);
     let first = outside.unwrap_or(usize::from(places.len() > 1));
-    let mut chosen =
-        places.iter().skip(first).map(|place| Frame { module: id(place.file), offset: place.address });
+    let (wrappers, others) = places.split_at(first);
+    let creator = wrappers.last().filter(|_| outside.is_some()).and_then(|place| {
+        // One byte further, so that who looks for the call before a return address finds the function.
+        Some(Frame { module: id(place.file), offset: place.creator?.wrapping_add(1) })
+    });
+    let others = others.iter().map(|place| Frame { module: id(place.file), offset: place.address });
+    let mut chosen = creator.into_iter().chain(others);
     std::array::from_fn(|_| chosen.next())
 }
 
@@ -22,7 +28,7 @@ mod tests {
     use super::*;
 
     fn place(file: usize, address: u64, is_wrapper: bool) -> Place {
-        Place { file, address, is_wrapper }
+        Place { file, address, is_wrapper, creator: None }
     }
 
     fn offsets(places: &[Place]) -> Vec<u64> {
@@ -45,6 +51,16 @@ mod tests {
             "what calls back into the program is a caller like any other"
         );
         assert_eq!(offsets(&places[2..]), [20, 12, 21]);
+    }
+
+    #[test]
+    fn a_function_that_creates_a_child_by_itself_comes_first() {
+        let system = Place { creator: Some(100), ..place(1, 11, true) };
+        let places =
+            [place(1, 10, true), system, place(2, 20, false), place(2, 21, false), place(2, 22, false)];
+        assert_eq!(offsets(&places), [101, 20, 21]);
+        let within = [system, place(1, 10, true), place(2, 20, false)];
+        assert_eq!(offsets(&within), [20], "it was not the one that the program called");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub(crate) struct Place {
     pub(crate) address: u64,
     /// The code stands between the program and the kernel: it is a C library's.
     pub(crate) is_wrapper: bool,
+    /// It is of a function of the C library that creates a child by itself, as `system` does: the function's first address.
+    pub(crate) creator: Option<u64>,
 }
 
 /// The places that a process came through to its system call, the innermost one first.
@@ -99,7 +101,8 @@ impl Walk<'_> {
         let code = self.images.code(file, met)?;
         let inside = code.address_of(offset.checked_add(inside - start)?)?;
         let address = inside.checked_add(back)?;
-        let place = Place { file, address, is_wrapper: code.is_wrapper(inside) };
+        let place =
+            Place { file, address, is_wrapper: code.is_wrapper(inside), creator: code.creator(inside) };
         Some(At { place, inside, is_innermost, met })
     }
 

@@ -81,9 +81,9 @@ fn indirect_length(instruction: &[u8]) -> Option<usize> {
 /// first instructions take off the stack pointer (`sub $n, %rsp`), and a word for each of at most six registers that it saves.
 pub(crate) fn frame_may_have(code: &[u8], distance: u64) -> bool {
     let start = code.get(..code.len().min(PROLOGUE_BYTES)).unwrap_or_default();
-    let taken = start.windows(7).find_map(|window| match *window {
+    let taken = (0..start.len()).find_map(|at| match *start.get(at..)? {
         [0x48, 0x83, 0xec, byte, ..] => Some(u64::from(byte)),
-        [0x48, 0x81, 0xec, a, b, c, d] => Some(u64::from(u32::from_le_bytes([a, b, c, d]))),
+        [0x48, 0x81, 0xec, a, b, c, d, ..] => Some(u64::from(u32::from_le_bytes([a, b, c, d]))),
         _ => None,
     });
     let saved = distance.checked_sub(taken.unwrap_or(0));

@@ -3,6 +3,7 @@
 //! A file is read in ranges, each of which has a limit, and never mapped: a mapped file that is cut off raises `SIGBUS`.
 
 use std::fs::File;
+use std::ops::Range;
 
 use object::LittleEndian as Le;
 use object::elf::{self, FileHeader64};
@@ -17,6 +18,8 @@ use crate::unwind::rows::CallFrames;
 const MOST_SECTION_BYTES: u64 = 64 << 20;
 /// How much of a start function is looked at, in bytes.
 const START_BYTES: u64 = 96;
+/// Functions of a C library that create their child inside of it.
+const CREATORS: [&str; 5] = ["system", "popen", "wordexp", "forkpty", "daemon"];
 /// How far from a program's first instruction its own start code may stand, in bytes.
 const START_SPAN: u64 = 256;
 
@@ -47,11 +50,20 @@ pub(crate) enum Wrappers {
     /// None of it.
     None,
     /// All of it: the file is a C library.
-    All,
+    All(Vec<Creator>),
     /// From this address on: a static program, in which the C library is linked behind the program's own code.
     From(u64),
     /// Functions of Go's own packages.
     Go(GoNames),
+}
+
+/// A function of a C library that creates a child by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Creator {
+    /// Where its code is: its own, or that of the function that it goes on in.
+    code: Range<u64>,
+    /// Its first address, as its symbol has it.
+    address: u64,
 }
 
 /// What is known of a file whose code creates processes.
@@ -163,29 +175,45 @@ impl<'a> Elf<'a> {
             return GoNames::read(table, text).map_or(Wrappers::None, Wrappers::Go);
         }
         if self.is_c_library() {
-            return Wrappers::All;
+            return Wrappers::All(self.creators());
         }
         if self.has_interpreter || self.header.e_entry.get(Le) == 0 {
             return Wrappers::None;
         }
-        let start = self.symbol(elf::SHT_SYMTAB, &[b"__libc_start_main"]).or_else(|| self.library_start());
+        let start = self.symbol(elf::SHT_SYMTAB, "__libc_start_main").map(|symbol| symbol.address);
+        let start = start.or_else(|| self.library_start());
         start.map_or(Wrappers::None, Wrappers::From)
     }
 
     /// Whether the file starts other programs: a C library; or, in older ones, the part with the threads and its own `fork`.
     fn is_c_library(&self) -> bool {
-        let defines = |name: &[u8]| self.symbol(elf::SHT_DYNSYM, &[name]).is_some();
-        defines(b"__libc_start_main") || (defines(b"pthread_create") && defines(b"vfork"))
+        let defines = |name: &str| self.symbol(elf::SHT_DYNSYM, name).is_some();
+        defines("__libc_start_main") || (defines("pthread_create") && defines("vfork"))
     }
 
-    /// The address of a symbol that the file defines, by any of its names.
-    fn symbol(&self, table: u32, names: &[&[u8]]) -> Option<u64> {
+    /// The functions that create a child by themselves.
+    fn creators(&self) -> Vec<Creator> {
+        let frames = self.call_frames();
+        let named = CREATORS.iter().filter_map(|name| self.symbol(elf::SHT_DYNSYM, name));
+        let all = named.flat_map(|Function { address, bytes }| {
+            let own = address..address.saturating_add(bytes);
+            let goes_on =
+                self.first_transfer(address).filter(|target| bytes <= START_BYTES && !own.contains(target));
+            let code = goes_on.and_then(|target| frames.as_ref()?.function(target));
+            [Some(own), code].into_iter().flatten().map(move |code| Creator { code, address })
+        });
+        all.collect()
+    }
+
+    /// A symbol that the file defines.
+    fn symbol(&self, table: u32, name: &str) -> Option<Function> {
         let symbols = self.sections.symbols(Le, self.source, table).ok()?;
         let named = |symbol: &&elf::Sym64<Le>| {
             symbol.st_shndx.get(Le) != elf::SHN_UNDEF
-                && symbols.symbol_name(Le, symbol).is_ok_and(|name| names.contains(&name))
+                && symbols.symbol_name(Le, symbol).is_ok_and(|other| other == name.as_bytes())
         };
-        symbols.iter().find(named).map(|symbol| symbol.st_value.get(Le))
+        let symbol = symbols.iter().find(named)?;
+        Some(Function { address: symbol.st_value.get(Le), bytes: symbol.st_size.get(Le) })
     }
 
     fn functions(&self, table: u32) -> Vec<Function> {
@@ -241,10 +269,16 @@ impl ElfCode {
     pub(crate) fn is_wrapper(&self, address: u64) -> bool {
         match &self.wrappers {
             Wrappers::None => false,
-            Wrappers::All => true,
+            Wrappers::All(_) => true,
             Wrappers::From(start) => address >= *start,
             Wrappers::Go(names) => names.is_own(address),
         }
+    }
+
+    /// The function of a C library that creates a child by itself, and whose code stands at an address: its first address.
+    pub(crate) fn creator(&self, address: u64) -> Option<u64> {
+        let Wrappers::All(creators) = &self.wrappers else { return None };
+        creators.iter().find(|creator| creator.code.contains(&address)).map(|creator| creator.address)
     }
 
     /// Whether the code keeps frame pointers instead of call frame information.

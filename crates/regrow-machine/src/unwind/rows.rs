@@ -2,6 +2,8 @@
 //!
 //! gimli reads the information; what it says of a place is kept in a small form, because a machine creates its processes at few places.
 
+use std::ops::Range;
+
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, EvaluationResult, Expression, Format,
     LittleEndian, Register, RegisterRule, UnwindContext, UnwindSection, UnwindTableRow, Value,
@@ -64,6 +66,14 @@ impl CallFrames {
     /// Bytes that it keeps in memory.
     pub(crate) fn bytes(&self) -> usize {
         self.frames.1.len() + self.index.as_ref().map_or(0, |(_, bytes)| bytes.len())
+    }
+
+    /// The addresses of the function that an address is of.
+    pub(crate) fn function(&self, address: u64) -> Option<Range<u64>> {
+        let frames = EhFrame::new(&self.frames.1, LittleEndian);
+        let bases = BaseAddresses::default().set_eh_frame(self.frames.0);
+        let function = frames.fde_for_address(&bases, address, EhFrame::cie_from_offset).ok()?;
+        Some(function.initial_address()..function.end_address())
     }
 
     /// What is said of an address, as it stands in the file.
