@@ -157,17 +157,26 @@ impl Walk<'_> {
     }
 
     /// By the stack: the return address of a call of this function, as far up as the function's first instructions make room.
+    ///
+    /// Frames hold return addresses of earlier calls as well. Those of functions further down in the file have the lower address: of the
+    /// functions that were called, this one begins last.
     fn leave_by_search(&mut self, registers: &Registers, at: &At) -> Option<Registers> {
         let stack_pointer = registers.get(STACK_POINTER).copied().flatten()?;
+        let mut best: Option<(u64, u64, u64, bool)> = None;
         for word_at in self.stack.words_from(stack_pointer) {
             let Some(word) = self.stack.word(word_at) else { continue };
             let Some(function) = self.called_from(word, at) else { continue };
+            let is_better = best.is_none_or(|(begin, ..)| function > begin);
             let (_, code) = self.images.text(at.place.file, function, at.met)?;
-            if arch::frame_may_have(code, word_at - stack_pointer) {
-                return returned(registers, word_at.checked_add(8)?, word, None);
+            let until = usize::try_from(at.inside.saturating_sub(function)).unwrap_or(usize::MAX);
+            let code = code.get(..until).unwrap_or(code);
+            if is_better && arch::frame_may_have(code, word_at - stack_pointer) {
+                best = Some((function, word_at, word, arch::keeps_frame_pointer(code)));
             }
         }
-        None
+        let (_, word_at, word, keeps_frame_pointer) = best?;
+        let frame = keeps_frame_pointer.then(|| self.stack.word(word_at.checked_sub(8)?));
+        returned(registers, word_at.checked_add(8)?, word, frame)
     }
 
     /// The first address of the function that this code is of, when a word is the return address of a call that may be of it.

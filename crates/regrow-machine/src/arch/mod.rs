@@ -9,6 +9,7 @@
 //! | `return_of_leaf` | where a function without a frame, in which a system call was made, returns to |
 //! | `call_before`, [`Call`] | the call that ends where some bytes end |
 //! | `frame_may_have` | whether a function's first instructions make a frame of a size |
+//! | `keeps_frame_pointer` | whether a function saves its caller's frame pointer below its return address |
 //! | `first_transfer` | the first direct call or jump of a start function |
 
 #[cfg(target_arch = "x86_64")]
@@ -16,7 +17,7 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
     FRAME_POINTER, LONGEST_CALL_BYTES, REGISTER_BYTES, REGISTERS, RETURN_ADDRESS, STACK_POINTER, call_before,
-    first_transfer, frame_may_have, registers, return_of_leaf,
+    first_transfer, frame_may_have, keeps_frame_pointer, registers, return_of_leaf,
 };
 
 /// A call, as its machine code says.

@@ -90,6 +90,12 @@ pub(crate) fn frame_may_have(code: &[u8], distance: u64) -> bool {
     saved.is_some_and(|bytes| bytes % 8 == 0 && bytes / 8 <= SAVED_REGISTERS)
 }
 
+/// Whether a function that begins with this code saves its caller's frame pointer right below its return address, and has one itself:
+/// `push %rbp; mov %rsp, %rbp`.
+pub(crate) fn keeps_frame_pointer(code: &[u8]) -> bool {
+    code.starts_with(&[0x55, 0x48, 0x89, 0xe5])
+}
+
 /// The first direct call or jump in the code of a start function, as the distance of its target from the code's first byte.
 ///
 /// Start functions are short and straight, and the bytes before their call are moves: a byte that looks like a call inside of one has a

@@ -55,7 +55,7 @@ impl Met {
 
 /// Opens a file.
 pub(crate) fn open(identity: &FileIdentity, path: Option<&Path>, met: Met) -> Option<File> {
-    let linked = open_if(&met.link(), |metadata| is_same_content(identity, metadata));
+    let linked = open_if(&met.link(), |metadata| may_be_same(identity, metadata));
     let at = |path: &Path| open_if(path, |metadata| is_same(identity, metadata));
     linked.or_else(|| at(&met.inside(path?))).or_else(|| at(path?))
 }
@@ -70,15 +70,20 @@ fn open_if(path: &Path, is_right: impl Fn(&Metadata) -> bool) -> Option<File> {
 
 /// Whether a file is the one that the kernel spoke of.
 fn is_same(identity: &FileIdentity, metadata: &Metadata) -> bool {
-    metadata.ino() == identity.inode && is_same_content(identity, metadata)
+    metadata.ino() == identity.inode
+        && metadata.size() == identity.size_bytes
+        && has_ctime(identity, metadata)
 }
 
-/// The same for what the kernel's link leads to: on stacked file systems the number of the inode is that of another layer, and the link may
-/// be of the process's next program.
-fn is_same_content(identity: &FileIdentity, metadata: &Metadata) -> bool {
+/// The same for what the kernel's link leads to, unless that is the process's next program: the inode's number may be that of another layer
+/// of a stacked file system, and the ctime changes when a name is removed.
+fn may_be_same(identity: &FileIdentity, metadata: &Metadata) -> bool {
     metadata.size() == identity.size_bytes
-        && metadata.ctime() == identity.ctime_s
-        && metadata.ctime_nsec() == i64::from(identity.ctime_ns)
+        && (metadata.ino() == identity.inode || has_ctime(identity, metadata))
+}
+
+fn has_ctime(identity: &FileIdentity, metadata: &Metadata) -> bool {
+    metadata.ctime() == identity.ctime_s && metadata.ctime_nsec() == i64::from(identity.ctime_ns)
 }
 
 /// What the kernel would say of a file.
