@@ -113,7 +113,11 @@ impl Recording {
         Ok(Recorded { status: ExitStatus::from_raw(status), summary: summary(&rows, builder.left_out) })
     }
 
-    fn start(&self) -> Result<Follower, RecordError> {
+    /// Starts the command, and follows it. The calling thread alone can ask what happens.
+    ///
+    /// # Errors
+    /// [`RecordError`] when the command cannot be executed or followed.
+    pub fn start(&self) -> Result<Follower, RecordError> {
         let c_string = |word: &OsStr| CString::new(word.as_bytes());
         let strings = || -> Result<_, io::Error> {
             let argv: Vec<CString> =

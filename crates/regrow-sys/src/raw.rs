@@ -198,6 +198,30 @@ pub fn process_group(pid: i32) -> Option<i32> {
     (group >= 0).then_some(group)
 }
 
+/// The processor time of a process, all of its threads together, those that have ended included.
+///
+/// # Errors
+/// As `clock_getcpuclockid(3)` and `clock_gettime(2)`.
+pub fn processor_time(pid: i32) -> io::Result<Duration> {
+    let mut clock = 0;
+    // SAFETY: a live integer, which it fills.
+    let errno = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+    if errno != 0 {
+        return Err(io::Error::from_raw_os_error(errno));
+    }
+    let mut time = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: zeroed, and filled by the kernel; every bit pattern is valid.
+    let time = unsafe {
+        if libc::clock_gettime(clock, time.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        time.assume_init()
+    };
+    let (seconds, nanos) =
+        (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+    Ok(Duration::new(seconds, nanos))
+}
+
 /// Whether there is a process in a process group; one that has ended and was not waited for counts. There is none in the group 0.
 #[must_use]
 pub fn has_members(group: i32) -> bool {

@@ -52,6 +52,7 @@ impl TraceBuilder {
                 self.alive.insert(pid, TracedProcess { maker, ..TracedProcess::default() });
             }
             Happened::Executed { pid } => self.executed(pid, &program(pid), argv_hash(&cmdline(pid))),
+            Happened::Reached { .. } => {}
             Happened::Leaving { pid } => {
                 let peak_kib = peak_kib(pid);
                 let alive = self.alive.entry(pid).or_default();

@@ -1,0 +1,63 @@
+//! `regrow sites`: where a command creates processes, and what they cost.
+//!
+//! ```text
+//!   collector, in a thread ──Told──> Watch ──> Profile ──> live view, while the command runs
+//!                                                 └──────> Outputs: the table, JSON, CSV, pprof, HTML
+//! ```
+//!
+//! A collector is a function that runs a command, tells events, and gives the command's status. What it is given and what it gives is all that
+//! this part knows of it.
+
+mod estimate;
+mod live;
+mod outputs;
+mod spool;
+mod table;
+mod traced;
+mod watch;
+
+use std::process::ExitStatus;
+
+use regrow_bench::record::RecordError;
+use regrow_profile::{Profile, Report, Symbols};
+
+use self::outputs::Outputs;
+use self::watch::{Collector, Watched};
+use crate::cli::sites::{OutputArgs, SitesArgs};
+use crate::error::CliError;
+use crate::exit_status::{self, NOT_EXECUTABLE, NOT_FOUND};
+use crate::message::{chain, complain};
+
+/// Carries out the command.
+pub(crate) fn sites(args: &SitesArgs) -> Result<u8, CliError> {
+    // Before the command runs: a file that cannot be written fails at once.
+    let outputs = Outputs::create(&args.output)?;
+    let words = std::iter::once(&args.program).chain(&args.args);
+    let title = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let collector: Collector = traced::collector(&args.program, &args.args);
+    let Watched { profile, status } = watch::watch(collector, &title, &args.output, !args.no_live)?;
+    match status {
+        Ok(status) => {
+            show(&profile, &title, &args.output, outputs)?;
+            Ok(status.map_or(0, exit_status::of_run))
+        }
+        Err(CliError::Record(error @ RecordError::NotFound { .. })) => Ok(told(&error, NOT_FOUND)),
+        Err(CliError::Record(error @ RecordError::NotExecutable { .. })) => Ok(told(&error, NOT_EXECUTABLE)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes what was asked for of a profile.
+fn show(profile: &Profile, title: &str, how: &OutputArgs, outputs: Outputs) -> Result<(), CliError> {
+    let savings = estimate::savings();
+    let report = Report::new(title, profile, &mut Symbols::default(), &savings, how.sort.into());
+    outputs.write(&report, how.limit)
+}
+
+fn told(error: &RecordError, status: u8) -> u8 {
+    complain(&chain(error));
+    status
+}
+
+/// What a collector gives at its end: how the command ended; `None` where there was none.
+type Ended = Result<Option<ExitStatus>, CliError>;
