@@ -6,12 +6,12 @@ use std::io;
 /// Something without which the kernel tells nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// A capability of the calling process; the second one would do as well.
+    /// A capability of the calling process, which root has.
     Capability {
         /// Its name.
         name: &'static str,
         /// One that includes it.
-        or: &'static str,
+        or: Option<&'static str>,
         /// What it is for.
         purpose: &'static str,
     },
@@ -30,9 +30,8 @@ pub enum Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Capability { name, or, purpose } => {
-                write!(f, "the capability {name} (or {or}; root has both), to {purpose}")
-            }
+            Self::Capability { name, or: Some(or), purpose } => write!(f, "{name} or {or}, to {purpose}"),
+            Self::Capability { name, or: None, purpose } => write!(f, "{name}, to {purpose}"),
             Self::TypeInformation { path } => {
                 write!(f, "{path}: the kernel's type information (CONFIG_DEBUG_INFO_BTF=y)")
             }
@@ -46,7 +45,7 @@ impl fmt::Display for Missing {
 #[non_exhaustive]
 pub enum StartError {
     /// Rights or parts of the kernel are missing.
-    #[error("what the whole machine does cannot be seen; missing: {}", list(.0))]
+    #[error("the whole machine cannot be looked at, as root can; missing: {}", list(.0))]
     Missing(Vec<Missing>),
     /// The kernel refuses although all is there that can be looked at beforehand.
     #[error(
@@ -119,13 +118,13 @@ mod tests {
     #[test]
     fn an_error_says_all_that_is_missing() {
         let missing = [
-            Missing::Capability { name: "CAP_BPF", or: "CAP_SYS_ADMIN", purpose: "load BPF programs" },
+            Missing::Capability { name: "CAP_BPF", or: Some("CAP_SYS_ADMIN"), purpose: "load BPF programs" },
             Missing::TypeInformation { path: "/sys/kernel/btf/vmlinux" },
         ];
         assert_eq!(
             StartError::Missing(missing.to_vec()).to_string(),
-            "what the whole machine does cannot be seen; missing: the capability CAP_BPF (or CAP_SYS_ADMIN; root has both), to load BPF \
-             programs; /sys/kernel/btf/vmlinux: the kernel's type information (CONFIG_DEBUG_INFO_BTF=y)"
+            "the whole machine cannot be looked at, as root can; missing: CAP_BPF or CAP_SYS_ADMIN, to load BPF programs; \
+             /sys/kernel/btf/vmlinux: the kernel's type information (CONFIG_DEBUG_INFO_BTF=y)"
         );
     }
 }

@@ -7,30 +7,31 @@ use crate::error::{Missing, StartError};
 /// Where a process's own capabilities are.
 const STATUS: &str = "/proc/self/status";
 
-/// A capability: its bit, its name, the bit and name of one that includes it, and what it is for.
+/// A capability.
 struct Need {
     bit: u32,
     name: &'static str,
-    wider_bit: u32,
-    wider: &'static str,
+    /// The bit and the name of one that includes it.
+    wider: Option<(u32, &'static str)>,
     purpose: &'static str,
 }
 
+/// What `CAP_SYS_ADMIN` includes is what it was before it was divided (Linux 5.8).
+const ADMIN: Option<(u32, &str)> = Some((21, "CAP_SYS_ADMIN"));
+
 /// `linux/capability.h` has the bits.
 const NEEDS: [Need; 3] = [
-    Need { bit: 39, name: "CAP_BPF", wider_bit: 21, wider: "CAP_SYS_ADMIN", purpose: "load BPF programs" },
+    Need { bit: 39, name: "CAP_BPF", wider: ADMIN, purpose: "load BPF programs" },
     Need {
         bit: 38,
         name: "CAP_PERFMON",
-        wider_bit: 21,
-        wider: "CAP_SYS_ADMIN",
-        purpose: "attach them to tracepoints and read other processes' memory",
+        wider: ADMIN,
+        purpose: "attach them to tracepoints, and read the stacks of processes",
     },
     Need {
         bit: 19,
         name: "CAP_SYS_PTRACE",
-        wider_bit: 19,
-        wider: "uid 0",
+        wider: None,
         purpose: "read the executables of other users' processes",
     },
 ];
@@ -49,10 +50,13 @@ fn effective(status: &str) -> u64 {
 
 fn missing_in(effective: u64) -> Vec<Missing> {
     let has = |bit: u32| effective & (1 << bit) != 0;
-    let lacked = NEEDS.iter().filter(|need| !has(need.bit) && !has(need.wider_bit));
-    lacked
-        .map(|need| Missing::Capability { name: need.name, or: need.wider, purpose: need.purpose })
-        .collect()
+    let lacked = NEEDS.iter().filter(|need| !has(need.bit) && !need.wider.is_some_and(|(bit, _)| has(bit)));
+    let missing = |need: &Need| Missing::Capability {
+        name: need.name,
+        or: need.wider.map(|(_, name)| name),
+        purpose: need.purpose,
+    };
+    lacked.map(missing).collect()
 }
 
 #[cfg(test)]

@@ -221,3 +221,72 @@ fn returned(
     }
     Some(callers)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::images::identity_of;
+    use stack::Piece;
+    use std::path::PathBuf;
+
+    /// The mapped code of a program, and what is known of it.
+    fn program(path: &str) -> (Images, Mapped, u64) {
+        let mut images = Images::default();
+        let identity = identity_of(&std::fs::metadata(path).unwrap());
+        let gone = Met { pid: u32::MAX, mapped: Some((0, 0)) };
+        assert!(images.see(identity, Some(PathBuf::from(path)), gone));
+        let file = images.number(identity, gone);
+        let segment = images.code(file, gone).unwrap().segments[0];
+        let start = 0x7000_0000_0000;
+        (images, Mapped { start, end: start + segment.bytes, offset: segment.offset, file }, segment.address)
+    }
+
+    /// Whatever registers and stack hold, the walk ends, and only goes through code.
+    #[test]
+    fn any_stack_is_left_in_time() {
+        let (mut images, mapped, first) = program("/bin/true");
+        let mut seed = 1_u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below.max(1)
+        };
+        let base = 0x7fff_0000_0000;
+        let mut longest = 0;
+        for _ in 0..2_000 {
+            let mut bytes = Vec::new();
+            for _ in 0..256 {
+                let word = match next(4) {
+                    0 => next(u64::MAX),
+                    1 => base + 8 * next(300),
+                    _ => mapped.start + next(mapped.end - mapped.start),
+                };
+                bytes.extend(word.to_le_bytes());
+            }
+            let stack = Stack { near: Piece { base, bytes: &bytes }, far: None };
+            let mut registers = [0; REGISTERS].map(|_| base + 8 * next(300));
+            registers[STACK_POINTER] = base;
+            registers[RETURN_ADDRESS] = mapped.start + next(mapped.end - mapped.start);
+            let places = places(registers, &stack, &[mapped], u32::MAX, &mut images);
+            assert!(places.len() <= MOST_FRAMES);
+            let bytes = mapped.end - mapped.start;
+            assert!(places.iter().all(|place| (first..=first + bytes).contains(&place.address)));
+            longest = longest.max(places.len());
+        }
+        assert!(longest > 3, "stacks that are followed are among them");
+    }
+
+    #[test]
+    fn code_that_is_in_no_file_has_no_place() {
+        let (mut images, mapped, _) = program("/bin/true");
+        let stack = Stack { near: Piece { base: 0x1000, bytes: &[] }, far: None };
+        let at = |address: u64, images: &mut Images| {
+            let mut registers = [0; REGISTERS];
+            registers[RETURN_ADDRESS] = address;
+            places(registers, &stack, &[mapped], u32::MAX, images).len()
+        };
+        assert_eq!(at(mapped.start, &mut images), 1);
+        for outside in [0, mapped.start - 1, mapped.end, u64::MAX] {
+            assert_eq!(at(outside, &mut images), 0, "{outside:#x}");
+        }
+    }
+}

@@ -292,3 +292,73 @@ impl ElfCode {
         names + self.frames.as_ref().map_or(0, CallFrames::bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek as _, SeekFrom, Write as _};
+
+    /// A small program that is everywhere.
+    const PROGRAM: &str = "/bin/true";
+
+    /// All that is read of a file.
+    fn read_all(file: &File) -> Option<usize> {
+        build_id(file);
+        let all = functions(file).len();
+        let code = code(file)?;
+        for segment in &code.segments {
+            text(file, segment);
+            for address in [segment.address, segment.address.wrapping_add(segment.bytes / 2)] {
+                code.is_wrapper(address);
+                code.creator(address);
+                code.address_of(segment.offset);
+                if let Some(frames) = &code.frames {
+                    frames.row(address);
+                }
+            }
+        }
+        Some(all)
+    }
+
+    #[test]
+    fn a_program_has_a_build_id_code_and_frames() {
+        let file = File::open(PROGRAM).unwrap();
+        assert_eq!(build_id(&file).map(|id| id.len()), Some(20));
+        let code = code(&file).unwrap();
+        assert!(matches!(code.wrappers, Wrappers::None));
+        let [segment] = code.segments[..] else { panic!("one segment is executable") };
+        assert_eq!(code.address_of(segment.offset + 8), Some(segment.address + 8));
+        assert_eq!(code.address_of(segment.offset + segment.bytes), None);
+        let frames = code.frames.unwrap();
+        let rows = (segment.address..segment.address + segment.bytes)
+            .step_by(16)
+            .filter(|at| frames.row(*at).is_some());
+        assert!(rows.count() > 50);
+    }
+
+    /// One byte after the other is another one, in the tables; and the file ends early.
+    #[test]
+    fn a_file_that_is_damaged_is_read_as_far_as_it_goes() {
+        let whole = std::fs::read(PROGRAM).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&whole).unwrap();
+        let sections = whole.len().saturating_sub(64 * 30);
+        let mut places: Vec<usize> = (0..0x400).chain(sections..whole.len()).collect();
+        places.extend((0x400..sections).step_by(97));
+        for at in places {
+            let byte = whole[at];
+            for other in [!byte, 0xff] {
+                file.seek(SeekFrom::Start(at as u64)).unwrap();
+                file.write_all(&[other]).unwrap();
+                read_all(&file);
+            }
+            file.seek(SeekFrom::Start(at as u64)).unwrap();
+            file.write_all(&[byte]).unwrap();
+        }
+        assert!(read_all(&file).is_some(), "it is as it was");
+        for bytes in (0..whole.len()).rev().step_by(331) {
+            file.set_len(bytes as u64).unwrap();
+            read_all(&file);
+        }
+    }
+}

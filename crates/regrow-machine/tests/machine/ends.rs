@@ -14,7 +14,7 @@ pub(crate) const CASES: &[Case] = &[
         name: "nothing_is_left_of_a_collector_that_is_killed",
         looks: true,
         needs: nothing,
-        run: nothing_is_left,
+        run: nothing_is_left_of_a_collector_that_is_killed,
     },
     Case {
         name: "what_is_missing_is_named",
@@ -61,7 +61,7 @@ fn again(role: &str) -> Command {
 }
 
 /// Programs of the kernel, their links and tables are gone with the process that holds them.
-fn nothing_is_left() {
+fn nothing_is_left_of_a_collector_that_is_killed() {
     let mut child = again("collect").spawn().expect("it starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("it says when");
