@@ -9,7 +9,7 @@ use crate::frames;
 use crate::images::{Images, Met, identity_of, words};
 use crate::record::{Accounts, Created, FileIdentity, MappedFile, Process, Record};
 use crate::unwind::stack::{Piece, Stack};
-use crate::unwind::{Mapped, places};
+use crate::unwind::{Mapped, Place, places};
 
 /// Most processes whose mappings are known.
 const MOST_SPACES: usize = 1 << 14;
@@ -132,19 +132,29 @@ impl Collector {
         let (far_at, far) = created.far;
         let far = (!far.is_empty()).then_some(Piece { base: far_at, bytes: far });
         let stack = Stack { near: Piece { base, bytes: created.near }, far };
-        if !self.spaces.contains_key(&created.parent) {
-            let space = read_space(created.parent.pid, &mut self.images);
-            if self.mappings_are_told || space.is_empty() {
-                self.gaps.places += u64::from(space.is_empty());
-            }
-            self.spaces.insert(created.parent, space);
+        let pid = created.parent.pid;
+        let is_read = !self.spaces.contains_key(&created.parent);
+        if is_read {
+            self.spaces.insert(created.parent, read_space(pid, &mut self.images));
         }
-        let Some(space) = self.spaces.get(&created.parent) else { return [None; 3] };
-        let places = places(registers, &stack, space, created.parent.pid, &mut self.images);
-        if places.is_empty() {
-            self.gaps.places += 1;
+        let mut found = self.places(registers, &stack, created.parent);
+        if found.is_empty() && !is_read && !self.mappings_are_told {
+            // It has mapped more since it was read.
+            self.spaces.insert(created.parent, read_space(pid, &mut self.images));
+            found = self.places(registers, &stack, created.parent);
         }
-        frames::choose(&places, |file| self.images.id(file))
+        self.gaps.places += u64::from(found.is_empty());
+        frames::choose(&found, |file| self.images.id(file))
+    }
+
+    fn places(
+        &mut self,
+        registers: [u64; arch::REGISTERS],
+        stack: &Stack<'_>,
+        process: Process,
+    ) -> Vec<Place> {
+        let Some(space) = self.spaces.get(&process) else { return Vec::new() };
+        places(registers, stack, space, process.pid, &mut self.images)
     }
 
     /// The id of a file; what is found of its name is told.

@@ -15,6 +15,8 @@ pub enum Missing {
         /// What it is for.
         purpose: &'static str,
     },
+    /// The first PID namespace: in another one processes have other numbers than the kernel tells.
+    FirstNamespace,
     /// The kernel's own type information, in this file.
     TypeInformation {
         /// The file.
@@ -32,6 +34,9 @@ impl fmt::Display for Missing {
         match self {
             Self::Capability { name, or: Some(or), purpose } => write!(f, "{name} or {or}, to {purpose}"),
             Self::Capability { name, or: None, purpose } => write!(f, "{name}, to {purpose}"),
+            Self::FirstNamespace => {
+                f.write_str("the first PID namespace: this process is in another one, as in a container")
+            }
             Self::TypeInformation { path } => {
                 write!(f, "{path}: the kernel's type information (CONFIG_DEBUG_INFO_BTF=y)")
             }

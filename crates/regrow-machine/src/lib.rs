@@ -46,4 +46,4 @@ mod roots;
 mod unwind;
 
 pub use error::{CollectError, Missing, StartError};
-pub use machine::{Losses, Machine, MachineOptions, Scope};
+pub use machine::{Losses, Machine, MachineOptions, MappingSource, Scope};

@@ -32,6 +32,16 @@ pub enum Scope {
     Below(u32),
 }
 
+/// Who tells what a parent has mapped: without that its addresses are in no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MappingSource {
+    /// The kernel, when the parent creates (Linux 6.7); `/proc` where it cannot.
+    #[default]
+    Kernel,
+    /// `/proc`, when the creation is collected: a parent that is gone by then has no place.
+    Proc,
+}
+
 /// How the machine is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineOptions {
@@ -39,6 +49,8 @@ pub struct MachineOptions {
     pub scope: Scope,
     /// Room for what was not collected yet, in bytes: a power of two. A creation takes a few thousand bytes.
     pub ring_bytes: u32,
+    /// Who tells what a parent has mapped.
+    pub mappings: MappingSource,
     /// For how long events may gather once there is one: a collector that is woken for each of them takes more time than they do. 0: it is
     /// woken for the first one at once, as a scheduler needs it.
     pub gather: Duration,
@@ -46,7 +58,8 @@ pub struct MachineOptions {
 
 impl Default for MachineOptions {
     fn default() -> Self {
-        Self { scope: Scope::Everything, ring_bytes: 16 << 20, gather: Duration::from_millis(20) }
+        let (scope, mappings) = (Scope::default(), MappingSource::default());
+        Self { scope, ring_bytes: 16 << 20, mappings, gather: Duration::from_millis(20) }
     }
 }
 
@@ -91,7 +104,7 @@ impl Machine {
             return Err(StartError::Ring { bytes });
         }
         let follows = options.scope != Scope::Everything;
-        let programs = Programs::start(bytes, follows)?;
+        let programs = Programs::start(bytes, follows, options.mappings == MappingSource::Kernel)?;
         let collector = Collector::new(programs.tells_mappings);
         let mut machine = Self { programs, collector, gather: options.gather };
         if let Scope::Below(pid) = options.scope {

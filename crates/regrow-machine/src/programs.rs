@@ -54,11 +54,12 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Loads and attaches them, with a ring of so many bytes. `follows`: they tell of nothing until [`Programs::follow`] is called.
-    pub(crate) fn start(ring_bytes: u32, follows: bool) -> Result<Self, StartError> {
+    /// Loads and attaches them, with a ring of so many bytes. `follows`: they tell of nothing until [`Programs::follow`] is called. `walks`: they
+    /// tell mappings where they can.
+    pub(crate) fn start(ring_bytes: u32, follows: bool, walks: bool) -> Result<Self, StartError> {
         let types = type_information()?;
         let mut bytes = OBJECT.to_vec();
-        let tells_mappings = link_walk(&mut bytes, &types);
+        let tells_mappings = link_walk(&mut bytes, &types, walks);
         let mut object = EbpfLoader::new()
             .btf(Some(&types))
             .override_global("only_followed", &u8::from(follows), true)
@@ -145,12 +146,13 @@ fn type_information() -> Result<Btf, StartError> {
     if missing.is_empty() { Ok(types) } else { Err(StartError::Missing(missing)) }
 }
 
-/// Writes the numbers of the kernel's own functions into the object, or 0 for all when one is not there; whether all are there.
-fn link_walk(object: &mut [u8], types: &Btf) -> bool {
+/// Writes the numbers of the kernel's own functions into the object, or 0 for all when one is not there or they are not wanted; whether they
+/// are called.
+fn link_walk(object: &mut [u8], types: &Btf, is_wanted: bool) -> bool {
     let numbers = WALK.map(|(name, _)| types.id_by_type_name_kind(name, BtfKind::Func).ok());
-    let is_there = numbers.iter().all(Option::is_some);
+    let is_called = is_wanted && numbers.iter().all(Option::is_some);
     for ((_, stand_in), number) in WALK.into_iter().zip(numbers) {
-        let number = number.filter(|_| is_there).unwrap_or(0);
+        let number = number.filter(|_| is_called).unwrap_or(0);
         let (instructions, _) = object.as_chunks_mut::<8>();
         for instruction in instructions {
             let (code, operand) = instruction.split_at_mut(4);
@@ -159,7 +161,7 @@ fn link_walk(object: &mut [u8], types: &Btf) -> bool {
             }
         }
     }
-    is_there
+    is_called
 }
 
 fn attach(object: &mut Ebpf, name: &str, tracepoint: &str, types: &Btf) -> Result<(), ProgramError> {

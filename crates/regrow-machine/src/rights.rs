@@ -1,4 +1,4 @@
-//! The capabilities that collecting needs.
+//! What collecting needs of the calling process: capabilities, and its PID namespace.
 
 use std::fs;
 
@@ -6,6 +6,9 @@ use crate::error::{Missing, StartError};
 
 /// Where a process's own capabilities are.
 const STATUS: &str = "/proc/self/status";
+/// A process's own PID namespace, and what the first one is called (`PROC_PID_INIT_INO` of the kernel).
+const NAMESPACE: &str = "/proc/self/ns/pid";
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// A capability.
 struct Need {
@@ -36,10 +39,16 @@ const NEEDS: [Need; 3] = [
     },
 ];
 
-/// The capabilities that the calling process lacks.
+/// What the calling process lacks.
 pub(crate) fn missing() -> Result<Vec<Missing>, StartError> {
-    let status = fs::read_to_string(STATUS).map_err(|source| StartError::File { path: STATUS, source })?;
-    Ok(missing_in(effective(&status)))
+    let failed = |path| move |source| StartError::File { path, source };
+    let status = fs::read_to_string(STATUS).map_err(failed(STATUS))?;
+    let namespace = fs::read_link(NAMESPACE).map_err(failed(NAMESPACE))?;
+    let mut missing = missing_in(effective(&status));
+    if namespace.as_os_str() != FIRST_NAMESPACE {
+        missing.push(Missing::FirstNamespace);
+    }
+    Ok(missing)
 }
 
 /// The set of effective capabilities; empty where the kernel tells none.

@@ -22,6 +22,12 @@ pub(crate) const CASES: &[Case] = &[
         needs: || programs(&["setpriv"]),
         run: what_is_missing_is_named,
     },
+    Case {
+        name: "another_namespace_is_named",
+        looks: true,
+        needs: || programs(&["unshare"]),
+        run: another_namespace_is_named,
+    },
     Case { name: "bad_settings_are_refused", looks: true, needs: nothing, run: bad_settings_are_refused },
 ];
 
@@ -42,6 +48,7 @@ pub(crate) fn play(role: &OsStr) -> ExitCode {
             let name = |missing: &Missing| match missing {
                 Missing::Capability { name, .. } | Missing::TracePoint { name } => *name,
                 Missing::TypeInformation { path } => *path,
+                Missing::FirstNamespace => "namespace",
             };
             println!("{}", missing.iter().map(name).collect::<Vec<_>>().join(" "));
             ExitCode::from(2)
@@ -110,6 +117,15 @@ fn what_is_missing_is_named() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(said.trim(), "CAP_BPF CAP_PERFMON CAP_SYS_PTRACE", "{}", output.status);
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// Processes have other numbers in a PID namespace of their own.
+fn another_namespace_is_named() {
+    let own = std::env::current_exe().expect("the test's own file");
+    let mut command = Command::new("unshare");
+    let output = command.args(["--pid", "--fork", "--mount-proc"]).arg(own).env(ROLE, "rights").output();
+    let output = output.expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "namespace", "{}", output.status);
 }
 
 fn bad_settings_are_refused() {

@@ -49,7 +49,12 @@ fn each_of_a_burst_is_told_or_counted() {
     let burst = |ring_bytes: u32, gather: Duration| {
         // What it creates is told alone: it is started by a shell that is followed.
         let mut shell = shell(&format!("read -r _; exec \"$0\" vfork {BURST}"), &program);
-        let options = MachineOptions { scope: Scope::Below(shell.id()), ring_bytes, gather };
+        let options = MachineOptions {
+            scope: Scope::Below(shell.id()),
+            ring_bytes,
+            gather,
+            ..MachineOptions::default()
+        };
         let (seen, ()) = look(options, || {
             drop(shell.stdin.take());
             assert!(shell.wait().expect("it ends").success());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use regrow_machine::{Machine, MachineOptions};
+use regrow_machine::{Machine, MachineOptions, MappingSource};
 use regrow_sites::{Event, ImageId};
 
 use crate::case::{Case, nothing, programs};
@@ -21,6 +21,12 @@ pub(crate) const CASES: &[Case] = &[
         looks: true,
         needs: || programs(&["unshare"]),
         run: a_program_in_another_world,
+    },
+    Case {
+        name: "mappings_that_the_kernel_does_not_tell",
+        looks: true,
+        needs: nothing,
+        run: mappings_that_the_kernel_does_not_tell,
     },
     Case {
         name: "a_program_without_a_build_id",
@@ -98,9 +104,23 @@ fn assert_same_offsets(
     assert_eq!(offsets(&seen.sites(image)), offsets(sites));
 }
 
+/// As on kernels before 6.7: they are read from `/proc`, of processes that are there.
+fn mappings_that_the_kernel_does_not_tell() {
+    let workshop = Workshop::new();
+    let program = workshop.build("creator", "gcc", "creator.c", &["-O2"]);
+    let sites = expected(&program, &program);
+    let options = MachineOptions { mappings: MappingSource::Proc, ..MachineOptions::default() };
+    let seen = hold_with(&options, Command::new(&program).args(["hold", "7"]), || ());
+    assert_same_offsets(&seen, seen.image(&program), &sites);
+}
+
 /// Looks at a program that creates and then stays until all of it was told.
 fn hold(command: &mut Command, before: impl FnOnce()) -> Seen {
-    let mut machine = Machine::start(&MachineOptions::default()).expect("the machine may be looked at");
+    hold_with(&MachineOptions::default(), command, before)
+}
+
+fn hold_with(options: &MachineOptions, command: &mut Command, before: impl FnOnce()) -> Seen {
+    let mut machine = Machine::start(options).expect("the machine may be looked at");
     let mut events = Vec::new();
     let mut child: Child = command.stdin(Stdio::piped()).spawn().expect("it starts");
     let exe = format!("/proc/{}/cmdline", child.id());
