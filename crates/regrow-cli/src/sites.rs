@@ -10,11 +10,14 @@
 
 mod estimate;
 mod live;
+mod machine;
 mod outputs;
 mod spool;
 mod table;
 mod traced;
 mod watch;
+
+use std::error::Error;
 
 use regrow_bench::record::RecordError;
 use regrow_profile::{Profile, Report, Symbols};
@@ -23,16 +26,18 @@ use self::outputs::Outputs;
 use self::watch::{Collector, Watched};
 use crate::cli::sites::{OutputArgs, SitesArgs};
 use crate::error::CliError;
-use crate::exit_status::{self, NOT_EXECUTABLE, NOT_FOUND};
+use crate::exit_status::{self, FAILED, NOT_EXECUTABLE, NOT_FOUND};
 use crate::message::{chain, complain};
 
 /// Carries out the command.
 pub(crate) fn sites(args: &SitesArgs) -> Result<u8, CliError> {
     // Before the command runs: a file that cannot be written fails at once.
     let outputs = Outputs::create(&args.output)?;
-    let words = std::iter::once(&args.program).chain(&args.args);
-    let title = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let collector: Collector = traced::collector(&args.program, &args.args);
+    let (title, collector) = match choose(args) {
+        Ok(chosen) => chosen,
+        Err(error @ CliError::Machine(_)) => return Ok(told(&error, FAILED)),
+        Err(error) => return Err(error),
+    };
     let Watched { profile, status } = watch::watch(collector, &title, &args.output, !args.no_live)?;
     match status {
         Ok(status) => {
@@ -42,6 +47,18 @@ pub(crate) fn sites(args: &SitesArgs) -> Result<u8, CliError> {
         Err(CliError::Record(error @ RecordError::NotFound { .. })) => Ok(told(&error, NOT_FOUND)),
         Err(CliError::Record(error @ RecordError::NotExecutable { .. })) => Ok(told(&error, NOT_EXECUTABLE)),
         Err(error) => Err(error),
+    }
+}
+
+/// What is looked at, in words, and how.
+fn choose(args: &SitesArgs) -> Result<(String, Collector), CliError> {
+    match &args.program {
+        Some(program) => {
+            let words = std::iter::once(program).chain(&args.args);
+            let title = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+            Ok((title, traced::collector(program, &args.args)))
+        }
+        None => Ok((machine::title(&args.machine), machine::collector(&args.machine)?)),
     }
 }
 
@@ -58,7 +75,7 @@ fn show(
     outputs.write(&report, how.limit, has_command)
 }
 
-fn told(error: &RecordError, status: u8) -> u8 {
+fn told(error: &dyn Error, status: u8) -> u8 {
     complain(&chain(error));
     status
 }

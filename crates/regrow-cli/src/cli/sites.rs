@@ -13,13 +13,17 @@ executed, their number, mean and 99th percentile of processor time and life, whi
 time recycled starts would have saved. It goes to standard error when a COMMAND runs, whose output is its own. In a terminal the table is live while
 the command runs, and the command's output follows at its end.
 
+With --system or --pid the kernel tells what happens (BPF): it needs root's rights, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, and Linux 5.15.
+
 Exit status: the command's own, as env(1) gives it; 127 when there is no such program;
-126 when it cannot be executed; 125 when a FILE cannot be written, or Regrow itself failed.
+126 when it cannot be executed; 125 when a FILE cannot be written, or Regrow itself failed;
+2 when the machine may not be looked at.
 
 Examples:
   regrow sites -- make -j2
   regrow sites --html build.html --pprof build.pb.gz -- make -j2
   regrow sites --sort saved --json - -- ./configure >/dev/null
+  sudo regrow sites --system --for 10
   go tool pprof -top build.pb.gz";
 
 /// The arguments of `regrow sites`.
@@ -35,15 +39,34 @@ pub(crate) struct SitesArgs {
     pub(crate) no_live: bool,
 
     #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
 
     /// The command: a path, or a name that stands in PATH
-    #[arg(value_name = "COMMAND")]
-    pub(crate) program: OsString,
+    #[arg(value_name = "COMMAND", required_unless_present_any = ["system", "pid"])]
+    pub(crate) program: Option<OsString>,
 
     /// Its arguments
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) args: Vec<OsString>,
+}
+
+/// What is looked at instead of a command.
+#[derive(Debug, Args)]
+pub(crate) struct MachineArgs {
+    /// Look at all processes of the machine instead of a command, as root: until Ctrl-C, or for the time that --for says
+    #[arg(long, conflicts_with_all = ["program", "trace"])]
+    pub(crate) system: bool,
+
+    /// Look at a process that is there and all below it, as root: until it ends
+    #[arg(long, value_name = "PID", conflicts_with_all = ["program", "trace", "system"])]
+    pub(crate) pid: Option<u32>,
+
+    /// End after so many seconds
+    #[arg(long = "for", value_name = "SECONDS", conflicts_with = "program")]
+    pub(crate) seconds: Option<u32>,
 }
 
 /// What is made of a profile.
