@@ -9,8 +9,7 @@ use regrow_profile::traced::Told;
 use regrow_sys::raw;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Ended;
-use super::watch::{Collector, Teller};
+use super::watch::{Collector, Ended, Teller};
 use crate::cli::sites::MachineArgs;
 use crate::error::CliError;
 use crate::message::complain;
