@@ -41,6 +41,7 @@ AS_NOBODY: Mapping[str, str] = {
     "regrow-cli/link": "launchers stand in folders of the user",
     "regrow-cli/run": "limits, niceness and signals of a caller without privilege",
     "regrow-cli/shared": "the daemon asks the kernel who its clients are",
+    "regrow-cli/sites": "commands are followed by ptrace",
     "regrow-cli/trace": "commands are followed by ptrace",
     "regrow-cli/web": "ports, sockets and scripts of a user without privilege",
     "regrow-daemon/lib": "places and clients of another user are refused",
@@ -278,6 +279,7 @@ def soak() -> list[Part]:
         longer("regrow-testkit/stress", "110,000 runs of threads at once, each checked", REGROW_STRESS_RUNS="110000"),
         longer("regrow-testkit/corpus_recycled", "each entry of the corpus 100 times", REGROW_RUNS="100"),
         longer("regrow-memory/zones", "50,000,000 steps of zones beside a model", REGROW_STEPS="50000000"),
+        longer("regrow-sites/memory", "10,000,000 events for the model of creation sites", REGROW_EVENTS="10000000"),
         longer("regrow-memory/service", "100,000,000 steps of eight threads with blocks of memory", REGROW_STEPS="12500000"),
         make("memory", "the memory service for C programs, as users get it", needs=("build",), lock="release"),
         Part(

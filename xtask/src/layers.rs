@@ -9,7 +9,7 @@
 //!  5  engine         a shard
 //!  4  pool           decisions            memory-preload (at the edge)
 //!  3  body           mechanism            memory-c (at the edge)
-//!  2  image          mechanism            memory (a service of its own)     builtin (at the edge)
+//!  2  image          mechanism            memory (a service of its own)     builtin (at the edge)           collect, machine, profile (around sites)
 //!  1  front          mechanism            agent (inside a body)            client (at the edge)            sys (ground)
 //!     sites          a model of its own
 //!  0  abi            wire types
@@ -35,11 +35,16 @@ const LAYERS: &[(&str, u8)] = &[
     ("regrow-sites", 1),
     ("regrow-sys", 1),
     ("regrow-builtin", 2),
+    ("regrow-collect", 2),
     ("regrow-image", 2),
+    ("regrow-machine", 2),
     ("regrow-memory", 2),
+    ("regrow-profile", 2),
     ("regrow-memory-c", 3),
     ("regrow-memory-preload", 4),
     ("regrow-body", 3),
+    ("regrow-sites-library", 1),
+    ("regrow-sites-preload", 3),
     ("regrow-pool", 4),
     ("regrow-engine", 5),
     ("regrow", 6),

@@ -30,6 +30,7 @@ pub mod fault;
 mod image;
 mod report;
 mod scheduling;
+pub mod sites;
 mod state;
 pub mod task;
 

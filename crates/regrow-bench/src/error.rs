@@ -60,6 +60,12 @@ pub enum BenchError {
         /// What the system said.
         source: io::Error,
     },
+    /// The whole machine may not be looked at.
+    #[error(transparent)]
+    Machine(#[from] regrow_machine::StartError),
+    /// What the machine does cannot be collected.
+    #[error(transparent)]
+    Collect(#[from] regrow_machine::CollectError),
     /// There is no safe place for the daemon's socket.
     #[error(transparent)]
     Place(#[from] PlaceError),

@@ -5,6 +5,7 @@
 //!   daemon      what the daemon costs its clients
 //!   pool        the policies on recorded traces, and 50 programs that run once
 //!   memory      blocks of the memory service, and memory that the kernel maps
+//!   sites       what it costs to see where processes are created
 //!   resources   each resource made from nothing, and taken from the pool
 //!   record      which processes a command creates, as a trace
 //!   replay      a trace through policies: simulated, or with real processes
@@ -24,6 +25,7 @@ pub mod machine;
 pub mod memory;
 pub mod plot;
 pub mod pool;
+pub mod predict;
 pub mod programs;
 mod quiet;
 pub mod record;
@@ -31,5 +33,6 @@ pub mod replay;
 pub mod resources;
 pub mod results;
 pub mod samples;
+pub mod sites;
 mod system;
 pub mod table;

@@ -33,7 +33,8 @@ argv_hash  64-bit FNV-1a of the arguments, each ended by a zero byte
 parent     number of the row that asked for it, from 1; 0: none here
 start_us   when it was executed, in microseconds since the recording began
 end_us     when it had ended, or had executed something else, which is a row of its own
-peak_kib   most memory that was resident, in KiB; empty: not known";
+peak_kib   most memory that was resident, in KiB; empty: not known
+cpu_us     processor time between the two, without children, in microseconds; empty: not known";
 
 /// Why a command is not recorded.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +114,11 @@ impl Recording {
         Ok(Recorded { status: ExitStatus::from_raw(status), summary: summary(&rows, builder.left_out) })
     }
 
-    fn start(&self) -> Result<Follower, RecordError> {
+    /// Starts the command, and follows it. The calling thread alone can ask what happens.
+    ///
+    /// # Errors
+    /// [`RecordError`] when the command cannot be executed or followed.
+    pub fn start(&self) -> Result<Follower, RecordError> {
         let c_string = |word: &OsStr| CString::new(word.as_bytes());
         let strings = || -> Result<_, io::Error> {
             let argv: Vec<CString> =

@@ -9,10 +9,13 @@
 
 use std::io::IsTerminal;
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 /// Stands between two columns.
 const GAP: &str = "  ";
-/// A column of text is never narrower than this, however narrow the terminal.
+/// A column of text, or of names, is never narrower than this, however narrow the terminal.
 const TEXT_WIDTH_MIN: usize = 24;
+const NAME_WIDTH_MIN: usize = 12;
 /// The width where there is no terminal.
 const WIDTH_DEFAULT: usize = 120;
 
@@ -25,6 +28,8 @@ pub enum Alignment {
     Right,
     /// A sentence, flush left and wrapped where the table would be too wide.
     Text,
+    /// A name, flush left, of which the middle is left out where the table would be too wide.
+    Name,
 }
 
 #[derive(Debug)]
@@ -74,7 +79,10 @@ impl TextTable {
         let rules: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
         self.line(&mut text, &widths, rules.iter().map(String::as_str));
         for row in &self.rows {
-            self.wrapped_row(&mut text, &widths, row);
+            let shortened = row.iter().zip(&self.columns).zip(&widths).map(|((cell, column), width)| {
+                if column.alignment == Alignment::Name { shorten(cell, *width) } else { cell.clone() }
+            });
+            self.wrapped_row(&mut text, &widths, &shortened.collect::<Vec<_>>());
         }
         text
     }
@@ -86,7 +94,7 @@ impl TextTable {
             .zip(widths)
             .map(|((cell, column), width)| match column.alignment {
                 Alignment::Text => wrap(cell, *width),
-                Alignment::Left | Alignment::Right => vec![cell.as_str()],
+                Alignment::Left | Alignment::Right | Alignment::Name => vec![cell.as_str()],
             })
             .collect();
         let lines = cells.iter().map(Vec::len).max().unwrap_or(0);
@@ -104,7 +112,7 @@ impl TextTable {
             let padding = " ".repeat(width.saturating_sub(length(cell)));
             match column.alignment {
                 Alignment::Right => text.extend([padding.as_str(), cell]),
-                Alignment::Left | Alignment::Text => text.extend([cell, padding.as_str()]),
+                Alignment::Left | Alignment::Text | Alignment::Name => text.extend([cell, padding.as_str()]),
             }
         }
         let end = start + text.get(start..).map_or(0, |line| line.trim_end().len());
@@ -112,7 +120,7 @@ impl TextTable {
         text.push('\n');
     }
 
-    /// The width of each column: what its cells need. Columns of text share what the others leave.
+    /// The width of each column: what its cells need. Columns of text and of names share what the others leave.
     fn widths(&self, width: usize) -> Vec<usize> {
         let mut widths: Vec<usize> = self
             .columns
@@ -123,27 +131,51 @@ impl TextTable {
                 cells.chain(&column.heading).map(|cell| length(cell)).max().unwrap_or(0)
             })
             .collect();
-        let texts = self.columns.iter().filter(|column| column.alignment == Alignment::Text).count();
-        if texts == 0 {
-            return widths;
-        }
         let gaps = GAP.len() * widths.len().saturating_sub(1);
-        let others =
-            widths.iter().zip(&self.columns).filter(|(_, column)| column.alignment != Alignment::Text);
-        let taken: usize = others.map(|(width, _)| *width).sum::<usize>() + gaps;
-        let share = (width.saturating_sub(taken) / texts).max(TEXT_WIDTH_MIN);
-        for (width, column) in widths.iter_mut().zip(&self.columns) {
-            if column.alignment == Alignment::Text {
-                *width = (*width).min(share);
+        let mut left = width.saturating_sub(gaps);
+        let mut elastic: Vec<usize> = Vec::new();
+        for (index, column) in self.columns.iter().enumerate() {
+            match column.alignment {
+                Alignment::Text | Alignment::Name => elastic.push(index),
+                Alignment::Left | Alignment::Right => left = left.saturating_sub(widths[index]),
             }
+        }
+        // What one does not need is left to the others.
+        elastic.sort_by_key(|&index| widths[index]);
+        for (done, &index) in elastic.iter().enumerate() {
+            let share = left / (elastic.len() - done);
+            let is_name = self.columns[index].alignment == Alignment::Name;
+            let least = if is_name { NAME_WIDTH_MIN } else { TEXT_WIDTH_MIN };
+            widths[index] = widths[index].min(share.max(least));
+            left = left.saturating_sub(widths[index]);
         }
         widths
     }
 }
 
-/// How many columns a line takes on the terminal. The texts of the command have no wide characters.
+/// A name of at most `width` columns: of a longer one the end and some of the beginning, which tell most.
+fn shorten(name: &str, width: usize) -> String {
+    if length(name) <= width {
+        return name.to_owned();
+    }
+    let room = width.saturating_sub(1);
+    let taken = |characters: &mut dyn Iterator<Item = char>, room: usize| {
+        let mut used = 0;
+        let fits = |each: &char| {
+            used += each.width().unwrap_or(0);
+            used <= room
+        };
+        characters.take_while(fits).collect::<Vec<char>>()
+    };
+    let begin = taken(&mut name.chars(), room / 3);
+    let begin_width: usize = begin.iter().map(|each| each.width().unwrap_or(0)).sum();
+    let end = taken(&mut name.chars().rev(), room - begin_width);
+    begin.iter().chain(&['…']).chain(end.iter().rev()).collect()
+}
+
+/// How many columns a line takes on the terminal.
 fn length(text: &str) -> usize {
-    text.chars().count()
+    text.width()
 }
 
 /// Breaks a text at its blanks into lines of at most `width`; a longer word has a line of its own.
@@ -197,6 +229,24 @@ mod tests {
         let expected = "name  what\n----  ------------------------\na     one two three four five\n      six seven\nb     short\n";
         assert_eq!(table.render(10), expected);
         assert_eq!(table.render(200).lines().count(), 4);
+    }
+
+    #[test]
+    fn names_lose_their_middle_and_wide_characters_count_twice() {
+        assert_eq!(shorten("abcdefghij", 10), "abcdefghij");
+        assert_eq!(shorten("abcdefghijkl", 10), "abc…ghijkl");
+        assert_eq!(shorten("ファイルの名前.c", 9), "フ…前.c");
+        assert!(
+            ["", "a", "ファ"]
+                .iter()
+                .all(|name| (0..4).all(|width| length(&shorten(name, width)) <= width.max(1)))
+        );
+        let mut table = TextTable::new(&[("name", Alignment::Name), ("n", Alignment::Right)]);
+        table.row(["/a/folder/of/which/the/name/is/long/file.c:12".to_owned(), "1".to_owned()]);
+        table.row(["ファイル".to_owned(), "2".to_owned()]);
+        let text = table.render(27);
+        assert!(text.lines().all(|line| length(line) == 27), "{text}");
+        assert!(text.contains("/a/fold…s/long/file.c:12  1\n"), "{text}");
     }
 
     #[test]

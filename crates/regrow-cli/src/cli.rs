@@ -6,6 +6,7 @@ pub(crate) mod measure;
 pub(crate) mod memory;
 pub(crate) mod run;
 pub(crate) mod setup;
+pub(crate) mod sites;
 pub(crate) mod web;
 
 use clap::{Parser, Subcommand};
@@ -16,6 +17,7 @@ use self::measure::{BenchArgs, RecordArgs, ReplayArgs};
 use self::memory::MemoryArgs;
 use self::run::RunArgs;
 use self::setup::{BuiltinsArgs, CompletionsArgs, DoctorArgs, LinkArgs, ManArgs, UnlinkArgs};
+use self::sites::SitesArgs;
 use self::web::WebArgs;
 
 /// What `regrow --help` ends with.
@@ -26,6 +28,7 @@ Examples:
   regrow run --repeat 3 -- git --version   three runs out of a pool of their own
   regrow env -- ./configure                what the command starts goes through the daemon
   regrow link git                          the same as regrow run -- git, whenever git is called
+  regrow sites -- make -j2                 which line creates the most processes, and what they cost
   regrow status                            what the daemon keeps
   regrow bench -- git --version            Regrow beside posix_spawn
 
@@ -61,6 +64,8 @@ pub(crate) enum Action {
     Doctor(DoctorArgs),
     /// Run a program in a recycled process
     Run(RunArgs),
+    /// Show where a command creates processes, and what they cost
+    Sites(Box<SitesArgs>),
     /// Record which processes a command creates
     Record(RecordArgs),
     /// Compare policies of keeping on a recorded sequence of creations

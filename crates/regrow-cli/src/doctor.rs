@@ -6,6 +6,7 @@
 use std::io::Write as _;
 
 use regrow::{Point, PointChoice, Pool, Stdio};
+use regrow_machine::{Machine, MachineOptions};
 use regrow_sys::disable::FeatureSet;
 use regrow_sys::probe::{FeatureRow, Kernel, MachineFacts, Need};
 use serde::Serialize;
@@ -31,7 +32,16 @@ struct DoctorReport<'a> {
     features: Vec<FeatureRow>,
     points: Vec<PointTrial>,
     can_recycle: bool,
+    whole_machine: MachineTrial,
     verdict: String,
+}
+
+/// Whether creation sites of the whole machine are seen.
+#[derive(Debug, Serialize)]
+struct MachineTrial {
+    works: bool,
+    /// Why they are not, in words.
+    reason: Option<String>,
 }
 
 /// Whether the trial program was recycled at one point.
@@ -55,6 +65,7 @@ pub(crate) fn doctor(args: &DoctorArgs, disabled: &FeatureSet) -> Result<u8, Cli
         verdict: verdict(&points),
         points,
         can_recycle,
+        whole_machine: try_machine(),
     };
     let text = if args.json {
         let json = serde_json::to_string_pretty(&findings).map_err(CliError::Json)?;
@@ -70,6 +81,12 @@ pub(crate) fn doctor(args: &DoctorArgs, disabled: &FeatureSet) -> Result<u8, Cli
 fn try_point(point: Point, kernel: &Kernel) -> PointTrial {
     let reason = if kernel.can_recycle() { recycle_at(point).err() } else { Some(lacks(kernel)) };
     PointTrial { point: point.name(), recycles: reason.is_none(), reason }
+}
+
+/// Looks at the whole machine for a moment.
+fn try_machine() -> MachineTrial {
+    let reason = Machine::start(&MachineOptions::default()).err().map(|error| chain(&error));
+    MachineTrial { works: reason.is_none(), reason }
 }
 
 /// The required features that do not work, in words.
@@ -121,6 +138,9 @@ impl DoctorReport<'_> {
             if let Some(reason) = &trial.reason {
                 text.push_str(&format!("Nothing is recycled at the point {}: {reason}.\n", trial.point));
             }
+        }
+        if let Some(reason) = &self.whole_machine.reason {
+            text.push_str(&format!("regrow sites --system does not work: {reason}.\n"));
         }
         text.push_str(&self.verdict);
         text.push('\n');
@@ -211,6 +231,7 @@ mod tests {
             features: kernel.report(),
             points: vec![trial("entry", false), trial("main", true)],
             can_recycle: true,
+            whole_machine: MachineTrial { works: false, reason: Some("no right".to_owned()) },
             verdict: "The verdict.".to_owned(),
         };
         let text = findings.as_text(100);
@@ -219,6 +240,7 @@ mod tests {
         }
         assert!(text.contains("\nkcmp (optional) is not used: disabled by REGROW_DISABLE.\n"), "{text}");
         assert!(text.contains("\nNothing is recycled at the point entry: a reason.\n"), "{text}");
+        assert!(text.contains("\nregrow sites --system does not work: no right.\n"), "{text}");
         assert!(text.ends_with("\nThe verdict.\n"), "{text}");
     }
 }

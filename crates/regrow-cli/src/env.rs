@@ -15,7 +15,7 @@ mod compilers;
 mod explain;
 mod folder;
 mod learn;
-mod learned;
+pub(crate) mod learned;
 pub(crate) mod place;
 mod programs;
 

@@ -78,6 +78,12 @@ pub(crate) enum CliError {
     /// A command is not recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// The machine may not be looked at.
+    #[error(transparent)]
+    Machine(#[from] regrow_machine::StartError),
+    /// What the machine does cannot be collected.
+    #[error(transparent)]
+    Collect(#[from] regrow_machine::CollectError),
     /// A trace is not replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),

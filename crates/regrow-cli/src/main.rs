@@ -10,6 +10,7 @@
 //!     completions, man        what the definition of the command line says, for shells and for man
 //!     env     a command below which programs go through launchers
 //!     link    launchers, which run a program by its plain name; unlink removes them
+//!     sites   where a command creates processes: a live table, then files of several kinds
 //!     record, replay, bench   what regrow-bench measures, printed and written
 //! ```
 //!
@@ -44,6 +45,7 @@ mod program_search;
 mod record;
 mod replay;
 mod run;
+mod sites;
 mod status;
 mod top;
 mod web;

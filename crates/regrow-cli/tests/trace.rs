@@ -42,6 +42,8 @@ fn a_script_is_recorded_with_parents_times_and_memory() {
     for ended in [&trace[0], &trace[2], &trace[3]] {
         assert!(ended.peak_kib.is_some_and(|kib| kib > 100), "{ended:?}");
     }
+    assert!(trace.iter().all(|creation| creation.cpu_us.is_some_and(|us| us > 0)), "{trace:?}");
+    assert!(trace[2].cpu_us.unwrap() < trace[2].end_us - trace[2].start_us, "it sleeps: {:?}", trace[2]);
 }
 
 #[test]

@@ -4,9 +4,9 @@
 //! The folder must be the user's own and nobody else's to write, else whoever may write there could put a socket of
 //! theirs in its place.
 
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use regrow_sys::own_folder::{self, OwnFolderError};
 
 /// The name of the socket.
 const SOCKET: &str = "regrow.sock";
@@ -16,24 +16,9 @@ const LOCK: &str = "regrow.lock";
 /// Why there is no place for a socket.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// The folder cannot be made or looked at.
-    #[error("{}: {what}: {source}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What was attempted.
-        what: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// The folder is not the user's alone.
-    #[error("{}: {what}", path.display())]
-    Unsafe {
-        /// The folder.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: &'static str,
-    },
+    /// The folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] OwnFolderError),
     /// The folder that the environment names is not fit.
     #[error("XDG_RUNTIME_DIR names {0}")]
     Named(#[source] Box<PlaceError>),
@@ -61,7 +46,7 @@ impl Place {
             None if run.is_dir() => run,
             None => {
                 let folder = PathBuf::from(format!("/tmp/regrow-{user}"));
-                make(&folder)?;
+                own_folder::make(&folder)?;
                 folder
             }
         };
@@ -71,24 +56,10 @@ impl Place {
     /// A place in a folder that is `user`'s alone.
     ///
     /// # Errors
-    /// [`PlaceError::Unsafe`] when it is not; [`PlaceError::Folder`] when it cannot be looked at.
+    /// [`PlaceError::Folder`] when it is not, or cannot be looked at.
     pub fn at(folder: PathBuf, user: u32) -> Result<Place, PlaceError> {
-        let what = "the folder cannot be looked at";
-        let metadata = folder.symlink_metadata().map_err(|source| PlaceError::Folder {
-            path: folder.clone(),
-            what,
-            source,
-        })?;
-        let what = if !metadata.is_dir() {
-            "it is no folder"
-        } else if metadata.uid() != user {
-            "it is another user's"
-        } else if metadata.permissions().mode() & 0o022 != 0 {
-            "others may write to it"
-        } else {
-            return Ok(Place { folder });
-        };
-        Err(PlaceError::Unsafe { path: folder, what })
+        own_folder::check(&folder, user)?;
+        Ok(Place { folder })
     }
 
     /// The socket.
@@ -110,18 +81,10 @@ impl Place {
     }
 }
 
-fn make(folder: &Path) -> Result<(), PlaceError> {
-    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(source) => {
-            Err(PlaceError::Folder { path: folder.to_owned(), what: "the folder cannot be made", source })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -134,10 +97,16 @@ mod tests {
         let error = Place::at(path.clone(), user).expect_err("the group may write");
         assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
-        assert!(matches!(Place::at(path.clone(), user + 1), Err(PlaceError::Unsafe { .. })));
+        assert!(matches!(
+            Place::at(path.clone(), user + 1),
+            Err(PlaceError::Folder(OwnFolderError::Unsafe { .. }))
+        ));
         let link = path.join("link");
         std::os::unix::fs::symlink(&path, &link).expect("it is ours");
-        assert!(matches!(Place::at(link, user), Err(PlaceError::Unsafe { .. })));
-        assert!(matches!(Place::at(path.join("none"), user), Err(PlaceError::Folder { .. })));
+        assert!(matches!(Place::at(link, user), Err(PlaceError::Folder(OwnFolderError::Unsafe { .. }))));
+        assert!(matches!(
+            Place::at(path.join("none"), user),
+            Err(PlaceError::Folder(OwnFolderError::Folder { .. }))
+        ));
     }
 }

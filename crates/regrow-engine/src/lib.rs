@@ -30,4 +30,5 @@ mod tending;
 pub mod view;
 mod way;
 
+pub use image::maker::refusal_of;
 pub use regrow_abi::fault;

@@ -15,28 +15,34 @@
 //! | `start_us` | when it was executed, in microseconds since the recording began |
 //! | `end_us` | when it had ended, or had executed something else, which is a row of its own |
 //! | `peak_kib` | the most memory that was resident at a time, in KiB; empty where that is not known |
+//! | `cpu_us` | processor time between the two, user and system, without its children, in microseconds; empty where that is not known |
+//! | `site` | the creation site: 64 bits in hexadecimal, equal for equal places in the parent; empty where that is not known |
+//!
+//! A trace may be without each of the last two columns.
 //!
 //! Rows stand in the order of `start_us`. A process that never executes a program, a fork, has no row: it continues its
 //! parent's program with its parent's memory, which no pool can give.
 
 use std::io::{Read, Write};
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Deserialize, Deserializer, Error};
 
-/// The columns.
+/// The columns that each trace has.
 const COLUMNS: [&str; 6] = ["program", "argv_hash", "parent", "start_us", "end_us", "peak_kib"];
+/// The columns that a trace may have.
+const MORE_COLUMNS: [&str; 2] = ["cpu_us", "site"];
 
 /// Most creations of a trace.
 pub const MOST: usize = 1 << 20;
 
 /// One creation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Creation {
     /// The file that was executed.
     pub program: String,
     /// Hash of its arguments, see [`argv_hash`].
-    #[serde(with = "hexadecimal")]
+    #[serde(deserialize_with = "hexadecimal")]
     pub argv_hash: u64,
     /// Number of the creation that asked for it, from 1; 0: none.
     pub parent: u32,
@@ -46,6 +52,11 @@ pub struct Creation {
     pub end_us: u64,
     /// The most memory that was resident at a time, in KiB.
     pub peak_kib: Option<u64>,
+    /// Processor time, user and system, without its children, in microseconds.
+    pub cpu_us: Option<u64>,
+    /// The creation site, as a hash.
+    #[serde(default, deserialize_with = "hexadecimal_or_none")]
+    pub site: Option<u64>,
 }
 
 /// A trace cannot be read or written.
@@ -55,7 +66,7 @@ pub enum TraceError {
     #[error("the trace cannot be read")]
     Read(#[source] std::io::Error),
     /// The header is not that of a trace.
-    #[error("line {line}: the header is to have each of {} once, and nothing else", COLUMNS.join(", "))]
+    #[error("line {line}: the header is to have each of {} once, {} at most once, and nothing else", COLUMNS.join(", "), MORE_COLUMNS.join(" and "))]
     Header {
         /// The line of the file, from 1.
         line: usize,
@@ -127,13 +138,9 @@ pub fn read(mut from: impl Read) -> Result<Vec<Creation>, TraceError> {
     from.read_to_end(&mut text).map_err(TraceError::Read)?;
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_slice());
     let header = reader.headers().map_err(|error| broken(&error, &text))?.clone();
-    let expected = |name: &str| COLUMNS.contains(&name);
     if header.is_empty() {
         return Err(TraceError::Empty);
-    } else if header.len() != COLUMNS.len()
-        || !header.iter().all(expected)
-        || !COLUMNS.iter().all(|column| header.iter().any(|name| name == *column))
-    {
+    } else if !is_header(&header) {
         return Err(TraceError::Header { line: line_of(header.position(), &text) });
     }
     let mut trace = Vec::new();
@@ -150,6 +157,15 @@ pub fn read(mut from: impl Read) -> Result<Vec<Creation>, TraceError> {
         trace.push(creation);
     }
     if trace.is_empty() { Err(TraceError::Empty) } else { Ok(trace) }
+}
+
+/// Whether these are the columns of a trace, in any order.
+fn is_header(header: &csv::StringRecord) -> bool {
+    let times = |column: &&str| header.iter().filter(|name| name == column).count();
+    let more: usize = MORE_COLUMNS.iter().map(times).sum();
+    COLUMNS.iter().all(|column| times(column) == 1)
+        && MORE_COLUMNS.iter().all(|column| times(column) <= 1)
+        && header.len() == COLUMNS.len() + more
 }
 
 /// An error for a row that is malformed.
@@ -173,8 +189,10 @@ fn bad_cell(
     let csv::ErrorKind::Deserialize { err, .. } = error.kind() else {
         return TraceError::Line { line, what: error.to_string() };
     };
-    // The header is right, so that an error without a column is that of the hash, which is read here.
-    let hash = || header.iter().position(|name| name == "argv_hash");
+    // The header is right, so that an error without a column is that of a hash, which is read here.
+    let named = |name: &str| header.iter().position(|column| column == name);
+    let is_bad = |&index: &usize| row.get(index).is_some_and(|cell| read_hexadecimal(cell).is_none());
+    let hash = || named("argv_hash").filter(is_bad).or_else(|| named("site").filter(is_bad));
     let index = err.field().and_then(|field| usize::try_from(field).ok()).or_else(hash).unwrap_or(0);
     TraceError::Cell {
         line,
@@ -216,9 +234,31 @@ pub fn write(mut to: impl Write, comment: &str, trace: &[Creation]) -> Result<()
         let written = if line.is_empty() { writeln!(to, "#") } else { writeln!(to, "# {line}") };
         written.map_err(|error| TraceError::Write(error.into()))?;
     }
+    let has_more = [trace.iter().any(|row| row.cpu_us.is_some()), trace.iter().any(|row| row.site.is_some())];
     let mut writer = csv::Writer::from_writer(to);
-    trace.iter().try_for_each(|creation| writer.serialize(creation)).map_err(TraceError::Write)?;
+    let more = MORE_COLUMNS.into_iter().zip(has_more).filter_map(|(column, has)| has.then_some(column));
+    writer.write_record(COLUMNS.into_iter().chain(more)).map_err(TraceError::Write)?;
+    for row in trace {
+        writer.write_record(cells(row, has_more)).map_err(TraceError::Write)?;
+    }
     writer.flush().map_err(|error| TraceError::Write(error.into()))
+}
+
+/// The cells of a row, with those of the columns that a trace may have where this one has them.
+fn cells(row: &Creation, has_more: [bool; 2]) -> impl Iterator<Item = String> {
+    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+    let [has_cpu, has_site] = has_more;
+    let all = [
+        Some(row.program.clone()),
+        Some(format!("{:016x}", row.argv_hash)),
+        Some(row.parent.to_string()),
+        Some(row.start_us.to_string()),
+        Some(row.end_us.to_string()),
+        Some(number(row.peak_kib)),
+        has_cpu.then(|| number(row.cpu_us)),
+        has_site.then(|| row.site.map_or_else(String::new, |site| format!("{site:016x}"))),
+    ];
+    all.into_iter().flatten()
 }
 
 /// The hash of a process's arguments: 64-bit FNV-1a of them, each ended by a zero byte, as `/proc/PID/cmdline` has them.
@@ -229,19 +269,22 @@ pub fn argv_hash(cmdline: &[u8]) -> u64 {
     cmdline.iter().fold(START, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-/// A number as sixteen hexadecimal digits.
-mod hexadecimal {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+/// A number of up to sixteen hexadecimal digits.
+fn read_hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok().filter(|_| !text.starts_with('+'))
+}
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    pub(super) fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{value:016x}"))
-    }
+fn hexadecimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    read_hexadecimal(&text).ok_or_else(|| D::Error::custom("expected up to 16 hexadecimal digits"))
+}
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        u64::from_str_radix(&text, 16).map_err(|_| D::Error::custom("expected up to 16 hexadecimal digits"))
-    }
+/// The same for a cell that may be empty.
+fn hexadecimal_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let number = (!text.is_empty()).then(|| read_hexadecimal(&text));
+    let bad = || D::Error::custom("expected nothing, or up to 16 hexadecimal digits");
+    number.map(|number| number.ok_or_else(bad)).transpose()
 }
 
 #[cfg(test)]
@@ -256,6 +299,7 @@ mod tests {
             start_us,
             end_us,
             peak_kib: (parent == 0).then_some(1712),
+            ..Creation::default()
         }
     }
 
@@ -272,6 +316,27 @@ mod tests {
         assert!(text.starts_with(expected), "{text}");
         assert!(text.ends_with(",1,1830,4975,\n"), "{text}");
         assert_eq!(read(text.as_bytes()).unwrap(), trace);
+    }
+
+    #[test]
+    fn a_trace_may_have_processor_times_and_sites() {
+        let with = |cpu_us, site| Creation { cpu_us, site, ..creation("/bin/sh", 0, 0, 5210) };
+        let written = |trace: &[Creation]| {
+            let mut text = Vec::new();
+            write(&mut text, "", trace).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let trace = vec![with(Some(7), Some(0xab)), with(None, Some(u64::MAX)), with(Some(0), None)];
+        let text = written(&trace);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with(",peak_kib,cpu_us,site"), "{text}");
+        assert!(lines[1].ends_with(",1712,7,00000000000000ab"), "{text}");
+        assert!(lines[2].ends_with(",1712,,ffffffffffffffff") && lines[3].ends_with(",1712,0,"), "{text}");
+        assert_eq!(read(text.as_bytes()).unwrap(), trace);
+        let trace = vec![with(None, Some(1))];
+        assert!(written(&trace).starts_with("program,argv_hash,parent,start_us,end_us,peak_kib,site\n"));
+        assert_eq!(read(written(&trace).as_bytes()).unwrap(), trace);
+        assert!(!written(&[with(None, None)]).contains("site"), "a trace without is written as it was read");
     }
 
     #[test]
@@ -300,7 +365,17 @@ mod tests {
     fn what_is_no_trace_is_told_with_line_and_column() {
         let told = |text: &str| read(text.as_bytes()).unwrap_err().to_string();
         let header = COLUMNS.join(",");
-        assert!(told(&format!("# a\n\n{header},more\na,0,0,0,0,,1\n")).starts_with("line 3: the header"));
+        for more in ["more", "site,site", "cpu_us,cpu_us", "site,more", "program"] {
+            let header = told(&format!("# a\n\n{header},{more}\na,0,0,0,0,,1\n"));
+            assert!(header.starts_with("line 3: the header is to have each of program, "), "{header}");
+        }
+        let site = |cells: &str| told(&format!("{header},site,cpu_us\na,0,0,0,0,{cells}\n"));
+        assert!(
+            site(",g,1").starts_with("line 2: column `site`: \"g\" cannot be read: expected nothing, or up")
+        );
+        assert!(site(",+1,1").starts_with("line 2: column `site`: \"+1\" "));
+        assert!(site(",11112222333344445,1").starts_with("line 2: column `site`: \"11112222333344445\" "));
+        assert!(site(",1,-1").starts_with("line 2: column `cpu_us`: \"-1\" "));
         assert!(told("program\na\n").starts_with("line 1: the header"));
         for empty in ["", "# nothing\n", &header, &format!("# a\n{header}\n\n# b\n")] {
             assert_eq!(told(empty), "the trace holds no creation", "{empty:?}");

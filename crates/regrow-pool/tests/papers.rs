@@ -14,7 +14,14 @@ fn fifty(costs: &mut Costs) -> Vec<Creation> {
         let sizes = Sizes { image_kib: kib, copied_kib: kib, zeroed_kib: kib };
         let name = format!("p{kib}");
         costs.programs.insert(name.clone(), ProgramCosts { sizes, ..ProgramCosts::default() });
-        Creation { program: name, argv_hash: 0, parent: 0, start_us: index, end_us: index, peak_kib: None }
+        Creation {
+            program: name,
+            argv_hash: 0,
+            parent: 0,
+            start_us: index,
+            end_us: index,
+            ..Creation::default()
+        }
     };
     (0..50).map(program).collect()
 }

@@ -3,7 +3,8 @@
 //! Times are in microseconds of a clock that never goes back (`CLOCK_MONOTONIC`); what reads them allows for collectors that tell things out of
 //! order, twice, or not at all.
 
-use crate::site::{ImageId, Site};
+use crate::arguments::Arguments;
+use crate::site::{Frame, ImageId, Site};
 
 /// A process, told apart from a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,7 +15,7 @@ pub struct ProcessKey {
     pub created_us: u64,
 }
 
-/// What a process has used in its life, or since it last executed a program.
+/// What a process has used in its whole life, whatever it executed meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Processor time, user and system, without its children, in microseconds.
@@ -65,5 +66,19 @@ pub enum Event {
         image: ImageId,
         /// The path of its file.
         path: String,
+    },
+    /// The class of the arguments of the program that a process has executed last; told right after [`Event::Executed`] where it is known.
+    Arguments {
+        /// The process.
+        process: ProcessKey,
+        /// The class.
+        arguments: Arguments,
+    },
+    /// A name for a frame, where it is known: what a changed binary is recognized by. Best told before a process that was created there ends.
+    Symbol {
+        /// The frame.
+        frame: Frame,
+        /// The symbol of the function that it lies in.
+        name: String,
     },
 }

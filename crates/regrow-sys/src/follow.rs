@@ -22,6 +22,8 @@ use std::ffi::CStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use crate::arch;
+pub use crate::arch::passed_to_libc;
 use crate::ptrace::request::{event_message, request};
 
 /// Something that a followed process did.
@@ -36,6 +38,11 @@ pub enum Happened {
     },
     /// A process has executed a program.
     Executed {
+        /// The process.
+        pid: i32,
+    },
+    /// A process is about to execute the instruction that [`Follower::stop_at`] named.
+    Reached {
         /// The process.
         pid: i32,
     },
@@ -144,6 +151,15 @@ impl Follower {
         self.root
     }
 
+    /// Has [`Happened::Reached`] told once, when a process comes to an address of its code. For a process that has just been told of: it is stopped. An
+    /// exec forgets it.
+    ///
+    /// # Errors
+    /// As `ptrace(2)`; some virtual machines have no debug registers.
+    pub fn stop_at(&self, pid: i32, address: u64) -> io::Result<()> {
+        arch::set_breakpoint(pid, 0, Some(address))
+    }
+
     /// The next thing that happens. `None` when no process is left. The process that was told of before goes on.
     ///
     /// # Errors
@@ -199,6 +215,10 @@ impl Follower {
                     self.early.insert(task);
                 }
                 None
+            }
+            0 if signal == libc::SIGTRAP && is_at_breakpoint(task) => {
+                let pid = self.tasks.get(&task).copied().unwrap_or(task);
+                self.hold(task, Happened::Reached { pid })
             }
             _ => {
                 go_on(task, Onward::Run(signal));
@@ -285,6 +305,12 @@ fn go_on(task: i32, onward: Onward) {
         Onward::Run(signal) => request(libc::PTRACE_CONT, task, 0, usize::try_from(signal).unwrap_or(0)),
         Onward::Listen => request(libc::PTRACE_LISTEN, task, 0, 0),
     };
+}
+
+/// Whether a trap is that of a breakpoint of [`Follower::stop_at`], which is gone then. Programs may have traps of their own.
+fn is_at_breakpoint(task: i32) -> bool {
+    let is_fired = arch::take_fired_breakpoints(task).is_ok_and(|fired| fired & 1 != 0);
+    is_fired && arch::set_breakpoint(task, 0, None).is_ok()
 }
 
 /// The process that a task belongs to.

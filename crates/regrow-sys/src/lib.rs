@@ -14,6 +14,7 @@ pub mod exec;
 pub mod follow;
 pub mod helper;
 pub mod maps;
+pub mod own_folder;
 pub mod pages;
 pub mod peer;
 pub mod pressure;

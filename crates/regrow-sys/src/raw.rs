@@ -8,7 +8,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 pub use crate::arch::{syscall, thread_pointer};
@@ -198,6 +198,30 @@ pub fn process_group(pid: i32) -> Option<i32> {
     (group >= 0).then_some(group)
 }
 
+/// The processor time of a process, all of its threads together, those that have ended included.
+///
+/// # Errors
+/// As `clock_getcpuclockid(3)` and `clock_gettime(2)`.
+pub fn processor_time(pid: i32) -> io::Result<Duration> {
+    let mut clock = 0;
+    // SAFETY: a live integer, which it fills.
+    let errno = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+    if errno != 0 {
+        return Err(io::Error::from_raw_os_error(errno));
+    }
+    let mut time = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: zeroed, and filled by the kernel; every bit pattern is valid.
+    let time = unsafe {
+        if libc::clock_gettime(clock, time.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        time.assume_init()
+    };
+    let (seconds, nanos) =
+        (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+    Ok(Duration::new(seconds, nanos))
+}
+
 /// Whether there is a process in a process group; one that has ended and was not waited for counts. There is none in the group 0.
 #[must_use]
 pub fn has_members(group: i32) -> bool {
@@ -359,6 +383,13 @@ impl SharedMapping {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// As words that others change at any time; bytes behind the last whole word are left out.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: a mapping begins at a page, has so many bytes for as long as it is borrowed, and is only looked at by atomic operations.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr().cast(), self.bytes / size_of::<AtomicU64>()) }
     }
 }
 

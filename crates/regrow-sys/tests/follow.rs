@@ -47,7 +47,7 @@ fn check_order(root: i32, all: &[(Happened, Option<String>)]) {
                 assert_eq!(alive.get(&parent), Some(&true), "{happened:?}");
                 assert_eq!(alive.insert(pid, true), None, "{happened:?}");
             }
-            Happened::Executed { pid } | Happened::Leaving { pid } => {
+            Happened::Executed { pid } | Happened::Reached { pid } | Happened::Leaving { pid } => {
                 assert_eq!(alive.get(&pid), Some(&true), "{happened:?}");
             }
             Happened::Gone { pid, .. } => assert_eq!(alive.insert(pid, false), Some(true), "{happened:?}"),
@@ -89,8 +89,44 @@ fn a_command_is_followed() {
     });
     assert_eq!(gone.next_back(), Some(libc::SIGTERM));
 
+    check_addresses();
+
     match start(&["/nonexistent/program"]) {
         Err(FollowError::Exec(error)) => assert_eq!(error.raw_os_error(), Some(libc::ENOENT)),
         other => panic!("{other:?}"),
     }
+}
+
+/// The address of a process's first instruction.
+fn entry(pid: i32) -> u64 {
+    let vector = std::fs::read(format!("/proc/{pid}/auxv")).unwrap();
+    let words: Vec<u64> =
+        vector.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+    words.chunks_exact(2).find(|pair| pair[0] == libc::AT_ENTRY).unwrap()[1]
+}
+
+/// A process is told of when it comes to an address, once in each program, and traps of its own stay its own. Machines without debug registers
+/// cannot tell.
+fn check_addresses() {
+    let script = "true; true; kill -TRAP $$";
+    let mut follower = start(&["/bin/sh", "-c", &format!("/bin/true; /bin/true; {script}")]).unwrap();
+    let (mut executed, mut reached, mut is_possible) = (0, 0, true);
+    let mut end = 0;
+    while let Some(happened) = follower.next_event().unwrap() {
+        match happened {
+            Happened::Executed { pid } => {
+                executed += 1;
+                is_possible &= follower.stop_at(pid, entry(pid)).is_ok();
+            }
+            Happened::Reached { pid } => {
+                reached += 1;
+                let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
+                assert!(call.ends_with(&format!(" {:#x}\n", entry(pid))), "it stands there: {call}");
+            }
+            Happened::Gone { pid, status } if pid == follower.root() => end = status,
+            _ => {}
+        }
+    }
+    assert_eq!((executed, libc::WTERMSIG(end)), (3, libc::SIGTRAP));
+    assert!(!is_possible || reached == executed, "{reached} of {executed}");
 }

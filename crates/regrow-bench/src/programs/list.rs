@@ -128,7 +128,7 @@ impl ProgramList {
 }
 
 /// Compiles the static program. The error is the reason in words.
-fn compile_static(folder: &Path) -> Result<PathBuf, String> {
+pub(crate) fn compile_static(folder: &Path) -> Result<PathBuf, String> {
     let (source, program) = (folder.join("static.c"), folder.join("static"));
     std::fs::write(&source, STATIC_SOURCE).map_err(|error| format!("{}: {error}", source.display()))?;
     match compile(&["-O2", "-static"], &[&source], &program) {

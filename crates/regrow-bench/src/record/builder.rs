@@ -8,6 +8,8 @@ use std::time::Instant;
 use regrow_pool::trace::{self, Creation, argv_hash};
 use regrow_sys::follow::Happened;
 
+use crate::system::native::cpu_time;
+
 /// A process that lives.
 #[derive(Debug, Clone, Copy, Default)]
 struct TracedProcess {
@@ -17,6 +19,18 @@ struct TracedProcess {
     maker: u32,
     /// The most memory that it had resident.
     peak_kib: Option<u64>,
+    /// Its processor time when it executed the program.
+    cpu_before_us: Option<u64>,
+    /// Its processor time since then.
+    cpu_us: Option<u64>,
+}
+
+impl TracedProcess {
+    /// Notes its processor time.
+    fn used(&mut self, cpu_us: Option<u64>) {
+        let since = cpu_us.zip(self.cpu_before_us).map(|(used, before)| used.saturating_sub(before));
+        self.cpu_us = self.cpu_us.max(since);
+    }
 }
 
 /// Builds the rows of a trace from what happens to processes.
@@ -52,10 +66,12 @@ impl TraceBuilder {
                 self.alive.insert(pid, TracedProcess { maker, ..TracedProcess::default() });
             }
             Happened::Executed { pid } => self.executed(pid, &program(pid), argv_hash(&cmdline(pid))),
+            Happened::Reached { .. } => {}
             Happened::Leaving { pid } => {
                 let peak_kib = peak_kib(pid);
                 let alive = self.alive.entry(pid).or_default();
                 alive.peak_kib = alive.peak_kib.max(peak_kib);
+                alive.used(cpu_us(pid));
             }
             Happened::Gone { pid, .. } => {
                 if let Some(alive) = self.alive.remove(&pid) {
@@ -66,7 +82,9 @@ impl TraceBuilder {
     }
 
     fn executed(&mut self, pid: i32, program: &str, argv_hash: u64) {
-        let before = self.alive.remove(&pid).unwrap_or_default();
+        let mut before = self.alive.remove(&pid).unwrap_or_default();
+        let cpu_before_us = cpu_us(pid);
+        before.used(cpu_before_us);
         // The memory of the program before is gone, and its peak with it.
         self.ended(TracedProcess { peak_kib: None, ..before });
         let maker = before.row.map_or(before.maker, number);
@@ -79,20 +97,20 @@ impl TraceBuilder {
                 parent: maker,
                 start_us,
                 end_us: start_us,
-                peak_kib: None,
+                ..Creation::default()
             });
             Some(self.rows.len() - 1)
         } else {
             self.left_out += 1;
             None
         };
-        self.alive.insert(pid, TracedProcess { row, maker, peak_kib: None });
+        self.alive.insert(pid, TracedProcess { row, maker, cpu_before_us, ..TracedProcess::default() });
     }
 
     fn ended(&mut self, alive: TracedProcess) {
         let end_us = self.now_us();
         if let Some(row) = alive.row.and_then(|row| self.rows.get_mut(row)) {
-            (row.end_us, row.peak_kib) = (end_us, alive.peak_kib);
+            (row.end_us, row.peak_kib, row.cpu_us) = (end_us, alive.peak_kib, alive.cpu_us);
         }
     }
 
@@ -119,6 +137,11 @@ fn program(pid: i32) -> String {
 
 fn cmdline(pid: i32) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+}
+
+/// The processor time of a stopped process, with all its threads.
+fn cpu_us(pid: i32) -> Option<u64> {
+    u64::try_from(cpu_time(pid)?.as_micros()).ok()
 }
 
 fn peak_kib(pid: i32) -> Option<u64> {

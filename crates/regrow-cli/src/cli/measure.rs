@@ -164,6 +164,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, conflicts_with_all = ["daemon", "pool", "resources", "parallel", "program", "static_program", "single_use", "prototype"])]
     pub(crate) memory: bool,
 
+    /// Measure instead what it costs to see where processes are created, as root
+    #[arg(long, conflicts_with_all = ["daemon", "pool", "resources", "memory", "parallel", "program", "static_program", "single_use", "prototype"])]
+    pub(crate) sites: bool,
+
     /// Be the other process of `--memory`, which starts it so
     #[arg(long, hide = true, value_name = "SOCKET")]
     pub(crate) memory_receiver: Option<PathBuf>,

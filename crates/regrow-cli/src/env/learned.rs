@@ -114,9 +114,14 @@ impl Learned {
         self.programs.drain(..surplus);
     }
 
+    /// What is known of the program of a file.
+    pub(crate) fn program(&self, file: &Metadata) -> Option<&LearnedProgram> {
+        self.programs.iter().find(|program| program.is(file))
+    }
+
     /// Whether the program of a file gains; `None` when nothing is known.
     pub(crate) fn verdict(&self, file: &Metadata) -> Option<Verdict> {
-        let program = self.programs.iter().find(|program| program.is(file))?;
+        let program = self.program(file)?;
         if let Some(why) = &program.refused {
             return Some(Verdict::Refused(why.clone()));
         }

@@ -22,11 +22,10 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use regrow_abi::client::ENV_FOLDER;
-use regrow_daemon::place::{Place, PlaceError};
+use regrow_sys::own_folder::{self, OwnFolderError};
 
 /// The name of the launchers' folder.
 const LAUNCHERS: &str = "[b]in";
@@ -58,9 +57,9 @@ pub(crate) enum EnvError {
         /// The folder.
         path: PathBuf,
     },
-    /// The folder is not the user's alone.
+    /// A folder cannot be made, or is not the user's alone.
     #[error(transparent)]
-    Unsafe(#[from] PlaceError),
+    Folder(#[from] OwnFolderError),
     /// A launcher could not be made.
     #[error(transparent)]
     Launcher(#[from] crate::link::error::LinkError),
@@ -93,9 +92,7 @@ pub(crate) struct EnvPlace {
 impl EnvPlace {
     /// The calling user's. Nothing is made yet.
     pub(crate) fn of_user() -> Result<EnvPlace, EnvError> {
-        let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
-        let base = state.ok_or(EnvError::NoHome)?.join("regrow/env");
+        let base = own_folder::state().ok_or(EnvError::NoHome)?.join("env");
         if base.as_os_str().as_bytes().iter().any(|byte| b":*?[]\\\n".contains(byte)) {
             return Err(EnvError::Name { path: base });
         }
@@ -136,7 +133,7 @@ impl EnvPlace {
 
     /// Makes the folder that everything stands in.
     pub(crate) fn make(&self) -> Result<(), EnvError> {
-        make(&self.base)?;
+        own_folder::make(&self.base)?;
         check(&self.base)
     }
 }
@@ -169,14 +166,14 @@ impl EnvFolder {
 
     /// Makes the folders.
     pub(crate) fn make(&self) -> Result<(), EnvError> {
-        make(&self.launchers())?;
-        make(&self.compilers())?;
-        make(&self.root.join(EXPANDED))
+        own_folder::make(&self.launchers())?;
+        own_folder::make(&self.compilers())?;
+        Ok(own_folder::make(&self.root.join(EXPANDED))?)
     }
 
     /// Makes a folder below that for gcc.
     pub(crate) fn make_below(&self, folder: &Path) -> Result<(), EnvError> {
-        make(folder)?;
+        own_folder::make(folder)?;
         check(folder)
     }
 
@@ -188,14 +185,8 @@ impl EnvFolder {
     }
 }
 
-fn make(folder: &Path) -> Result<(), EnvError> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(EnvError::system(folder, "the folder cannot be made"))
-}
-
 fn check(folder: &Path) -> Result<(), EnvError> {
-    let user = rustix::process::geteuid().as_raw();
-    Place::at(folder.to_owned(), user).map(|_| ()).map_err(EnvError::from)
+    Ok(own_folder::check(folder, rustix::process::geteuid().as_raw())?)
 }
 
 /// The name of the link beside a launcher that leads to its program.

@@ -20,7 +20,7 @@ use crate::image::attempt::{Job, as_path, attempt, fallback};
 use crate::image::warm;
 use crate::run::creation::{Fallback, Point};
 use crate::run::lookup::are_local;
-use crate::run::program::{Key, refusal};
+use crate::run::program::refusal;
 use crate::settings::PointChoice;
 use regrow_sys::raw::detached_thread;
 
@@ -88,7 +88,7 @@ pub(crate) fn build(job: &Job) -> Result<Built, Fallback> {
         return Err(Fallback::NoMemory);
     }
     let env: Vec<&CStr> = job.env.iter().map(CString::as_c_str).collect();
-    let facts = check_file(&job.key)?;
+    let facts = check_file(as_path(&job.key.file))?;
     let only_entry = !job.can_main
         || facts.loads_from_working_directory()
         || envkey::acts_before_main(env.iter().copied()).is_some()
@@ -118,9 +118,15 @@ const REFUSED_LIBRARIES: &[(&str, &str)] = &[
     ("libaio.", "it gives its memory to the kernel with asynchronous I/O"),
 ];
 
+/// Why no image can be made of a file that exec would load, as far as the file itself tells; `None`: nothing speaks against it. It is read, and
+/// not executed.
+#[must_use]
+pub fn refusal_of(path: &Path) -> Option<Fallback> {
+    check_file(path).err().or_else(|| are_local(&[path.to_owned()], &[]).err())
+}
+
 /// Reads the file that exec would load and refuses what cannot be kept.
-fn check_file(key: &Key<'_>) -> Result<ElfFacts, Fallback> {
-    let path = as_path(&key.file);
+fn check_file(path: &Path) -> Result<ElfFacts, Fallback> {
     let executable = open_executable(path, None).map_err(|error| refusal(&error))?;
     let facts =
         ElfFacts::read(&executable.file).map_err(|error| refusal(&FileRefusal::from_elf(path, error)))?;
@@ -179,7 +185,6 @@ fn make_image(job: &Job, env: &[&CStr], only_entry: bool) -> Result<Image, Fallb
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -203,12 +208,6 @@ mod tests {
         assert!(points(PointChoice::Only(Point::Warm), false).is_err());
     }
 
-    fn check(path: &std::path::Path) -> Result<ElfFacts, Fallback> {
-        let file = CString::new(path.as_os_str().as_encoded_bytes()).expect("no NUL in it");
-        let file: Cow<'_, CStr> = Cow::Owned(file);
-        check_file(&Key { argv0: file.clone(), file, stack_limit: 0, warm: None, ignored: 0, script: None })
-    }
-
     #[test]
     fn a_program_that_gives_its_memory_away_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -217,7 +216,7 @@ mod tests {
         let compiled =
             std::process::Command::new("cc").arg("-w").arg("-o").arg(&program).arg(&source).status();
         assert!(compiled.expect("a C compiler").success());
-        let why = check(&program).expect_err("it is refused");
+        let why = check_file(&program).expect_err("it is refused");
         assert!(matches!(&why, Fallback::RefusedState { detail } if detail.contains("vmsplice")), "{why:?}");
     }
 
@@ -226,15 +225,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let copy = folder.path().join("copy");
         fs::copy("/bin/true", &copy).expect("copied");
-        assert!(check(&copy).is_ok());
+        assert!(check_file(&copy).is_ok());
+        assert_eq!(refusal_of(&copy), None);
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("changed");
-        assert_eq!(check(&copy).err(), Some(Fallback::SetUid));
+        assert_eq!(check_file(&copy).err(), Some(Fallback::SetUid));
+        assert_eq!(refusal_of(&copy), Some(Fallback::SetUid));
         let cut = folder.path().join("cut");
         let whole = fs::read("/bin/true").expect("read");
         fs::write(&cut, &whole[..100]).expect("written");
         fs::set_permissions(&cut, fs::Permissions::from_mode(0o755)).expect("changed");
-        assert_eq!(check(&cut).err(), Some(Fallback::Malformed));
-        assert_eq!(check(folder.path()).err(), Some(Fallback::NotRegular));
-        assert_eq!(check(&folder.path().join("none")).err(), Some(Fallback::ResolveError));
+        assert_eq!(check_file(&cut).err(), Some(Fallback::Malformed));
+        assert_eq!(check_file(folder.path()).err(), Some(Fallback::NotRegular));
+        assert_eq!(check_file(&folder.path().join("none")).err(), Some(Fallback::ResolveError));
     }
 }

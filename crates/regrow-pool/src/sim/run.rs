@@ -230,8 +230,10 @@ impl<'a, S: FnMut(Duration, &Event, &Planner, &[Done])> Simulation<'a, S> {
         }
         let process = ProcessId::new(index as u64 + 1);
         let parent = (creation.parent > 0).then_some(ProcessId::new(u64::from(creation.parent)));
-        self.handle(&Event::Created { process, program, parent, site: None, waited: micros(waited), from })?;
-        self.point.time_us += waited;
+        let (site, waited_us) = (creation.site, waited);
+        let waited = micros(waited);
+        self.handle(&Event::Created { process, program, parent, site, waited, from })?;
+        self.point.time_us += waited_us;
         self.starts(Some(process), us, creation)
     }
 

@@ -33,6 +33,7 @@ impl Recorder {
             start_us: self.now_us,
             end_us: self.now_us + lives_us,
             peak_kib: Some(peak_kib),
+            ..Creation::default()
         });
         self.trace.len()
     }

@@ -12,12 +12,13 @@
 //! | `float_state` | the floating-point and vector registers of a stopped task, as the kernel saves them |
 //! | `set_first_argument` | changes the first argument of a system call at whose start a task stands |
 //! | `BREAKPOINTS`, `set_breakpoint`, `take_fired_breakpoints` | hardware breakpoints of a stopped task |
+//! | `passed_to_libc` | the address of `main`, as the first instructions of a program pass it to the C library |
 //! | `EXTENDED_STATE`, [`ExtendedState`] | the name that users know the extended floating-point state by; the size of the floating-point state, where it holds more than the oldest registers |
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{BREAKPOINTS, ExtendedState, TaskRegisters, syscall, thread_pointer};
+pub use x86_64::{BREAKPOINTS, ExtendedState, TaskRegisters, passed_to_libc, syscall, thread_pointer};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
     EXTENDED_STATE, Start, end_thread, float_state, set_breakpoint, set_first_argument, start_thread,

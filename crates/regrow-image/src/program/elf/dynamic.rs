@@ -75,8 +75,7 @@ impl DynamicEntries {
         let mut entries = Self::default();
         for entry in &table {
             let value = entry.d_val.get(Le);
-            let Ok(tag) = u32::try_from(entry.d_tag.get(Le)) else { continue };
-            match tag {
+            match entry.d_tag.get(Le) {
                 elf::DT_NULL => break,
                 elf::DT_NEEDED => entries.needed.push(value),
                 elf::DT_RPATH | elf::DT_RUNPATH => entries.search_paths.push(value),

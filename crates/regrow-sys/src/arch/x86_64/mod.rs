@@ -5,6 +5,7 @@ mod call;
 mod processor;
 mod registers;
 mod thread;
+mod start;
 
 pub use breakpoint::BREAKPOINTS;
 pub(crate) use breakpoint::{set_breakpoint, take_fired_breakpoints};
@@ -14,3 +15,4 @@ pub use processor::ExtendedState;
 pub use registers::TaskRegisters;
 pub(crate) use registers::{float_state, set_first_argument};
 pub(crate) use thread::{Start, end_thread, start_thread};
+pub use start::passed_to_libc;

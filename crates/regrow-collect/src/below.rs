@@ -1,0 +1,203 @@
+//! What happens below a command, without privilege: a preloaded library tells (`libregrow_sites.so`), through a file that it shares with the
+//! collector.
+//!
+//! ```text
+//!   Below ── variables ──> COMMAND ── LD_PRELOAD ──> every process below
+//!     ^                                                   │ records
+//!     └── channel: a ring in memory <─────────────────────┘
+//!     reader ──Record──> processes ──Event──> caller
+//!     predictions <── classes of sites (schedule) ── caller
+//! ```
+//!
+//! Not seen are programs that the loader does not link (static ones, what they create too), that get another environment (`env -i`) or more rights
+//! than their caller (set-user-ID). The library of the parent tells of their creation, execution and end all the same, as far as the parent has it.
+
+mod channel;
+mod images;
+mod processes;
+mod reader;
+mod schedule;
+mod texts;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use regrow_abi::sites::VARIABLE;
+use regrow_sites::Event;
+use regrow_sys::raw;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, test_kill_process};
+use rustix::time::Timespec;
+
+use self::channel::ChannelFile;
+use self::processes::{Processes, now_ns};
+use self::reader::Reader;
+
+pub use self::processes::Counts;
+pub use self::schedule::{Scheduling, SchedulingError};
+pub use regrow_abi::sites::{Class, Lever};
+
+/// How often records are taken out of the ring.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Why a command cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum BelowError {
+    /// The channel cannot be made.
+    #[error("{}: the channel to the processes cannot be made", path.display())]
+    Channel {
+        /// Its folder or file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The command cannot be started.
+    #[error("{}: it cannot be started", program.display())]
+    Start {
+        /// The program.
+        program: OsString,
+        /// Why.
+        source: io::Error,
+    },
+    /// The command's end cannot be waited for.
+    #[error("process {pid}: its end cannot be waited for")]
+    Wait {
+        /// The command's process.
+        pid: u32,
+        /// Why.
+        source: io::Error,
+    },
+    /// Children cannot be scheduled.
+    #[error(transparent)]
+    Scheduling(#[from] SchedulingError),
+}
+
+/// What a collection has seen and lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// What it has seen.
+    pub counts: Counts,
+    /// Records for which the ring had no room.
+    pub dropped: u64,
+    /// Records that a process that was killed has not finished.
+    pub lost: u64,
+    /// Processes that were scheduled anew because they have outlived what was predicted.
+    pub taken_back: u64,
+}
+
+/// A collection below one command.
+#[derive(Debug)]
+pub struct Below {
+    library: PathBuf,
+    channel: ChannelFile,
+    reader: Reader,
+    processes: Processes,
+    scheduling: Option<Scheduling>,
+    taken_back: u64,
+}
+
+impl Below {
+    /// With the library in a file, and how children are to be scheduled if they are.
+    ///
+    /// # Errors
+    /// [`BelowError::Channel`].
+    pub fn new(library: &Path, scheduling: Option<Scheduling>) -> Result<Below, BelowError> {
+        let channel = ChannelFile::create()?;
+        if let Some(shared) = channel.channel() {
+            shared.begin(scheduling.as_ref().map(Scheduling::levers));
+        }
+        let library = library.to_owned();
+        let (reader, processes) = (Reader::default(), Processes::default());
+        Ok(Below { library, channel, reader, processes, scheduling, taken_back: 0 })
+    }
+
+    /// The variables of the environment by which a process below is watched. What is preloaded already is preloaded behind the library.
+    #[must_use]
+    pub fn variables(&self) -> [(&'static str, OsString); 2] {
+        const PRELOADED: &str = "LD_PRELOAD";
+        let mut libraries = self.library.clone().into_os_string();
+        if let Some(others) = std::env::var_os(PRELOADED).filter(|others| !others.is_empty()) {
+            libraries.push(":");
+            libraries.push(others);
+        }
+        [(PRELOADED, libraries), (VARIABLE, self.channel.path().as_os_str().to_owned())]
+    }
+
+    /// Starts a command, collects until it has ended, and hands each batch of events over as it comes.
+    ///
+    /// # Errors
+    /// [`BelowError`].
+    pub fn run(
+        mut self,
+        command: &mut Command,
+        mut each: impl FnMut(&mut Below, &[Event]),
+    ) -> Result<(ExitStatus, Summary), BelowError> {
+        command.envs(self.variables());
+        let time_ns = now_ns();
+        let started = command.spawn();
+        let mut child = started.map_err(|source| {
+            let program = command.get_program().to_owned();
+            BelowError::Start { program, source }
+        })?;
+        let pid = child.id();
+        let failed = |source| BelowError::Wait { pid, source };
+        self.processes.begin(pid, time_ns, Instant::now());
+        let number = i32::try_from(pid).unwrap_or(-1);
+        let pidfd = raw::pidfd_open(number).map_err(failed)?;
+        let tick = Timespec::try_from(TICK).ok();
+        loop {
+            let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+            let has_ended = poll(&mut fds, tick.as_ref()).is_ok_and(|ready| ready > 0);
+            let events = self.collect();
+            each(&mut self, &events);
+            self.take_back();
+            if has_ended {
+                break;
+            }
+        }
+        let status = child.wait().map_err(failed)?;
+        let (summary, events) = self.finish();
+        each(&mut self, &events);
+        Ok((status, summary))
+    }
+
+    /// What has happened since it was called last. Events are in the order of their times within one call, but for what a process has told before its
+    /// parent has told of it.
+    pub fn collect(&mut self) -> Vec<Event> {
+        let Some(channel) = self.channel.channel() else { return Vec::new() };
+        let records = self.reader.drain(channel.ring(), &is_there);
+        self.processes.take(&records, Instant::now())
+    }
+
+    /// Ends the collection: what is left below the command runs on, and tells nothing any more.
+    fn finish(&mut self) -> (Summary, Vec<Event>) {
+        let mut events = self.collect();
+        let mut dropped = 0;
+        if let Some(channel) = self.channel.channel() {
+            channel.end();
+            let records = self.reader.drain_all(channel.ring());
+            dropped = channel.ring().dropped();
+            events.extend(self.processes.take(&records, Instant::now()));
+        }
+        events.extend(self.processes.finish());
+        let (lost, taken_back) = (self.reader.lost, self.taken_back);
+        (Summary { counts: self.processes.counts, dropped, lost, taken_back }, events)
+    }
+}
+
+fn is_there(process: u32) -> bool {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    // Another user's is there as well.
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+/// The status by which a command that runs another one ends as that one has: its own, or 128 and the number of the signal.
+#[must_use]
+pub fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,8 @@
+//! The machine around the model of creation sites (`regrow-sites`): what tells the model of processes, and where its memory is kept.
+//!
+//! ```text
+//!   collectors ──Event──> Model <──load, save──> kept: a file in the user's state folder
+//! ```
+
+pub mod below;
+pub mod kept;
