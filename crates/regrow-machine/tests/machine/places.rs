@@ -74,7 +74,7 @@ fn check(builds: &[Build]) {
         let run =
             |expected: &Expected| run(Command::new(&expected.program).args(["all", &COUNT.to_string()]));
         let processes: Vec<u32> = all.iter().map(run).collect();
-        load.stop();
+        drop(load);
         processes
     });
     for (Expected { program, sites }, pid) in all.iter().zip(processes) {
@@ -120,7 +120,7 @@ fn c_library(program: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(line.split_whitespace().nth(2)?).ok()
 }
 
-/// Processes that come and go.
+/// Processes that come and go, until it is dropped.
 struct Load(Child);
 
 impl Load {
@@ -129,8 +129,10 @@ impl Load {
         let command = Command::new("sh").args(["-c", script]).stdin(Stdio::null()).spawn();
         Self(command.expect("a shell"))
     }
+}
 
-    fn stop(mut self) {
+impl Drop for Load {
+    fn drop(&mut self) {
         self.0.kill().expect("it is there");
         self.0.wait().expect("it ends");
     }

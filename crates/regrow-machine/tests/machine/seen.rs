@@ -29,11 +29,22 @@ pub(crate) fn look<T>(options: MachineOptions, run: impl FnOnce() -> T) -> (Seen
             }
             machine.finish(&mut |event| events.push(event)).expect("what was lost is known")
         });
+        // Also when it panics: the collector is waited for.
+        let end = Ending(&is_over);
         let result = run();
-        is_over.store(true, Ordering::Relaxed);
+        drop(end);
         (collector.join().expect("it collects"), result)
     });
     (Seen { events, losses }, result)
+}
+
+/// Ends collecting when it is dropped.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The same for everything that the machine does, with nothing lost.
