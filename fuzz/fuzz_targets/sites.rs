@@ -15,8 +15,8 @@ fn site(number: u64) -> Site {
     Site {
         image: ImageId(number % 3),
         frames: [Some(Frame { module: ImageId(1), offset: number % 5 }), None, None],
-        script: (number % 2 == 0).then_some(Script { file: 1, line: number % 7 }),
-        child: (number % 4 > 0).then_some(ImageId(number % 4)),
+        script: number.is_multiple_of(2).then_some(Script { file: 1, line: number % 7 }),
+        child: (!number.is_multiple_of(4)).then_some(ImageId(number % 4)),
     }
 }
 

@@ -274,10 +274,12 @@ fn where_no_line_is_told_what_the_parent_was_called_with_and_its_creations_stand
         asked
     };
     for _ in 0..6 {
-        (0..2).for_each(|number| drop(driver(&mut model, classes[number], &children(number))));
+        for (number, &arguments) in classes.iter().enumerate() {
+            driver(&mut model, arguments, &children(number));
+        }
     }
-    for number in 0..2 {
-        let asked = driver(&mut model, classes[number], &children(number));
+    for (number, &arguments) in classes.iter().enumerate() {
+        let asked = driver(&mut model, arguments, &children(number));
         for (median, wanted) in asked.into_iter().zip(children(number)) {
             assert!(is_close(median, wanted), "{number}: {median}, {wanted}");
         }
