@@ -35,7 +35,8 @@ fn sealed(payload: &[u8]) -> Vec<u8> {
 fn check(bytes: &[u8]) {
     let Ok(mut model) = Model::decode_within(bytes, LEAST_BUDGET_BYTES) else { return };
     let written = model.encode();
-    let again = Model::decode_within(&written, LEAST_BUDGET_BYTES).expect("what was taken can be written and read");
+    let again =
+        Model::decode_within(&written, LEAST_BUDGET_BYTES).expect("what was taken can be written and read");
     for number in 0..40 {
         let prediction = model.predict_call(&site(number), Some(Arguments { magnitude: 1, class: 2 }));
         let figures = prediction.cpu_us.quantiles();

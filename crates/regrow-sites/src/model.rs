@@ -21,6 +21,7 @@ mod chain;
 mod distribution;
 mod histogram;
 mod index;
+mod keep;
 mod level;
 mod names;
 mod next;
@@ -28,17 +29,17 @@ mod node;
 mod prediction;
 mod processes;
 pub mod scale;
-mod store;
+mod stored;
 mod tree;
 
 pub use distribution::{Distribution, Quantiles};
 pub use level::Level;
 pub use next::{After, Expected, MOST_NEXT, Next, PlaceId};
 pub use prediction::Prediction;
-pub use store::DecodeError;
+pub use stored::DecodeError;
 
-use self::chain::{Call, Chain, Place, image_hash};
-use self::names::{Names, path_hash};
+use self::chain::{Call, Chain, Place};
+use self::names::{Names, image_hash, path_hash};
 use self::next::{Cues, executed_cue, gap};
 use self::node::Sample;
 use self::processes::{Process, Processes};
@@ -144,7 +145,7 @@ impl Model {
         self.counts.events += 1;
         match event {
             Event::Created { time_us, process, parent, site } => {
-                self.created(*time_us, *process, *parent, site)
+                self.created(*time_us, *process, *parent, site);
             }
             Event::Executed { time_us, process, image } => self.executed(*time_us, *process, *image),
             Event::Arguments { process, arguments } => self.called(*process, *arguments),

@@ -11,6 +11,8 @@
 //! An offset is the address less the module's load base, so that it is the same in every process, and is what the symbol table of the
 //! module's file has.
 
+use crate::hash;
+
 /// Most frames of a site: a wrapper (`system`, `popen`, `subprocess`) and its callers.
 pub const MOST_FRAMES: usize = 3;
 
@@ -73,6 +75,23 @@ pub struct Site {
     pub child: Option<ImageId>,
 }
 
+impl Site {
+    /// A hash of the place: image, frames and script, whatever the child executes. It is what a trace has in its column `site`.
+    #[must_use]
+    pub fn place_hash(&self) -> u64 {
+        let [first, second, third] =
+            self.frames.map(|frame| frame.map_or((0, 0), |frame| (frame.module.0, frame.offset)));
+        let script = self.script.map_or((0, 0), |script| (script.file, script.line));
+        let pairs = [first, second, third, script];
+        let mut hash = hash::of(17, &[self.image.0]);
+        pairs.into_iter().for_each(|(one, other)| {
+            hash.add(one);
+            hash.add(other);
+        });
+        hash.whole()
+    }
+}
+
 /// 64-bit FNV-1a of a kind and bytes; never 0, which is [`ImageId::UNKNOWN`].
 fn fnv(kind: u8, bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -83,6 +102,21 @@ fn fnv(kind: u8, bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hash_of_a_place_is_that_of_each_of_its_parts_and_not_of_the_child() {
+        let frame = |offset| Some(Frame { module: ImageId(2), offset });
+        let site = Site { image: ImageId(1), frames: [frame(5), frame(6), None], script: None, child: None };
+        let others = [
+            Site { image: ImageId(9), ..site },
+            Site { frames: [frame(6), frame(5), None], ..site },
+            Site { frames: [frame(5), None, None], ..site },
+            Site { script: Some(Script { file: 1, line: 0 }), ..site },
+            Site { script: Some(Script { file: 0, line: 1 }), ..site },
+        ];
+        assert!(others.iter().all(|other| other.place_hash() != site.place_hash()));
+        assert_eq!(Site { child: Some(ImageId(4)), ..site }.place_hash(), site.place_hash());
+    }
 
     #[test]
     fn a_build_has_an_id_and_another_file_another_one() {

@@ -36,6 +36,7 @@ const FILES: &[(&str, &str)] = &[
         "what processes share is mapped, and looked at by its address",
     ),
     ("crates/regrow-memory/tests/raw.rs", "a test writes to memory by its address"),
+    ("crates/regrow-sites/tests/memory.rs", "a test counts what the allocator is asked for"),
     ("crates/regrow/src/os/unix/process.rs", "the standard library has a method that is unsafe"),
     ("crates/regrow/tests/like_std.rs", "a test calls a method that is unsafe in the standard library"),
     (

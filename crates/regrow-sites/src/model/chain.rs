@@ -1,10 +1,10 @@
 //! From a site to its chain of keys.
 
 use super::level::Level;
-use super::names::Names;
+use super::names::{Names, frame_hash, image_hash};
 use crate::arguments::Arguments;
 use crate::hash;
-use crate::site::{Frame, ImageId, MOST_FRAMES, Site};
+use crate::site::{ImageId, MOST_FRAMES, Site};
 
 /// Most parts of a place and what came of it.
 const MOST_PARTS: usize = 9;
@@ -103,16 +103,6 @@ pub(super) struct Chain {
     pub(super) child_identity: Identity,
 }
 
-/// The hash of an image.
-pub(super) fn image_hash(image: ImageId) -> u32 {
-    if image == ImageId::UNKNOWN { 0 } else { hash::of(6, &[image.0]).low() }
-}
-
-/// The hash of a frame.
-pub(super) fn frame_hash(frame: Frame) -> u32 {
-    hash::of(7, &[frame.module.0, frame.offset]).low()
-}
-
 impl Place {
     pub(super) fn of(site: &Site) -> Place {
         let script = site.script.map_or(0, |script| hash::of(8, &[script.file, script.line]).low());
@@ -192,7 +182,7 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::Script;
+    use crate::site::{Frame, Script};
 
     fn site(frames: usize, script: Option<u64>) -> Site {
         let frame = |at: usize| Frame { module: ImageId(7), offset: at as u64 };

@@ -5,7 +5,7 @@ use super::scale::{self, POSITIONS};
 /// Expected values. Its unit is that of what it speaks of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
-    /// The shares of the runs, whose sum is 1.
+    /// The shares of the runs. Their sum is 1.
     shares: [f32; POSITIONS],
 }
 
@@ -22,24 +22,30 @@ pub struct Quantiles {
     pub p99: u64,
 }
 
+/// So small a share may be an error of rounding.
+const NOTHING: f32 = 1e-5;
+
 /// Where nothing is known: the least that a process is taken to use, in microseconds.
-const LEAST_US: f64 = 1000.0;
+const LEAST_US: u64 = 1000;
 
 /// The shares where nothing is known: one process in two uses at least twice as much as the least, one in four at least four times as much. That
 /// is what Harchol-Balter and Downey found of processor times of Unix processes ("Exploiting process lifetime distributions for dynamic load
 /// balancing", 1997, section 3): the probability to use more than T is k/T.
-pub(super) fn unknown_shares() -> [f32; POSITIONS] {
+pub(super) const UNKNOWN: [f32; POSITIONS] = {
     let mut shares = [0.0; POSITIONS];
-    let mut position = 0.0_f32;
-    for share in &mut shares {
-        let more_than = |point: f32| (LEAST_US / scale::value(point).max(LEAST_US)).min(1.0);
-        let above = if position < 255.0 { more_than(position + 1.0) } else { 0.0 };
-        #[expect(clippy::cast_possible_truncation, reason = "a share")]
-        let own = (more_than(position) - above) as f32;
-        *share = own;
-        position += 1.0;
+    let mut position = 0;
+    while position < POSITIONS {
+        let end = if position + 1 < POSITIONS { more_than(scale::edge(position + 1)) } else { 0.0 };
+        shares[position] = more_than(scale::edge(position)) - end;
+        position += 1;
     }
     shares
+};
+
+/// The share of the runs that use more than this, where nothing is known.
+#[expect(clippy::cast_precision_loss, reason = "a share")]
+const fn more_than(us: u64) -> f32 {
+    if us <= LEAST_US { 1.0 } else { LEAST_US as f32 / us as f32 }
 }
 
 impl Distribution {
@@ -61,7 +67,7 @@ impl Distribution {
     /// The value that so large a share of the runs does not exceed, between 0 and 1.
     #[must_use]
     pub fn quantile(&self, share: f32) -> u64 {
-        whole(scale::value(self.point_of(share)))
+        whole(scale::value(self.point_where(share.clamp(0.0, 1.0))))
     }
 
     /// Median, mean, and what few runs exceed.
@@ -75,10 +81,14 @@ impl Distribution {
         }
     }
 
+    /// Makes the sum of the shares 1, when it is this.
+    pub(super) fn scale_from(&mut self, sum: f32) {
+        self.shares.iter_mut().for_each(|share| *share /= sum);
+    }
+
     /// The mean.
     #[must_use]
     pub fn mean(&self) -> u64 {
-        let all: f32 = self.shares.iter().sum();
         let mut point = 0.5_f32;
         let mut sum = 0.0;
         for &share in &self.shares {
@@ -87,14 +97,13 @@ impl Distribution {
             }
             point += 1.0;
         }
-        whole(sum / f64::from(all).max(f64::MIN_POSITIVE))
+        whole(sum)
     }
 
     /// The share of the runs that do not exceed a value.
     #[must_use]
     pub fn share_within(&self, limit: u64) -> f32 {
-        let (below, all) = (self.share_below(scale::point(limit)), self.share_below(256.0));
-        (below / all.max(f32::MIN_POSITIVE)).clamp(0.0, 1.0)
+        self.share_below(scale::point(limit)).clamp(0.0, 1.0)
     }
 
     /// How much more there is to come of a run that has had so much. Where it has had more than any run before, as much again is to be expected
@@ -102,9 +111,9 @@ impl Distribution {
     #[must_use]
     pub fn left(&self, had: u64) -> Quantiles {
         let from = scale::point(had);
-        let (below, all) = (self.share_below(from), self.share_below(256.0));
-        let rest = all - below;
-        if rest <= all * 1e-6 {
+        let below = self.share_below(from);
+        let rest = 1.0 - below;
+        if rest <= NOTHING {
             return beyond(had);
         }
         let at = |share: f32| whole(scale::value(self.point_where(below + rest * share))).saturating_sub(had);
@@ -133,10 +142,6 @@ impl Distribution {
             position += 1.0;
         }
         below
-    }
-
-    fn point_of(&self, share: f32) -> f32 {
-        self.point_where(self.share_below(256.0) * share.clamp(0.0, 1.0))
     }
 
     /// The point below which the shares have such a sum.
@@ -198,7 +203,7 @@ mod tests {
         );
         assert!(is_close(mean, 184_880), "{mean}");
         assert!((distribution.share_within(10_000) - 0.88).abs() < 1e-4);
-        assert_eq!(distribution.share_within(u64::MAX), 1.0);
+        assert!((distribution.share_within(u64::MAX) - 1.0).abs() < 1e-5);
         assert_eq!(distribution.share_within(10), 0.0);
     }
 
@@ -215,7 +220,7 @@ mod tests {
     #[test]
     fn of_the_unknown_half_take_twice_the_least() {
         let mut distribution = Distribution::empty();
-        distribution.add_all(&unknown_shares(), 1.0);
+        distribution.add_all(&UNKNOWN, 1.0);
         assert!((distribution.share_below(256.0) - 1.0).abs() < 1e-4);
         assert!(is_close(distribution.quantile(0.5), 2_000), "{}", distribution.quantile(0.5));
         assert!(is_close(distribution.quantile(0.9), 10_000));

@@ -5,7 +5,6 @@
 //!   frames    hash of module and offset ──> hash of the symbol  sets of four: within a set the oldest makes room
 //! ```
 
-use super::chain::{frame_hash, image_hash};
 use super::index::Index;
 use crate::hash::{self, Hash64};
 use crate::site::{Frame, ImageId};
@@ -154,6 +153,16 @@ impl Names {
         let set = usize::try_from(hash::mixed(u64::from(hash)) % (sets.max(1) as u64)).unwrap_or(0);
         (sets > 0).then_some(set * WAYS)
     }
+}
+
+/// The hash of an image.
+pub(super) fn image_hash(image: ImageId) -> u32 {
+    if image == ImageId::UNKNOWN { 0 } else { hash::of(6, &[image.0]).low() }
+}
+
+/// The hash of a frame.
+pub(super) fn frame_hash(frame: Frame) -> u32 {
+    hash::of(7, &[frame.module.0, frame.offset]).low()
 }
 
 fn index_hash(id: ImageId) -> u64 {

@@ -8,7 +8,7 @@
 //! nothing is known. (Hierarchical shrinkage; in language models, interpolated back-off: Jelinek and Mercer, 1980.)
 
 use super::chain::Chain;
-use super::distribution::{Distribution, unknown_shares};
+use super::distribution::{Distribution, UNKNOWN};
 use super::histogram::Histogram;
 use super::level::Level;
 use super::node::Runs;
@@ -121,13 +121,15 @@ pub(super) fn predict(tree: &Tree, chain: &Chain) -> Prediction {
     let here = tree.path(chain.here.as_slice(), chain.identity, &chain.call);
     let child = tree.path(chain.child.as_slice(), chain.child_identity, &chain.call);
     let keys = Keys::of(tree, chain, here.as_slice(), child.as_slice(), here.is_own);
-    let unknown = unknown_shares();
     let (mut cpu_us, left) = keys.blend(|runs| &runs.cpu);
-    cpu_us.add_all(&unknown, left);
+    cpu_us.add_all(&UNKNOWN, left);
     let (mut life_us, left) = keys.blend(|runs| &runs.life);
-    life_us.add_all(&unknown, left);
-    let (peak_kib, left) = keys.blend(|runs| &runs.peak);
-    let peak_kib = (left < 1.0).then_some(peak_kib);
+    life_us.add_all(&UNKNOWN, left);
+    let (mut peak_kib, left) = keys.blend(|runs| &runs.peak);
+    let peak_kib = (left < 1.0).then(|| {
+        peak_kib.scale_from(1.0 - left);
+        peak_kib
+    });
     let (mut confidence, mut level, mut most) = (0.0, Level::Everything, 0.0);
     let mut count = tree.node(ROOT).runs.total();
     keys.weigh(

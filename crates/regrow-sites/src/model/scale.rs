@@ -26,16 +26,29 @@ pub fn position(value: u64) -> u8 {
     u8::try_from(position).unwrap_or(u8::MAX)
 }
 
+/// The least value of a position; of that behind the last one the end of the scale.
+#[must_use]
+pub const fn edge(position: usize) -> u64 {
+    let eighths = PER_OCTAVE as usize;
+    if position < eighths {
+        return position as u64;
+    }
+    ((eighths + position % eighths) as u64) << (position / eighths - 1)
+}
+
 /// The value at a point of the scale, which may lie between two positions: position `p` holds the values from `value(p)` to below `value(p + 1)`.
 #[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a place on the scale"
+)]
 pub fn value(point: f32) -> f64 {
-    let point = f64::from(point.clamp(0.0, 256.0));
-    let octave = (point / f64::from(PER_OCTAVE)).floor();
-    if octave < 1.0 {
-        return point;
-    }
-    let eighths = point - octave * f64::from(PER_OCTAVE);
-    (f64::from(PER_OCTAVE) + eighths) * (octave - 1.0).exp2()
+    let point = point.clamp(0.0, 256.0);
+    let position = (point as usize).min(POSITIONS - 1);
+    let (low, high) = (edge(position) as f64, edge(position + 1) as f64);
+    low + (high - low) * f64::from(point - position as f32)
 }
 
 /// The point of the scale at which a value stands; that of the end for all that lie beyond.

@@ -18,7 +18,7 @@ use super::chain::{Call, Chain, Identity, Part};
 use super::index::{Index, MOST_SLOTS};
 use super::level::Level;
 use super::node::{NO_PARENT, NO_PART, Node, Sample};
-use super::store::StoredKey;
+use super::stored::StoredKey;
 use crate::hash;
 
 /// An image may have this part of the table before it has to make room for others.
@@ -32,11 +32,22 @@ const EPOCH_BITS: u32 = 12;
 /// In so many epochs without use, a node's runs lose half of their worth.
 const HALF_LIFE: u8 = 8;
 
-/// A node of so many runs makes room only where there is none of fewer: what comes once, or twice, takes room from its like.
+/// A key of so many runs is proven: what comes once or twice takes room from its like.
 const PROVEN: u32 = 3;
 
 /// The root.
 pub(super) const ROOT: u16 = 0;
+
+/// Which keys make room first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// A child in an image: mostly known by its place there too. For such a key nothing of another rank makes room.
+    Besides,
+    /// It has come once or twice.
+    Seldom,
+    /// It has come often.
+    Proven,
+}
 
 /// All keys.
 #[derive(Debug, Clone)]
@@ -342,7 +353,7 @@ impl Tree {
         let slot = if self.nodes.len() < self.most {
             self.nodes.push(node);
             u16::try_from(self.nodes.len() - 1).ok()?
-        } else if let Some(slot) = self.make_room(parent) {
+        } else if let Some(slot) = self.make_room(parent, level) {
             *self.node_mut(slot) = node;
             slot
         } else {
@@ -354,9 +365,10 @@ impl Tree {
         Some(slot)
     }
 
-    /// Takes out a leaf that is worth little, so that a key below `parent` has room: one of an image with more than its share, if there is one.
-    fn make_room(&mut self, parent: u16) -> Option<u16> {
-        let mut least: Option<((bool, u32), u16)> = None;
+    /// Takes out a leaf that is worth little, so that a key of this level below `parent` has room: one of an image with more than its share, if
+    /// there is one.
+    fn make_room(&mut self, parent: u16, level: Level) -> Option<u16> {
+        let mut least: Option<((Rank, u32), u16)> = None;
         let mut compared = 0;
         for _ in 0..PICKED {
             let slot = self.pick();
@@ -375,7 +387,10 @@ impl Tree {
                 break;
             }
         }
-        let (_, slot) = least?;
+        let ((rank, _), slot) = least?;
+        if level == Level::ChildOfImage && rank > Rank::Besides && self.greedy == 0 {
+            return None;
+        }
         self.unlink(slot);
         self.count_child(slot, false);
         self.evicted += 1;
@@ -389,12 +404,17 @@ impl Tree {
         u16::try_from(slot).unwrap_or(ROOT)
     }
 
-    /// Whether a node is proven, and its runs, those of long ago counting less.
-    fn worth(&self, slot: u16) -> (bool, u32) {
+    /// What a node is worth: its rank, then its runs, those of long ago counting less.
+    fn worth(&self, slot: u16) -> (Rank, u32) {
         let node = self.node(slot);
         let age = self.epoch().wrapping_sub(node.epoch);
         let runs = node.runs.total();
-        (runs >= PROVEN, (runs << 8) >> (age / HALF_LIFE).min(31))
+        let rank = match node.level {
+            Level::ChildOfImage => Rank::Besides,
+            _ if runs < PROVEN => Rank::Seldom,
+            _ => Rank::Proven,
+        };
+        (rank, (runs << 8) >> (age / HALF_LIFE).min(31))
     }
 
     fn epoch(&self) -> u8 {

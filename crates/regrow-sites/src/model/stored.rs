@@ -14,10 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::chain::Identity;
 use super::histogram::Histogram;
 use super::level::Level;
-use super::next::{Cue, Follow, MOST_NEXT};
+use super::next::MOST_NEXT;
 use super::node::{NO_PART, Node, Runs};
-use super::tree::ROOT;
-use super::{DEFAULT_BUDGET_BYTES, Model};
 use crate::site::ImageId;
 
 /// What such bytes begin with.
@@ -72,12 +70,12 @@ pub enum DecodeError {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Stored {
     /// Images, with the hashes of their paths.
-    images: Vec<(u64, u32)>,
+    pub(super) images: Vec<(u64, u32)>,
     /// Hashes of frames and of their symbols.
-    symbols: Vec<(u32, u32)>,
+    pub(super) symbols: Vec<(u32, u32)>,
     /// The first is that of everything.
-    keys: Vec<StoredKey>,
-    cues: Vec<StoredCue>,
+    pub(super) keys: Vec<StoredKey>,
+    pub(super) cues: Vec<StoredCue>,
 }
 
 /// A key.
@@ -95,27 +93,26 @@ pub(super) struct StoredKey {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct StoredCue {
-    hash: u32,
-    seen: u8,
-    at_a_time: Histogram<2>,
-    follows: Vec<StoredFollow>,
+pub(super) struct StoredCue {
+    pub(super) hash: u32,
+    pub(super) seen: u8,
+    pub(super) at_a_time: Histogram<2>,
+    pub(super) follows: Vec<StoredFollow>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct StoredFollow {
-    image: u32,
-    place: u32,
-    weight: u8,
-    gaps: Histogram<2>,
+pub(super) struct StoredFollow {
+    pub(super) image: u32,
+    pub(super) place: u32,
+    pub(super) weight: u8,
+    pub(super) gaps: Histogram<2>,
 }
 
-impl Model {
-    /// What it has learned, as bytes.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+impl Stored {
+    /// With a header before it.
+    pub(super) fn encode(&self) -> Vec<u8> {
         // Serializing into memory fails for types that do not know their length, and there are none here.
-        let payload = postcard::to_allocvec(&self.stored()).unwrap_or_default();
+        let payload = postcard::to_allocvec(self).unwrap_or_default();
         let mut bytes = Vec::with_capacity(HEADER + payload.len());
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
@@ -127,65 +124,14 @@ impl Model {
         bytes
     }
 
-    /// The model that has learned what these bytes say, within [`DEFAULT_BUDGET_BYTES`].
-    ///
-    /// # Errors
-    /// [`DecodeError`].
-    pub fn decode(bytes: &[u8]) -> Result<Model, DecodeError> {
-        Model::decode_within(bytes, DEFAULT_BUDGET_BYTES)
-    }
-
-    /// The same within another budget: what does not fit is left out.
-    ///
-    /// # Errors
-    /// [`DecodeError`].
-    pub fn decode_within(bytes: &[u8], budget_bytes: usize) -> Result<Model, DecodeError> {
+    /// What was written, if it is that and can be.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Stored, DecodeError> {
         let (stored, rest) = postcard::take_from_bytes::<Stored>(payload_of(bytes)?)?;
         if !rest.is_empty() {
             return Err(DecodeError::Length { bytes: bytes.len(), wanted: bytes.len() - rest.len() });
         }
         check(&stored)?;
-        let mut model = Model::new(budget_bytes);
-        model.absorb(&stored);
-        Ok(model)
-    }
-
-    /// Takes in what another model has learned. What both have learned counts once: each position of a histogram has the larger of both weights,
-    /// so that two models that went on from the same one, and one that is taken in again, count no run twice.
-    pub fn merge(&mut self, other: &Model) {
-        self.absorb(&other.stored());
-    }
-
-    fn stored(&self) -> Stored {
-        let cue = |cue: &Cue| {
-            let follows = cue.follows.iter().filter(|follow| follow.weight > 0);
-            let follow =
-                |&Follow { image, place, gaps, weight }: &Follow| StoredFollow { image, place, weight, gaps };
-            let follows = follows.map(follow).collect();
-            StoredCue { hash: cue.hash, seen: cue.seen, at_a_time: cue.at_a_time, follows }
-        };
-        Stored {
-            images: self.names.images().map(|(image, path)| (image.0, path)).collect(),
-            symbols: self.names.symbols().collect(),
-            keys: self.tree.stored(),
-            cues: self.cues.all().iter().map(cue).collect(),
-        }
-    }
-
-    /// Takes in what was stored, and is checked.
-    fn absorb(&mut self, stored: &Stored) {
-        for &(image, path) in &stored.images {
-            self.names.note_image(ImageId(image), (path != 0).then_some(path));
-        }
-        stored.symbols.iter().for_each(|&(frame, symbol)| self.names.note_symbol_hash(frame, symbol));
-        self.tree.absorb(&stored.keys);
-        for cue in &stored.cues {
-            let follows = cue.follows.iter().map(|follow| {
-                let &StoredFollow { image, place, weight, gaps } = follow;
-                Follow { image, place, gaps, weight }
-            });
-            self.cues.join(&Cue::known(cue.hash, cue.seen, cue.at_a_time, follows));
-        }
+        Ok(stored)
     }
 }
 
@@ -265,7 +211,7 @@ impl StoredKey {
     }
 
     pub(super) fn is_root(&self) -> bool {
-        self.level() == Level::Everything && self.parent == ROOT
+        self.level() == Level::Everything && self.parent == 0
     }
 
     /// Whether it may be more special by its part than another one.
