@@ -68,7 +68,7 @@ class Calls:
 
     # Submitting and starting.
 
-    def submit(self, order: bytes) -> Future[Any]:
+    def submit(self, order: bytes, place: str) -> Future[Any]:
         """Starts a call, or has it wait for a slot."""
         with self._lock:
             if self._closed:
@@ -76,7 +76,7 @@ class Calls:
             starter = self._starter = self._starter or self._make_starter()
         if not starter.is_prepared():
             prepare(starter)
-        future: Future[Any] = Future(self, order)
+        future: Future[Any] = Future(self, order, place)
         with self._lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
@@ -115,7 +115,7 @@ class Calls:
         assert self._starter is not None
         try:
             future.is_given = True
-            process = start_process(self._starter, future.order, self._memory_limit)
+            process = start_process(self._starter, future.order, self._memory_limit, future.place)
             self._enter(future, process)
         except BaseException as error:
             if future.call is None:

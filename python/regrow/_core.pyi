@@ -42,6 +42,7 @@ class Pool:
         outputs: list[int] = ...,
         fds: list[tuple[int, int]] = ...,
         memory_limit: Optional[int] = None,
+        place: Optional[str] = None,
     ) -> Process:
         """Starts a process of the image."""
 

@@ -12,7 +12,7 @@ from typing import Any, Optional, TypeVar
 
 from regrow._calls import Calls
 from regrow._future import Future
-from regrow._order import order_of
+from regrow._order import order_of, place_of
 from regrow._starter import Reuse, Starter, checked_preload, checked_reuse, worker_starter
 
 T = TypeVar("T")
@@ -63,10 +63,10 @@ class Executor(concurrent.futures.Executor):
         try:
             order = order_of(fn, args, kwargs)
         except Exception as error:
-            failed: Future[T] = Future(self._calls, b"")
+            failed: Future[T] = Future(self._calls, b"", "")
             failed.set_exception(error)
             return failed
-        return self._calls.submit(order)
+        return self._calls.submit(order, place_of(fn))
 
     def map(
         self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: Optional[float] = None, chunksize: int = 1, **more: Any

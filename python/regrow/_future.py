@@ -38,13 +38,15 @@ class Future(concurrent.futures.Future[T]):
     Unlike other futures it can be cancelled while the call runs: its process is killed.
     """
 
-    def __init__(self, calls: Calls, order: bytes) -> None:
+    def __init__(self, calls: Calls, order: bytes, place: str) -> None:
         super().__init__()
         self._condition = _Condition()
         self._calls = calls
         self.family = calls.family
         #: What the process is told, until it is.
         self.order = order
+        #: Where the call is asked for; see `regrow._order.place_of`.
+        self.place = place
         #: Whether the call may have begun, or never will: it is not to be begun again.
         self.is_given = False
         #: The call, once it has a process.

@@ -28,23 +28,29 @@ def prepare(starter: Starter) -> None:
     starter.prepare(_words(), _FUNCTION)
 
 
-def start_process(starter: Starter, order: bytes, memory_limit: Optional[int]) -> _core.Process:
+def place_of(function: Any) -> str:
+    """The place of a call, by which a pool learns what comes next: the function's module and name."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', '')}.{name}"
+
+
+def start_process(starter: Starter, order: bytes, memory_limit: Optional[int], place: str) -> _core.Process:
     """Starts the process of a call with its order."""
     if len(order) <= _LONGEST_ORDER:
-        return _start(starter, _FUNCTION + order, [], memory_limit)
+        return _start(starter, _FUNCTION + order, [], memory_limit, place)
     file = os.memfd_create("regrow-call", os.MFD_CLOEXEC)
     try:
         rest = memoryview(order)
         while rest:
             rest = rest[os.write(file, rest) :]
         os.lseek(file, 0, os.SEEK_SET)
-        return _start(starter, _FUNCTION, [(file, ORDER_FD)], memory_limit)
+        return _start(starter, _FUNCTION, [(file, ORDER_FD)], memory_limit, place)
     finally:
         os.close(file)
 
 
-def _start(starter: Starter, call: bytes, fds: list[tuple[int, int]], memory_limit: Optional[int]) -> _core.Process:
-    return starter.start(_words(), call=call, outputs=[ANSWER_FD], fds=fds, memory_limit=memory_limit)
+def _start(starter: Starter, call: bytes, fds: list[tuple[int, int]], memory_limit: Optional[int], place: str) -> _core.Process:
+    return starter.start(_words(), call=call, outputs=[ANSWER_FD], fds=fds, memory_limit=memory_limit, place=place)
 
 
 def _words() -> list[str]:

@@ -153,6 +153,7 @@ class Starter:
         outputs: list[int],
         fds: list[tuple[int, int]],
         memory_limit: Optional[int] = None,
+        place: Optional[str] = None,
     ) -> _core.Process:
         """Starts a process; see `Pool.start`."""
         return self.pool.start(
@@ -165,6 +166,7 @@ class Starter:
             outputs=outputs,
             fds=fds,
             memory_limit=memory_limit,
+            place=place,
         )
 
 

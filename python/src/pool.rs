@@ -36,6 +36,7 @@ struct StartArguments<'a> {
     outputs: Vec<RawFd>,
     fds: Vec<(RawFd, RawFd)>,
     memory_limit: Option<u64>,
+    place: Option<&'a str>,
 }
 
 #[pymethods]
@@ -77,9 +78,10 @@ impl PyPool {
 
     /// Starts a process of the image. `words` follow the interpreter's options; with `call` the run is a call, and they
     /// become `sys.argv`. `outputs` are descriptors of the run that its `Process` reads; `fds` are pairs of a descriptor
-    /// here and its number in the run. The standard input has `input`, or nothing.
+    /// here and its number in the run. The standard input has `input`, or nothing. `place` names where the process is asked for: a pool
+    /// learns by places what comes next.
     #[pyo3(signature = (image, words, *, call = None, environment = None, directory = None, input = None,
-                        outputs = vec![], fds = vec![], memory_limit = None))]
+                        outputs = vec![], fds = vec![], memory_limit = None, place = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     #[allow(clippy::needless_pass_by_value, reason = "it is made from a list of Python's")]
     fn start(
@@ -94,9 +96,11 @@ impl PyPool {
         outputs: Vec<RawFd>,
         fds: Vec<(RawFd, RawFd)>,
         memory_limit: Option<u64>,
+        place: Option<&str>,
     ) -> PyResult<PyProcess> {
+        let words = &words;
         let asked =
-            StartArguments { words: &words, call, environment, directory, input, outputs, fds, memory_limit };
+            StartArguments { words, call, environment, directory, input, outputs, fds, memory_limit, place };
         py.detach(|| self.start_process(image, asked)).map_err(|error| os_error(&error))
     }
 
@@ -147,6 +151,9 @@ impl PyPool {
         }
         if let Some(bytes) = asked.memory_limit {
             limit_memory(&mut command, bytes);
+        }
+        if let Some(place) = asked.place {
+            command.creation_site("python", place);
         }
         let pipes = Pipes::give(&mut command, asked.input, &asked.outputs)?;
         if !pipes.has_input() {

@@ -3,7 +3,7 @@
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod service;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -60,12 +60,15 @@ fn each_creation_is_a_line_of_the_file() {
             file.lines().skip(before).map(|line| serde_json::from_str(line).unwrap()).collect();
         before += lines.len();
         let mut told: BTreeMap<String, u64> = BTreeMap::new();
+        let mut sites = BTreeSet::new();
         for (number, line) in (1u64..).zip(&lines) {
             let mut keys: Vec<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
             keys.sort_unstable();
             assert_eq!(keys, KEYS);
             assert_eq!((&line["number"], &line["program"]), (&number.into(), &"sh".into()));
             let is_exec = line["how"] == "exec";
+            assert_eq!(line["site"].is_null(), is_exec, "{line}");
+            sites.extend(line["site"].as_u64());
             assert_eq!(line["fallback"].is_null(), !is_exec, "{line}");
             for known in ["point", "to_main_us", "took_us"] {
                 assert_eq!(line[known].is_null(), is_exec, "{line}");
@@ -74,6 +77,7 @@ fn each_creation_is_a_line_of_the_file() {
             *told.entry(kind.as_str().unwrap().to_owned()).or_default() += 1;
         }
         assert_eq!(told, counted);
+        assert_eq!(sites.len(), 2, "`-c :` and `-c exit` are two calls: {sites:?}");
         assert!(counted["recycled"] > RUNS as u64 / 2, "{counted:?}");
         println!("log of creations: {} lines, {told:?}", lines.len());
     }

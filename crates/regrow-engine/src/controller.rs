@@ -149,7 +149,7 @@ impl Controller {
             number: 0,
             at: since(record.ordered_ns, self.began_ns).unwrap_or_default(),
             program,
-            site: None,
+            site: lease.site,
             creation: lease.creation.clone(),
             to_main: entered_ns.and_then(|entered_ns| since(entered_ns, record.ordered_ns)),
             took: since(record.ended_ns, record.ordered_ns),
@@ -174,7 +174,7 @@ impl Controller {
     /// Notes that a process that was created here has ended. One whose start was refused inside its body was not created.
     pub fn ended(&mut self, started: &Started) {
         let row = started.process.and_then(|process| self.shard.take_process(process));
-        let Some(ProcessRow { program, creation, ordered_ns, .. }) = row else { return };
+        let Some(ProcessRow { program, site, creation, ordered_ns, .. }) = row else { return };
         let program = program.to_string_lossy().into_owned();
         if started.was_refused() {
             return self.declined(&program, Fallback::UnsupportedRequest { what: RequestPart::Step(None) });
@@ -185,7 +185,7 @@ impl Controller {
             number: 0,
             at: since(ordered_ns, self.began_ns).unwrap_or_default(),
             program,
-            site: None,
+            site,
             creation,
             to_main: started.entered_ns().and_then(|entered_ns| since(entered_ns, ordered_ns)),
             took: since(monotonic_ns(), ordered_ns),

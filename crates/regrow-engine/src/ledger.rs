@@ -89,6 +89,17 @@ pub(crate) struct RunInBody {
     pub(crate) waited: Duration,
     /// The body serves no other run.
     pub(crate) single_use: bool,
+    /// Where it was asked for, if that is known.
+    pub(crate) site: Option<u64>,
+}
+
+/// A run that is in no body: it is started by exec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RunElsewhere {
+    pub(crate) process: ProcessId,
+    pub(crate) program: ProgramId,
+    /// Where it was asked for, if that is known.
+    pub(crate) site: Option<u64>,
 }
 
 /// What a body is of. A program has more than one image where runs of it differ in what they read of their environment.
@@ -178,17 +189,19 @@ impl Ledger {
     }
 
     /// A run without an image is about to be started by exec. Gives the body that is to be made of its program, if one is.
-    pub(crate) fn run_without_image(&mut self, process: ProcessId, program: ProgramId) -> Option<BodyId> {
-        self.tell_created(process, program, Duration::ZERO, Source::nothing());
+    pub(crate) fn run_without_image(&mut self, run: RunElsewhere) -> Option<BodyId> {
+        let RunElsewhere { process, program, site } = run;
+        self.tell_created(process, program, site, Duration::ZERO, Source::nothing());
         let offer = self.planner.inventory().facts(program).cloned();
         self.tell(&Event::Exited { process, offer });
         self.planner.last_left().filter(|&body| self.is_wanted(body))
     }
 
     /// A run that could have been in a body, had one been free, is started by exec.
-    pub(crate) fn run_crowded_out(&mut self, process: ProcessId, program: ProgramId) {
+    pub(crate) fn run_crowded_out(&mut self, run: RunElsewhere) {
+        let RunElsewhere { process, program, site } = run;
         let from = Source::Made { image: true, shell: None, regions: Vec::new(), body: None };
-        self.tell_created(process, program, Duration::ZERO, from);
+        self.tell_created(process, program, site, Duration::ZERO, from);
         self.tell(&Event::Exited { process, offer: None });
     }
 
@@ -217,7 +230,7 @@ impl Ledger {
     }
 
     fn tell_run(&mut self, run: RunInBody, eyes: &dyn Eyes) {
-        let RunInBody { process, body, of, forked, waited, single_use } = run;
+        let RunInBody { process, body, of, forked, waited, single_use, site } = run;
         if self.bodies.get(&body).is_some_and(|entry| entry.process.is_some()) {
             // A body has one run at a time: the earlier one has ended.
             self.tell_end(body, eyes.facts(body));
@@ -231,7 +244,7 @@ impl Ledger {
         };
         let entry = self.bodies.entry(body).or_insert(BodyEntry { of, process: None, is_lent: false });
         entry.process = Some(process);
-        self.tell_created(process, of.program, waited, from.clone());
+        self.tell_created(process, of.program, site, waited, from.clone());
         if single_use {
             self.tell(&Event::UsedUp { program: of.program, from });
         }
@@ -383,8 +396,15 @@ impl Ledger {
         self.planner.inventory().body(body).map(|body| body.status)
     }
 
-    fn tell_created(&mut self, process: ProcessId, program: ProgramId, waited: Duration, from: Source) {
-        self.tell(&Event::Created { process, program, parent: None, site: None, waited, from });
+    fn tell_created(
+        &mut self,
+        process: ProcessId,
+        program: ProgramId,
+        site: Option<u64>,
+        waited: Duration,
+        from: Source,
+    ) {
+        self.tell(&Event::Created { process, program, parent: None, site, waited, from });
     }
 
     /// Tells the planner what has happened, and notes what it wants done.

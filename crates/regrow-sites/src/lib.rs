@@ -15,6 +15,7 @@ pub mod arguments;
 pub mod event;
 mod hash;
 pub mod model;
+pub mod place;
 pub mod site;
 
 pub use arguments::Arguments;

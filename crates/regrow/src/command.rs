@@ -7,6 +7,7 @@ use std::iter::FusedIterator;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
@@ -75,6 +76,7 @@ pub struct Command {
     compile: bool,
     busy_poll: bool,
     single_use: bool,
+    site: Option<u64>,
     pub(crate) identity: Identity,
     pub(crate) hooks: Vec<Hook>,
     pub(crate) opens_pidfd: bool,
@@ -111,6 +113,7 @@ impl Command {
             compile: false,
             busy_poll: false,
             single_use: false,
+            site: None,
             identity: Identity::default(),
             hooks: Vec::new(),
             opens_pidfd: false,
@@ -316,6 +319,14 @@ impl Command {
         self
     }
 
+    /// Names the place at which the run is asked for: `name`, `within` something that tells its names apart. The pool learns by places which
+    /// programs come next. Without it the place is the line that calls [`Command::spawn`], [`Command::output`] or [`Command::status`]; a program
+    /// that starts processes for others (a server for its scripts, a binding for another language) knows better ones.
+    pub fn creation_site(&mut self, within: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> &mut Self {
+        self.site = Some(regrow_sites::place::named(within.as_ref(), name.as_ref()));
+        self
+    }
+
     /// Sets the niceness of the run, as a value from -20 to 19 and not as a difference to the caller's.
     pub fn nice(&mut self, niceness: i32) -> &mut Self {
         self.task.set_nice(niceness);
@@ -338,6 +349,7 @@ impl Command {
     /// As those of [`std::process::Command::spawn`]: `NotFound` when there is no such program or directory,
     /// `PermissionDenied`, `InvalidInput` for a NUL byte in a string, and what else `posix_spawn` reports. The
     /// program has then not run.
+    #[track_caller]
     pub fn spawn(&mut self) -> io::Result<Child> {
         self.spawn_with(&Stdio::inherit(), &Stdio::inherit(), Start::Awaited)
     }
@@ -347,6 +359,7 @@ impl Command {
     ///
     /// # Errors
     /// As [`Command::spawn`] and [`Child::wait_with_output`].
+    #[track_caller]
     pub fn output(&mut self) -> io::Result<Output> {
         let (stdin, output) = (Stdio::null(), Stdio::piped());
         let mut child = self.spawn_with(&stdin, &output, Start::Unawaited)?;
@@ -361,6 +374,7 @@ impl Command {
     ///
     /// # Errors
     /// As [`Command::spawn`] and [`Child::wait`].
+    #[track_caller]
     pub fn status(&mut self) -> io::Result<ExitStatus> {
         self.complete().map(|completed| completed.status)
     }
@@ -369,6 +383,7 @@ impl Command {
     ///
     /// # Errors
     /// As [`Command::status`].
+    #[track_caller]
     pub fn complete(&mut self) -> io::Result<Completed> {
         let inherit = Stdio::inherit();
         let mut child = self.spawn_with(&inherit, &inherit, Start::Unawaited)?;
@@ -405,8 +420,13 @@ impl Command {
         self.current_dir.as_deref()
     }
 
+    #[track_caller]
     fn spawn_with(&self, default_stdin: &Stdio, default_output: &Stdio, start: Start) -> io::Result<Child> {
         let mut request = self.request_without_stdio()?;
+        request.site = Some(self.site.unwrap_or_else(|| {
+            let place = Location::caller();
+            regrow_sites::place::of_source(place.file(), place.line(), place.column())
+        }));
         request.waits_for_end = start == Start::Unawaited;
         request.traced = self.traced;
         request.busy_poll = self.busy_poll;

@@ -1,6 +1,6 @@
 //! A client's message as the engine's request.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -44,6 +44,9 @@ pub(super) fn without_descriptors(message: SpawnMessage) -> Result<Request, Fall
         return Err(malformed());
     }
     let mut request = Request::new(c_string(message.program)?);
+    let words = message.args.iter().map(CStr::to_bytes);
+    let argv = std::iter::once(request.program.to_bytes()).chain(words);
+    request.site = Some(regrow_sites::place::of_call(request.program.to_bytes(), argv));
     request.arg0 = message.arg0.map(c_string).transpose()?;
     request.args = message.args;
     request.env = message.env;

@@ -28,7 +28,7 @@ use crate::keeping::inspection::SpotChecks;
 use crate::keeping::leases::Leases;
 use crate::keeping::watch::{Watch, Watcher};
 use crate::keeping::work::{Chore, Chores, LentBody};
-use crate::ledger::{BodyOf, Decision, Eyes, Ledger, RunInBody, Seen};
+use crate::ledger::{BodyOf, Decision, Eyes, Ledger, RunElsewhere, RunInBody, Seen};
 use crate::run::creation::Fallback;
 use crate::run::program::{self, Key, Name, Resolved};
 use crate::run::request::Request;
@@ -544,16 +544,16 @@ impl Holdings {
     // Runs.
 
     /// A run without an image is about to be started by exec. Gives the body that is to be made of its program, if one is.
-    pub(crate) fn run_without_image(&mut self, program: ProgramId) -> Option<BodyId> {
+    pub(crate) fn run_without_image(&mut self, program: ProgramId, site: Option<u64>) -> Option<BodyId> {
         let process = self.tables.processes.next_id();
-        self.tell(|ledger, _| ledger.run_without_image(process, program))
+        self.tell(|ledger, _| ledger.run_without_image(RunElsewhere { process, program, site }))
     }
 
     /// A run that could have been in a body of an image, had one been free, is started by exec.
-    pub(crate) fn run_crowded_out(&mut self, image: ImageId) {
+    pub(crate) fn run_crowded_out(&mut self, image: ImageId, site: Option<u64>) {
         let Some(program) = self.tables.images.get(image).map(|row| row.program) else { return };
         let process = self.tables.processes.next_id();
-        self.tell(|ledger, _| ledger.run_crowded_out(process, program));
+        self.tell(|ledger, _| ledger.run_crowded_out(RunElsewhere { process, program, site }));
     }
 
     /// A run was started in a body.

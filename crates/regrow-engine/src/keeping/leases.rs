@@ -32,6 +32,8 @@ pub struct Lease {
     pub(crate) taken: u64,
     /// The program, as the client named it.
     pub(crate) program: CString,
+    /// Where the runs are asked for, if that is known.
+    pub(crate) site: Option<u64>,
     /// How its runs are created.
     pub(crate) creation: Creation,
 }

@@ -54,7 +54,7 @@ fn ledger() -> Ledger {
 /// The same with a body that was made of the first run and is armed.
 fn ledger_with_body(scene: &mut Scene) -> (Ledger, BodyId) {
     let mut ledger = ledger();
-    let body = ledger.run_without_image(ProcessId::new(1), PROGRAM).expect("it keeps every body");
+    let body = ledger.run_without_image(elsewhere(PROGRAM)).expect("it keeps every body");
     assert!(ledger.is_wanted(body));
     assert!(ledger.body_made(body, OF));
     scene.bodies.insert(body, Seen::Armed);
@@ -69,7 +69,13 @@ fn run(process: u64, body: BodyId, forked: bool) -> RunInBody {
         forked,
         waited: Duration::ZERO,
         single_use: false,
+        site: None,
     }
+}
+
+/// The first run, in no body.
+fn elsewhere(program: ProgramId) -> RunElsewhere {
+    RunElsewhere { process: ProcessId::new(1), program, site: None }
 }
 
 fn status(ledger: &Ledger, body: BodyId) -> Option<BodyStatus> {
@@ -215,7 +221,7 @@ fn what_the_policy_gives_back_is_to_be_dropped() {
 #[test]
 fn a_body_or_shell_that_is_not_wanted_any_more_is_refused() {
     let mut ledger = ledger();
-    let body = ledger.run_without_image(ProcessId::new(1), PROGRAM).expect("it keeps every body");
+    let body = ledger.run_without_image(elsewhere(PROGRAM)).expect("it keeps every body");
     ledger.set_budget(0);
     assert_eq!(ledger.take_decisions(), [Decision::DropBody { body }]);
     assert!(!ledger.body_made(body, OF));
@@ -251,7 +257,7 @@ fn a_second_body_of_a_program_is_broken_up_into_a_shell() {
 #[test]
 fn a_planner_that_does_not_agree_has_everything_begun_anew() {
     let mut ledger = ledger();
-    ledger.run_crowded_out(ProcessId::new(1), ProgramId::new(99));
+    ledger.run_crowded_out(elsewhere(ProgramId::new(99)));
     assert_eq!(ledger.take_decisions(), [Decision::BeginAnew]);
     ledger.memory_is_short();
     assert_eq!(ledger.take_decisions(), [], "it decides nothing more");

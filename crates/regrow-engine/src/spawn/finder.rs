@@ -197,7 +197,7 @@ impl Finder<'_> {
         let key = wanted.key(warm, self.settings.reuse);
         let env = &wanted.request.env;
         let Some(image) = self.holdings.tables.images.use_for(&key, env) else {
-            return Err(self.first_run(key.into_owned(), env, 0));
+            return Err(self.first_run(key.into_owned(), wanted.request, 0));
         };
         let row = self.holdings.tables.images.get(image).ok_or(Fallback::BodyBroken)?;
         match &row.stage {
@@ -205,7 +205,7 @@ impl Finder<'_> {
             Stage::Refused(_) if row.is_to_be_tried_again(Instant::now()) => {
                 let failures = row.failures;
                 self.holdings.drop_image(image);
-                Err(self.first_run(key.into_owned(), env, failures))
+                Err(self.first_run(key.into_owned(), wanted.request, failures))
             }
             Stage::Refused(why) => Err(why.clone()),
             Stage::Kept(kept) if !self.holdings.watches() && !kept.is_unchanged() => {
@@ -254,9 +254,10 @@ impl Finder<'_> {
 
     /// A run of a program that has no image: the policy says whether one is made. The image could not be made `failures` times in
     /// a row before. Gives the reason for the run's exec.
-    fn first_run(&mut self, key: Key<'static>, env: &Strings, failures: u32) -> Fallback {
+    fn first_run(&mut self, key: Key<'static>, request: &Request, failures: u32) -> Fallback {
+        let (env, site) = (&request.env, request.site);
         let program = self.holdings.program(&key, env);
-        match self.holdings.run_without_image(program) {
+        match self.holdings.run_without_image(program, site) {
             Some(body) => self.begin(key, env, failures, (program, body)),
             None => Fallback::NotKept,
         }

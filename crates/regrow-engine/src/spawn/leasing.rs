@@ -58,9 +58,10 @@ impl Starter<'_> {
         };
         let creation = Creation::Recycled { point: kept.point() };
         let (id, page) = (self.finder.holdings.reserve_body(), Arc::new(page));
-        self.note_lent(image, id, &page, bytes);
+        let site = request.site;
+        self.note_lent((image, id), &page, bytes, site);
         let program = request.program.clone();
-        Ok((Lease { id, body, page, taken: 0, program, creation }, grant))
+        Ok((Lease { id, body, page, taken: 0, program, site, creation }, grant))
     }
 
     fn fork_to_lend(&mut self, image: ImageId) -> Result<(Box<regrow_body::Body>, Lent, u64), Fallback> {
@@ -83,13 +84,19 @@ impl Starter<'_> {
     }
 
     /// Tells tables and ledger of a body that is lent.
-    fn note_lent(&mut self, image: ImageId, id: BodyId, page: &Arc<LeasePage>, bytes: u64) {
+    fn note_lent(
+        &mut self,
+        (image, id): (ImageId, BodyId),
+        page: &Arc<LeasePage>,
+        bytes: u64,
+        site: Option<u64>,
+    ) {
         let holdings = &mut *self.finder.holdings;
         let Some(program) = holdings.tables.images.get(image).map(|row| row.program) else { return };
         let process = holdings.tables.processes.next_id();
         let of = BodyOf { image, program };
         let waited = std::time::Duration::ZERO;
-        let run = RunInBody { process, body: id, of, forked: true, waited, single_use: false };
+        let run = RunInBody { process, body: id, of, forked: true, waited, single_use: false, site };
         holdings.lend_out(run, Arc::clone(page), bytes);
     }
 }

@@ -87,7 +87,7 @@ impl Starter<'_> {
         let mut started = self.start_in(image, &resolved, request, task);
         match &mut started {
             Ok((_, started)) => started.not_loaded = not_loaded,
-            Err(Fallback::AllBusy) => self.finder.holdings.run_crowded_out(image),
+            Err(Fallback::AllBusy) => self.finder.holdings.run_crowded_out(image, request.site),
             Err(_) => {}
         }
         started
@@ -159,7 +159,8 @@ impl Starter<'_> {
         let Some(row) = tables.images.get(image) else { return };
         let of = BodyOf { image, program: row.program };
         let single_use = self.is_single_use(request);
-        self.finder.holdings.run_started(RunInBody { process, body, of, forked, waited, single_use });
+        let site = request.site;
+        self.finder.holdings.run_started(RunInBody { process, body, of, forked, waited, single_use, site });
     }
 
     /// Whether a run is to have its body alone.

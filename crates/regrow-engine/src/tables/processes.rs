@@ -20,6 +20,8 @@ pub(crate) struct ProcessRow {
     pub(crate) pid: i32,
     /// The program, as the caller named it.
     pub(crate) program: CString,
+    /// Where it was asked for, if that is known.
+    pub(crate) site: Option<u64>,
     /// How it was made.
     pub(crate) creation: Creation,
     /// The body that it runs in; none for one that was executed in a shell.
@@ -41,6 +43,7 @@ impl ProcessRow {
         ProcessRow {
             pid: started.pid,
             program: request.program.clone(),
+            site: request.site,
             creation: started.creation.clone(),
             body,
             ordered_ns,
@@ -104,7 +107,15 @@ mod tests {
         let over = Arc::new(AtomicBool::new(false));
         let creation = Creation::Exec { why: Fallback::FirstRun };
         let program = c"true".to_owned();
-        let row = ProcessRow { pid, program, creation, body: None, ordered_ns: 0, over: Arc::clone(&over) };
+        let row = ProcessRow {
+            pid,
+            program,
+            site: None,
+            creation,
+            body: None,
+            ordered_ns: 0,
+            over: Arc::clone(&over),
+        };
         (row, over)
     }
 

@@ -119,6 +119,8 @@ impl Launcher {
     /// The command of a job, without its descriptors.
     fn command(&self, pool: &Pool, job: &RequestJob) -> Result<Command, RequestError> {
         let mut command = self.plain_command(pool, &job.command, job);
+        let path = job.variables.iter().find(|(name, _)| name == b"PATH_INFO");
+        command.creation_site(job.name.as_bytes(), path.map_or(&[][..], |(_, path)| path));
         command.preload(self.modules.iter().cloned()).compile_ahead(self.settings.compile);
         if let Some(application) = &self.application {
             let own = self.settings.variables.iter();
