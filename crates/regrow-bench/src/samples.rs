@@ -44,6 +44,20 @@ pub fn median<T: PartialOrd + Copy + Default>(values: impl IntoIterator<Item = T
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
+/// The value that a quarter of the others are below: of costs whose turns others may have disturbed. The default where there is none.
+pub fn lower_quartile<T: PartialOrd + Copy + Default>(values: impl IntoIterator<Item = T>) -> T {
+    let mut values: Vec<T> = values.into_iter().collect();
+    values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    values.get(values.len() / 4).copied().unwrap_or_default()
+}
+
+/// The value that a quarter of the others are above: of rates, likewise.
+pub fn upper_quartile<T: PartialOrd + Copy + Default>(values: impl IntoIterator<Item = T>) -> T {
+    let mut values: Vec<T> = values.into_iter().collect();
+    values.sort_by(|one, other| other.partial_cmp(one).unwrap_or(std::cmp::Ordering::Equal));
+    values.get(values.len() / 4).copied().unwrap_or_default()
+}
+
 /// The smallest of the times that at least so many of a hundred do not exceed, in microseconds.
 fn nearest_rank(sorted: &[u64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100);
@@ -90,6 +104,13 @@ mod tests {
         assert_eq!(percentiles([3, 1, 2, 9]), Some(Percentiles { p50: 2.0, p99: 9.0 }));
         assert_eq!(percentiles((1..=100).rev()), Some(Percentiles { p50: 50.0, p99: 99.0 }));
         assert_eq!(percentiles(1..=1000), Some(Percentiles { p50: 500.0, p99: 990.0 }));
+    }
+
+    #[test]
+    fn quartiles_are_values_that_were_measured() {
+        let values = || (1..=9).map(f64::from);
+        assert_eq!([lower_quartile(values()), median(values()), upper_quartile(values())], [3.0, 5.0, 7.0]);
+        assert_eq!((lower_quartile([7]), upper_quartile([7]), upper_quartile::<u32>([])), (7, 7, 0));
     }
 
     #[test]

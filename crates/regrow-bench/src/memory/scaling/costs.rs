@@ -11,7 +11,7 @@ use super::super::subject::{Costs, Subject, Way};
 use super::super::turns::{refused, touch};
 use super::model::Distances;
 use crate::error::BenchError;
-use crate::samples::median;
+use crate::samples::{lower_quartile, median};
 use crate::system::memory::PrivateMemory;
 
 /// How long a turn is at least.
@@ -108,9 +108,9 @@ impl Costing {
         Ok(())
     }
 
-    /// The medians.
+    /// Of each the lower quartile.
     pub(super) fn costs(&self) -> SizeCosts {
-        let of = |part: &dyn Fn(&SizeCosts) -> f64| median(self.turns.iter().map(part));
+        let of = |part: &dyn Fn(&SizeCosts) -> f64| lower_quartile(self.turns.iter().map(part));
         let service = |mode: fn(&SizeCosts) -> ServiceCosts| ServiceCosts {
             pair: of(&|turn| mode(turn).pair),
             ask: of(&|turn| mode(turn).ask),
@@ -134,38 +134,44 @@ impl Costing {
     }
 }
 
-/// Times of the calls of a block, by one thread.
-fn calls(pages: usize) -> Result<(LinuxCosts, u32), BenchError> {
+/// Times of the calls of a block, by one thread. Of those alone that a thread beside it has seen begin and end, if there is one: else it had no processor.
+fn calls(pages: usize, beat: Option<&AtomicU64>) -> Result<(LinuxCosts, u32), BenchError> {
     let (mut mmap, mut touches, mut munmap) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-    let mut count = 0u32;
+    let (mut count, mut all) = (0u32, 0u32);
+    let beats = || beat.map_or(0, |beat| beat.load(Ordering::Relaxed));
     let began = Instant::now();
     while began.elapsed() < TURN {
+        let before = beats();
         let start = Instant::now();
         let mut memory = PrivateMemory::map(pages * PAGE_BYTES).map_err(BenchError::system("mmap"))?;
         let mapped = Instant::now();
         black_box(&mut memory).touch();
-        let touched = Instant::now();
+        let (touched, between) = (Instant::now(), beats());
         drop(memory);
-        munmap += touched.elapsed();
-        mmap += mapped - start;
-        touches += touched - mapped;
-        count += 1;
+        let unmapped = touched.elapsed();
+        all += 1;
+        if beat.is_none() || (before != between && beats() != between) {
+            munmap += unmapped;
+            mmap += mapped - start;
+            touches += touched - mapped;
+            count += 1;
+        }
     }
-    let each = |time: Duration| time.as_secs_f64() * 1e9 / f64::from(count);
+    let each = |time: Duration| time.as_secs_f64() * 1e9 / f64::from(count.max(1));
     let (mmap, touch, munmap) = (each(mmap), each(touches), each(munmap));
-    Ok((LinuxCosts { mmap, touch, munmap, ..LinuxCosts::default() }, count))
+    Ok((LinuxCosts { mmap, touch, munmap, ..LinuxCosts::default() }, all))
 }
 
 /// The same alone, and beside a thread that counts for how long it is interrupted.
 fn linux(pages: usize) -> Result<LinuxCosts, BenchError> {
-    let (alone, _) = calls(pages)?;
-    let (is_over, has_begun) = (AtomicBool::new(false), AtomicBool::new(false));
-    let lost_ns = AtomicU64::new(0);
+    let (alone, _) = calls(pages, None)?;
+    let is_over = AtomicBool::new(false);
+    let (beat, lost_ns) = (AtomicU64::new(0), AtomicU64::new(0));
     let beside = thread::scope(|scope| {
         scope.spawn(|| {
-            has_begun.store(true, Ordering::Release);
             let mut last = Instant::now();
             while !is_over.load(Ordering::Relaxed) {
+                beat.fetch_add(1, Ordering::Relaxed);
                 let now = Instant::now();
                 let gap = now - last;
                 last = now;
@@ -174,16 +180,16 @@ fn linux(pages: usize) -> Result<LinuxCosts, BenchError> {
                 }
             }
         });
-        while !has_begun.load(Ordering::Acquire) {
+        while beat.load(Ordering::Relaxed) == 0 {
             thread::yield_now();
         }
-        let found = calls(pages);
+        let found = calls(pages, Some(&beat));
         is_over.store(true, Ordering::Relaxed);
         found
     });
     let (beside, count) = beside?;
-    let interrupt = Duration::from_nanos(lost_ns.into_inner()).as_secs_f64() * 1e9 / f64::from(count);
-    Ok(LinuxCosts { munmap_beside: beside.munmap, interrupt, ..alone })
+    let interrupt = Duration::from_nanos(lost_ns.into_inner()).as_secs_f64() * 1e9 / f64::from(count.max(1));
+    Ok(LinuxCosts { munmap_beside: beside.munmap.max(alone.munmap), interrupt, ..alone })
 }
 
 /// A touch of pages that are there.

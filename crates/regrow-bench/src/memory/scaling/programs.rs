@@ -12,7 +12,7 @@ use super::super::subject::{Way, wait_for_slaves};
 use super::super::turns::{joined, refused};
 use super::steps::{Side, Work};
 use crate::error::BenchError;
-use crate::samples::median;
+use crate::samples::upper_quartile;
 
 /// Who gives a program its blocks, and how many copies of it run.
 pub(super) type Setting = (Side, Mode, usize);
@@ -71,7 +71,7 @@ pub(super) fn measure(program: &impl Program, name: &str, rounds: usize) -> Resu
             });
         }
     }
-    found.rates = SETTINGS.into_iter().zip(rates.map(median)).collect();
+    found.rates = SETTINGS.into_iter().zip(rates.map(upper_quartile)).collect();
     Ok(found)
 }
 
