@@ -112,7 +112,9 @@ impl<'a> Channel<'a> {
     #[must_use]
     pub fn levers(self) -> Option<Levers> {
         let is_on = self.words[at::STATE].load(Acquire) & SCHEDULING != 0;
-        is_on.then(|| Levers::from_words(core::array::from_fn(|word| self.words[at::LEVERS + word].load(Relaxed))))
+        is_on.then(|| {
+            Levers::from_words(core::array::from_fn(|word| self.words[at::LEVERS + word].load(Relaxed)))
+        })
     }
 
     /// Says that the ring is read from here on, and how children are to be scheduled.

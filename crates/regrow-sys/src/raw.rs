@@ -389,7 +389,9 @@ impl SharedMapping {
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: a mapping begins at a page, has so many bytes for as long as it is borrowed, and is only looked at by atomic operations.
-        unsafe { std::slice::from_raw_parts(self.address.as_ptr().cast(), self.bytes / size_of::<AtomicU64>()) }
+        unsafe {
+            std::slice::from_raw_parts(self.address.as_ptr().cast(), self.bytes / size_of::<AtomicU64>())
+        }
     }
 }
 

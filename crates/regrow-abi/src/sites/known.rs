@@ -25,8 +25,7 @@ pub enum Interpreter {
 }
 
 impl Interpreter {
-    const ALL: [Interpreter; 6] =
-        [Self::None, Self::Bash, Self::Shell, Self::Make, Self::Python, Self::Perl];
+    const ALL: [Interpreter; 6] = [Self::None, Self::Bash, Self::Shell, Self::Make, Self::Python, Self::Perl];
 
     /// By the last part of an executable's path.
     #[must_use]
@@ -118,7 +117,11 @@ mod tests {
         assert_eq!(known.find(0), Some(Interpreter::Perl));
         for hash in 1..16u64 {
             assert_eq!(known.meet(hash << 8, Interpreter::None), Met::First);
-            assert_eq!(known.meet(hash << 8, Interpreter::Bash), Met::Before(Interpreter::None), "as it was named");
+            assert_eq!(
+                known.meet(hash << 8, Interpreter::Bash),
+                Met::Before(Interpreter::None),
+                "as it was named"
+            );
         }
         assert_eq!(known.meet(99 << 8, Interpreter::None), Met::Full);
         assert_eq!(known.find(99 << 8), None);

@@ -65,7 +65,8 @@ impl Levers {
 
     pub(super) fn to_words(self) -> [u64; 4] {
         let lever = |lever: Lever| u64::from(lever.nicer.cast_unsigned()) | u64::from(lever.is_batch) << 8;
-        let rest = u64::from(self.usual_nice.cast_unsigned()) | lever(self.short) << 16 | lever(self.long) << 32;
+        let rest =
+            u64::from(self.usual_nice.cast_unsigned()) | lever(self.short) << 16 | lever(self.long) << 32;
         [self.usual_slice_ns, self.short.slice_ns, self.long.slice_ns, rest]
     }
 
@@ -97,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_child_gets_what_its_class_has_and_gives_back_what_it_inherits() {
-        let change = |class, from: SchedAttr| LEVERS.change(class, &from).map(|to| (to.policy, to.nice, to.runtime));
+        let change =
+            |class, from: SchedAttr| LEVERS.change(class, &from).map(|to| (to.policy, to.nice, to.runtime));
         assert_eq!(change(Class::Unknown, now(0, 0, 3)), None);
         assert_eq!(change(Class::Short, now(0, 0, 3)), Some((0, -5, 0)));
         assert_eq!(change(Class::Long, now(0, 0, 3)), Some((3, 0, 20)));

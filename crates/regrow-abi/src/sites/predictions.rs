@@ -39,7 +39,10 @@ impl<'a> Predictions<'a> {
     /// The class under the first of these keys that has one.
     #[must_use]
     pub fn find(self, keys: &[u64]) -> Class {
-        keys.iter().map(|&key| self.look(key)).find(|&class| class != Class::Unknown).unwrap_or(Class::Unknown)
+        keys.iter()
+            .map(|&key| self.look(key))
+            .find(|&class| class != Class::Unknown)
+            .unwrap_or(Class::Unknown)
     }
 
     fn look(self, key: u64) -> Class {

@@ -292,7 +292,14 @@ mod tests {
         let text = Text { hash: 5, length: 100, part: 1, bytes: core::array::from_fn(|at| at as u8) };
         let end = WaitStatus { child: 4, status: -1, cpu_ns: Some(5), peak_kib: 6 };
         all.extend([
-            Record::Created { pid, time_ns, how: How::Fork, child: 0, class: Class::Short, place: Place::default() },
+            Record::Created {
+                pid,
+                time_ns,
+                how: How::Fork,
+                child: 0,
+                class: Class::Short,
+                place: Place::default(),
+            },
             Record::Executing { pid, time_ns, path: 3 },
             Record::Executed { pid, time_ns, parent: 9, image: 8 },
             Record::Started { pid, time_ns },

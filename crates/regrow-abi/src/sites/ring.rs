@@ -12,7 +12,9 @@
 //! - The reader may free a slot whose writer lives after all, where thread numbers are not what it takes them for. Two records may then mix: a
 //!   record has a sum of its words, and the reader passes over one that is wrong.
 
-use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{
+    AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 
 use super::hash::mix;
 
@@ -196,7 +198,9 @@ mod tests {
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
                     scope.spawn(move || {
-                        (1..=RECORDS).filter(|&number| ring.push(&[writer << 32 | number; RECORD_WORDS], 9)).count()
+                        (1..=RECORDS)
+                            .filter(|&number| ring.push(&[writer << 32 | number; RECORD_WORDS], 9))
+                            .count()
                     })
                 })
                 .collect();

@@ -114,7 +114,8 @@ fn us(time_ns: u64) -> u64 {
 
 /// A site, as the model has it.
 pub(super) fn site_of(place: &Place, child: Option<ImageId>) -> Site {
-    let frame = |(module, offset): (u64, u64)| (module != 0).then_some(Frame { module: ImageId(module), offset });
+    let frame =
+        |(module, offset): (u64, u64)| (module != 0).then_some(Frame { module: ImageId(module), offset });
     let (file, line) = place.script;
     Site {
         image: ImageId(place.image),
@@ -169,7 +170,8 @@ impl Process {
 impl Processes {
     /// The command was started by this process, at a time.
     pub(super) fn begin(&mut self, pid: u32, time_ns: u64, now: Instant) {
-        let creation = BegunCreation { time_ns, how: How::Fork, class: Class::Unknown, place: Place::default() };
+        let creation =
+            BegunCreation { time_ns, how: How::Fork, class: Class::Unknown, place: Place::default() };
         self.create(std::process::id(), pid, creation, now);
     }
 
@@ -182,7 +184,8 @@ impl Processes {
             let waits = |since: Instant| now.duration_since(since) >= HOLD;
             process.ending.is_some_and(waits) || !process.is_known && waits(process.heard)
         };
-        let due: Vec<u32> = self.all.iter().filter(|(_, process)| due(process)).map(|(&pid, _)| pid).collect();
+        let due: Vec<u32> =
+            self.all.iter().filter(|(_, process)| due(process)).map(|(&pid, _)| pid).collect();
         for pid in due {
             self.know(pid);
             if self.all.get(&pid).is_some_and(|process| process.ending.is_some()) {
@@ -226,7 +229,9 @@ impl Processes {
             Record::Executing { pid, time_ns, path } => {
                 self.of(pid, time_ns, now).executing = Some((time_ns, path));
             }
-            Record::Executed { pid, time_ns, parent, image } => self.executed(pid, time_ns, parent, ImageId(image), now),
+            Record::Executed { pid, time_ns, parent, image } => {
+                self.executed(pid, time_ns, parent, ImageId(image), now);
+            }
             Record::Started { pid, time_ns } => {
                 let process = self.of(pid, time_ns, now);
                 process.startup_us = Some(us(time_ns.saturating_sub(process.start_ns)));
@@ -289,7 +294,8 @@ impl Processes {
         if let Some(process) = self.all.get_mut(&pid) {
             process.is_known = true;
             // They were told before the number of the process was known in full.
-            self.events.extend(std::mem::take(&mut process.held).into_iter().map(|event| with_key(event, key)));
+            self.events
+                .extend(std::mem::take(&mut process.held).into_iter().map(|event| with_key(event, key)));
         }
     }
 
@@ -339,7 +345,8 @@ impl Processes {
     fn waited(&mut self, pid: u32, time_ns: u64, end: WaitStatus, now: Instant) {
         let child = self.all.get(&end.child);
         // What `ended` has counted is not counted again.
-        let counted = child.filter(|child| child.is_inner() && child.own_end.is_some()).map_or(0, Process::total_ns);
+        let counted =
+            child.filter(|child| child.is_inner() && child.own_end.is_some()).map_or(0, Process::total_ns);
         let parent = self.of(pid, time_ns, now);
         parent.children_ns = (parent.children_ns + end.cpu_ns.unwrap_or(0)).saturating_sub(counted);
         // One that nobody has told of yet is not known by its number alone.
@@ -375,7 +382,10 @@ impl Processes {
 
     /// A process has told what it is about to execute, and nothing since: a program without the library.
     fn executed_unseen(&mut self, pid: u32) {
-        let Some((time_ns, path)) = self.all.get_mut(&pid).and_then(|process| process.executing.take()) else { return };
+        let Some((time_ns, path)) = self.all.get_mut(&pid).and_then(|process| process.executing.take())
+        else {
+            return;
+        };
         let Some(text) = self.texts.get(path) else { return };
         // As `/proc/PID/exe` would name it.
         let found = Path::new(OsStr::from_bytes(text)).canonicalize().unwrap_or_default();

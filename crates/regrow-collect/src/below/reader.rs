@@ -48,7 +48,8 @@ impl Reader {
         for place in 0..ring.slots() {
             self.look(ring, Hole { place, rounds: 0 }, &|_| true, &mut records);
         }
-        self.lost += self.holes.iter().filter(|hole| matches!(ring.take(hole.place), Slot::Claimed(_))).count() as u64;
+        self.lost +=
+            self.holes.iter().filter(|hole| matches!(ring.take(hole.place), Slot::Claimed(_))).count() as u64;
         self.holes.clear();
         records.sort_by_key(Record::time_ns);
         records
@@ -104,7 +105,8 @@ mod tests {
         let ring = Channel::create(&words).expect("a channel").ring();
         let mut reader = Reader::default();
         for round in 1..4 {
-            let pushed = (0..SLOTS as u64 + 10).filter(|&time| ring.push(&record(time).to_words(), 7)).count();
+            let pushed =
+                (0..SLOTS as u64 + 10).filter(|&time| ring.push(&record(time).to_words(), 7)).count();
             assert_eq!(pushed, SLOTS, "round {round}");
             assert_eq!(reader.drain(ring, &|_| true).len(), SLOTS);
             assert_eq!((ring.dropped(), reader.lost), (10 * round, 0));

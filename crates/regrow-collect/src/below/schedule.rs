@@ -27,7 +27,9 @@ pub enum SchedulingError {
     #[error("sched_getattr: how this process is scheduled cannot be read")]
     Read(#[source] io::Error),
     /// Slices and niceness are of the ordinary policies.
-    #[error("this process has the scheduling policy {policy}: only ordinary processes can be scheduled by prediction")]
+    #[error(
+        "this process has the scheduling policy {policy}: only ordinary processes can be scheduled by prediction"
+    )]
     Policy {
         /// Its number.
         policy: u32,
@@ -102,7 +104,8 @@ impl Below {
             process.is_taken_back = true;
             let mut is_changed = false;
             for thread in scheduling::threads(pid) {
-                let change = scheduling::read_of(thread).ok().and_then(|now| levers.change(Class::Long, &now));
+                let change =
+                    scheduling::read_of(thread).ok().and_then(|now| levers.change(Class::Long, &now));
                 // It may be another user's, or have ended.
                 is_changed |= change.is_some_and(|wanted| scheduling::set_of(thread, &wanted).is_ok());
             }
@@ -158,7 +161,8 @@ mod tests {
     #[test]
     fn a_slice_that_the_kernel_does_not_allow_is_named() {
         let lever = |slice_us: u64| Lever { slice_ns: slice_us * 1000, ..Lever::default() };
-        let make = |slice_us: u64| Scheduling::new(Lever::default(), lever(slice_us), Duration::from_millis(20));
+        let make =
+            |slice_us: u64| Scheduling::new(Lever::default(), lever(slice_us), Duration::from_millis(20));
         assert!(make(20_000).is_ok() && make(0).is_ok());
         for wrong in [99, 100_001] {
             let said = make(wrong).expect_err("not allowed").to_string();

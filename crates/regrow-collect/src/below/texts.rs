@@ -57,7 +57,12 @@ mod tests {
 
     fn parts(hash: u64, text: &[u8]) -> Vec<Text> {
         let part = |(part, bytes): (u32, &[u8])| {
-            let mut text = Text { hash, length: u32::try_from(text.len()).expect("short"), part, bytes: [0; TEXT_BYTES] };
+            let mut text = Text {
+                hash,
+                length: u32::try_from(text.len()).expect("short"),
+                part,
+                bytes: [0; TEXT_BYTES],
+            };
             text.bytes[..bytes.len()].copy_from_slice(bytes);
             text
         };

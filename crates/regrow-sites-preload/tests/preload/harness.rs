@@ -38,7 +38,8 @@ pub(crate) struct Seen {
 impl Place {
     pub(crate) fn new() -> Place {
         let folder = tempfile::tempdir().expect("a folder");
-        fs::write(folder.path().join("libregrow_sites.so"), regrow_sites_preload::LIBRARY).expect("it is written");
+        fs::write(folder.path().join("libregrow_sites.so"), regrow_sites_preload::LIBRARY)
+            .expect("it is written");
         Place { folder }
     }
 
@@ -73,7 +74,8 @@ impl Place {
         let file = fs::File::create(&output).expect("it is made");
         command.current_dir(self.folder.path()).stdout(file);
         let mut events = Vec::new();
-        let (status, summary) = below.run(command, |_, some| events.extend_from_slice(some)).expect("it runs");
+        let (status, summary) =
+            below.run(command, |_, some| events.extend_from_slice(some)).expect("it runs");
         let output = String::from_utf8_lossy(&fs::read(output).expect("it is there")).into_owned();
         let name = |event: &Event| match event {
             Event::Named { image, path } => Some((*image, path.clone())),
@@ -113,7 +115,9 @@ impl Told {
         }
         for event in &self.events {
             match *event {
-                Event::Executed { process, image, .. } => of(&mut all, process).executed.push(self.name(image)),
+                Event::Executed { process, image, .. } => {
+                    of(&mut all, process).executed.push(self.name(image));
+                }
                 Event::Ended { process, usage, .. } => {
                     assert!(of(&mut all, process).usage.replace(usage).is_none(), "ended twice: {event:?}");
                 }

@@ -29,7 +29,8 @@ fn more_creations_than_the_ring_has_room_for_are_counted_and_change_nothing() {
     // Nobody reads: the collector is stopped, as it is inside of `each` for as long as the command runs.
     let below = regrow_collect::below::Below::new(&place.library(), None).expect("a channel");
     let [(_, library), (name, channel)] = below.variables();
-    let status = Command::new(&program).args(["20000"]).env("LD_PRELOAD", library).env(name, channel).status();
+    let status =
+        Command::new(&program).args(["20000"]).env("LD_PRELOAD", library).env(name, channel).status();
     assert!(status.expect("it starts").success());
     let mut below = below;
     let events = below.collect();
@@ -102,7 +103,7 @@ fn a_record_in_the_ring_that_is_none_is_passed_over() {
     let file = fs::OpenOptions::new().write(true).open(channel).expect("it is ours");
     let bytes = file.metadata().expect("it is open").len();
     // Each word is "full", and the tail says that all places were taken.
-    let words = vec![2u8, 0, 0, 0, 0, 0, 0, 0].repeat(512);
+    let words = [2u8, 0, 0, 0, 0, 0, 0, 0].repeat(512);
     for at in (4096..bytes).step_by(4096) {
         file.write_at(&words, at).expect("it is written");
     }

@@ -9,8 +9,11 @@ use crate::harness::{Functions, Place, Seen, Told};
 const COUNT: usize = 5;
 
 /// How a program is linked.
-const KINDS: [(&str, &[&str]); 3] =
-    [("position independent", &["-pie"]), ("not", &["-no-pie", "-fno-pie"]), ("stripped", &["-pie", "-Wl,-s"])];
+const KINDS: [(&str, &[&str]); 3] = [
+    ("position independent", &["-pie"]),
+    ("not", &["-no-pie", "-fno-pie"]),
+    ("stripped", &["-pie", "-Wl,-s"]),
+];
 
 fn run(place: &Place, program: &Path, way: &str) -> Told {
     let told = place.watch(Command::new(program).args([way, &COUNT.to_string()])).whole();
@@ -55,8 +58,12 @@ fn each_place_is_found_with_its_callers_and_its_count() {
                 };
                 assert!(found.starts_with(wanted), "{kind}, {way}: {found:?}");
                 let first = seen.site.frames[0].expect("it is known");
-                assert_eq!((told.path(first.module), first.module), (program.to_str().expect("text"), seen.site.image));
-                let executes: &[&str] = if ["vfork", "spawn", "spawnp"].contains(&way) { &["true"] } else { &[] };
+                assert_eq!(
+                    (told.path(first.module), first.module),
+                    (program.to_str().expect("text"), seen.site.image)
+                );
+                let executes: &[&str] =
+                    if ["vfork", "spawn", "spawnp"].contains(&way) { &["true"] } else { &[] };
                 assert_eq!(seen.executed, executes, "{kind}, {way}");
                 let usage = seen.usage.expect("it has ended");
                 assert!(usage.cpu_us > 0 && usage.life_us < 60_000_000, "{kind}, {way}: {usage:?}");
@@ -80,7 +87,11 @@ fn a_child_that_the_c_library_creates_is_of_the_functions_caller() {
         for seen in processes {
             let [inner, caller, outer] = seen.site.frames;
             let library = told.path(inner.expect("it is known").module).to_owned();
-            assert_eq!(Functions::read(Path::new(&library)).of(inner).trim_start_matches("__libc_"), way, "{library}");
+            assert_eq!(
+                Functions::read(Path::new(&library)).of(inner).trim_start_matches("__libc_"),
+                way,
+                "{library}"
+            );
             assert_eq!([functions.of(caller), functions.of(outer)], [&format!("by_{way}"), "middle"]);
             assert_eq!(seen.executed.len(), 1, "a shell: {seen:?}");
             assert!(seen.usage.is_some_and(|usage| usage.cpu_us > 0), "{seen:?}");

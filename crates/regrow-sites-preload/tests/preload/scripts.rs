@@ -93,10 +93,22 @@ fn the_commands_of_make_are_told_apart() {
 fn interpreters_do_as_they_do_without() {
     let place = Place::new();
     let texts = [
-        ("bash", "trap 'echo end $?' EXIT; (exit 3); echo $?; kill -9 $BASHPID & wait $!; echo $?; set -m; sleep 0 & fg"),
-        ("bash", "coproc cat; echo hello >&${COPROC[1]}; read -r x <&${COPROC[0]}; echo $x; exec {COPROC[1]}>&-; wait; echo <(true) | wc -l"),
-        ("dash", "x=$(echo a | sed s/a/b/); echo $x; (kill -TERM $(sh -c 'echo $PPID')); echo $?; nowhere; echo $?; exec /bin/false"),
-        ("perl", "open(my $f, '|-', 'cat') or die; print $f \"hello\\n\"; close $f; print $? >> 8, \"\\n\"; system('kill -9 $$'); print $? & 127, \"\\n\"; exec 'exit 9'"),
+        (
+            "bash",
+            "trap 'echo end $?' EXIT; (exit 3); echo $?; kill -9 $BASHPID & wait $!; echo $?; set -m; sleep 0 & fg",
+        ),
+        (
+            "bash",
+            "coproc cat; echo hello >&${COPROC[1]}; read -r x <&${COPROC[0]}; echo $x; exec {COPROC[1]}>&-; wait; echo <(true) | wc -l",
+        ),
+        (
+            "dash",
+            "x=$(echo a | sed s/a/b/); echo $x; (kill -TERM $(sh -c 'echo $PPID')); echo $?; nowhere; echo $?; exec /bin/false",
+        ),
+        (
+            "perl",
+            "open(my $f, '|-', 'cat') or die; print $f \"hello\\n\"; close $f; print $? >> 8, \"\\n\"; system('kill -9 $$'); print $? & 127, \"\\n\"; exec 'exit 9'",
+        ),
     ];
     for (program, text) in texts.into_iter().filter(|(program, _)| is_there(program)) {
         let flag = if program == "perl" { "-e" } else { "-c" };

@@ -22,7 +22,8 @@ fn a_static_program_is_seen_by_its_parent_alone() {
 #[test]
 fn a_program_with_an_empty_environment_is_seen_by_its_parent_alone() {
     let place = Place::new();
-    let told = place.watch_shell("bash", "env -i /bin/sh -c '/bin/true; /bin/true; exit 6'\necho $?\n").whole();
+    let told =
+        place.watch_shell("bash", "env -i /bin/sh -c '/bin/true; /bin/true; exit 6'\necho $?\n").whole();
     assert_eq!(told.output, "6\n");
     let processes = told.processes();
     assert_eq!(processes.len(), 1, "{processes:#?}");
@@ -64,7 +65,11 @@ fn nothing_changes_without_a_channel() {
             }
             let output = command.output().expect("it starts");
             let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && said.is_empty(), "{variable:?}, {way}: {}: {said}", output.status);
+            assert!(
+                output.status.success() && said.is_empty(),
+                "{variable:?}, {way}: {}: {said}",
+                output.status
+            );
         }
     }
 }
@@ -72,7 +77,8 @@ fn nothing_changes_without_a_channel() {
 #[test]
 fn a_process_that_outlives_the_collection_goes_on() {
     let place = Place::new();
-    let script = "(sleep 0.5; /bin/true && echo ok >done; sh -c 'echo more >>done') >/dev/null 2>error &\nexit 0\n";
+    let script =
+        "(sleep 0.5; /bin/true && echo ok >done; sh -c 'echo more >>done') >/dev/null 2>error &\nexit 0\n";
     let told = place.watch_shell("bash", script);
     assert!(told.status.success());
     for _ in 0..200 {

@@ -4,8 +4,8 @@ mod breakpoint;
 mod call;
 mod processor;
 mod registers;
-mod thread;
 mod start;
+mod thread;
 
 pub use breakpoint::BREAKPOINTS;
 pub(crate) use breakpoint::{set_breakpoint, take_fired_breakpoints};
@@ -14,5 +14,5 @@ pub(crate) use processor::EXTENDED_STATE;
 pub use processor::ExtendedState;
 pub use registers::TaskRegisters;
 pub(crate) use registers::{float_state, set_first_argument};
-pub(crate) use thread::{Start, end_thread, start_thread};
 pub use start::passed_to_libc;
+pub(crate) use thread::{Start, end_thread, start_thread};
