@@ -73,7 +73,7 @@ impl Place {
         let file = fs::File::create(&output).expect("it is made");
         command.current_dir(self.folder.path()).stdout(file);
         let mut events = Vec::new();
-        let (status, summary) = below.run(command, |_, some| events.extend_from_slice(some)).expect("it runs");
+        let (status, summary) = below.run(command, None, |_, some| events.extend_from_slice(some)).expect("it runs");
         let output = String::from_utf8_lossy(&fs::read(output).expect("it is there")).into_owned();
         let name = |event: &Event| match event {
             Event::Named { image, path } => Some((*image, path.clone())),
