@@ -20,7 +20,7 @@ VICTIMS := $(abspath tests/victims/build)
 ATTACKS := $(abspath tests/hostile/build)
 
 # The workspaces apart from the main one: the agent, the client, and the fuzz targets as soon as there is one.
-APART := $(patsubst %/Cargo.toml,%,$(wildcard agent/Cargo.toml client/Cargo.toml client/builtin/Cargo.toml)) $(if $(wildcard fuzz/fuzz_targets/*.rs),fuzz)
+APART := $(patsubst %/Cargo.toml,%,$(wildcard agent/Cargo.toml client/Cargo.toml client/builtin/Cargo.toml client/sites/Cargo.toml)) $(if $(wildcard fuzz/fuzz_targets/*.rs),fuzz)
 # Does the same in each of them: $(call apart,command), in which $$each is the folder.
 apart = @set -e; for each in $(APART); do $(1); done
 

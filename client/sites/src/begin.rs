@@ -61,7 +61,7 @@ fn name_program(channel: Channel<'_>, pid: u32, image: u64) -> Interpreter {
     let Some(path) = sys::read_link(modules::OWN_FILE, &mut buffer) else { return Interpreter::None };
     let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let interpreter = Interpreter::of_name(file);
-    tell::name(channel, pid, image, interpreter, path);
+    tell::image(channel, pid, image, interpreter, path);
     interpreter
 }
 

@@ -12,7 +12,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::null;
 
-use regrow_abi::sites::{Class, How, Interpreter, Place, Record, WaitStatus, fnv1a};
+use regrow_abi::sites::{Class, How, Place, Record, WaitStatus, fnv1a};
 
 use crate::create::Pending;
 use crate::next::{self, Name, next};
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn before_exec(name: Name, _: usize, _: usize, _: usize, p
             // SAFETY: see the contract.
             let path = unsafe { tell::bytes_of(path) };
             hash = fnv1a(path);
-            tell::name(channel, pid, hash, Interpreter::None, path);
+            tell::text(channel, pid, hash, path);
         }
         if hash != 0
             && channel.levers().is_some()

@@ -28,7 +28,7 @@ impl Pending {
         if let Some(inner) = inner_frame(channel, process, how) {
             frames = [inner, frames[0], frames[1]];
         }
-        let place = Place { image: state::image(), frames, script: script::place(argv) };
+        let place = Place { image: state::image(), frames, script: script::place(argv, &|hash, text| tell::text(channel, process, hash, text)) };
         let mut pending = Pending { channel, how, class: Class::Unknown, process, time_ns, place, change: None };
         if let Some(levers) = channel.levers() {
             pending.predict(&levers, path);

@@ -36,22 +36,25 @@ pub fn set_arguments(count: c_int, words: *const *const u8) {
     COUNT.store(usize::try_from(count).unwrap_or(0), Relaxed);
 }
 
-/// File and line; 0, 0 where there is none. The words are those of the child's command line, or null.
-pub fn place(argv: *const *const u8) -> (u64, u64) {
+/// Takes the text of a file's hash.
+type Teller<'a> = &'a dyn Fn(u64, &[u8]);
+
+/// File and line; 0, 0 where there is none. The words are those of the child's command line, or null. What the file's hash stands for is told.
+pub fn place(argv: *const *const u8, tell: Teller<'_>) -> (u64, u64) {
     let is = |kind: Interpreter| state::interpreter() == kind as u8;
     let found = if is(Interpreter::None) {
         None
     } else if is(Interpreter::Bash) {
-        bash::place().or_else(|| Some((file_of_shell()?, 0)))
+        bash::place(tell).or_else(|| Some((file_of_shell(tell)?, 0)))
     } else if is(Interpreter::Shell) {
         // `sh` may be bash.
-        bash::place().or_else(|| Some((file_of_shell()?, 0)))
+        bash::place(tell).or_else(|| Some((file_of_shell(tell)?, 0)))
     } else if is(Interpreter::Make) {
-        working_directory().map(|file| (file, line_of_command(argv)))
+        working_directory(tell).map(|file| (file, line_of_command(argv)))
     } else if is(Interpreter::Python) {
-        python::place()
+        python::place(tell)
     } else {
-        perl::place()
+        perl::place(tell)
     };
     found.unwrap_or((0, 0))
 }
@@ -68,8 +71,15 @@ fn once(kept: &AtomicU64, look: impl FnOnce() -> Option<u64>) -> Option<u64> {
     }
 }
 
+/// The hash of a file's name, which is told.
+fn hash(text: &[u8], tell: Teller<'_>) -> u64 {
+    let hash = fnv1a(text);
+    tell(hash, text);
+    hash
+}
+
 /// By the arguments of a shell: `sh FILE` or `sh -c TEXT`.
-fn file_of_shell() -> Option<u64> {
+fn file_of_shell(tell: Teller<'_>) -> Option<u64> {
     once(&FILE, || {
         let words = WORDS.load(Relaxed);
         let word = |at: usize| {
@@ -84,14 +94,14 @@ fn file_of_shell() -> Option<u64> {
                 break;
             }
         }
-        word(at).map(fnv1a)
+        word(at).map(|text| hash(text, tell))
     })
 }
 
-fn working_directory() -> Option<u64> {
+fn working_directory(tell: Teller<'_>) -> Option<u64> {
     once(&FILE, || {
         let mut buffer = [0; tell::LONGEST];
-        sys::working_directory(&mut buffer).map(fnv1a)
+        sys::working_directory(&mut buffer).map(|text| hash(text, tell))
     })
 }
 

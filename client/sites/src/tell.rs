@@ -13,14 +13,26 @@ pub fn record(channel: Channel<'_>, process: u32, record: &Record) {
     channel.ring().push(&record.to_words(), process);
 }
 
-/// Tells what a hash stands for, if it was not told.
-pub fn name(channel: Channel<'_>, process: u32, hash: u64, interpreter: Interpreter, text: &[u8]) {
-    if channel.known().meet(hash, interpreter) != Met::First || text.len() > LONGEST {
-        return;
+/// Tells the path of an image, if it was not told.
+pub fn image(channel: Channel<'_>, process: u32, hash: u64, interpreter: Interpreter, text: &[u8]) {
+    if channel.known().meet(hash, interpreter) == Met::First {
+        name(channel, process, hash, true, text);
     }
+}
+
+/// Tells what a text's own hash stands for, if it was not told.
+pub fn text(channel: Channel<'_>, process: u32, hash: u64, text: &[u8]) {
+    if channel.known().find(hash).is_none() && channel.known().meet(hash, Interpreter::None) == Met::First {
+        name(channel, process, hash, false, text);
+    }
+}
+
+#[cold]
+fn name(channel: Channel<'_>, process: u32, hash: u64, is_image: bool, text: &[u8]) {
+    let text = text.get(..LONGEST).unwrap_or(text);
     let time_ns = sys::now_ns();
     for (part, bytes) in (0..).zip(text.chunks(TEXT_BYTES)) {
-        let mut text = Text { hash, length: text.len() as u32, part, bytes: [0; TEXT_BYTES] };
+        let mut text = Text { is_image, hash, length: text.len() as u32, part, bytes: [0; TEXT_BYTES] };
         for (to, &byte) in text.bytes.iter_mut().zip(bytes) {
             *to = byte;
         }
@@ -36,7 +48,7 @@ fn record_text(channel: Channel<'_>, process: u32, time_ns: u64, text: Text) {
 pub fn module(channel: Channel<'_>, process: u32, module: &Module) -> u64 {
     let (image, is_first) = module.meet();
     if is_first && !module.name().is_empty() {
-        name(channel, process, image, Interpreter::None, module.name());
+        self::image(channel, process, image, Interpreter::None, module.name());
     }
     image
 }

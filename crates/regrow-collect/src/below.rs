@@ -21,7 +21,7 @@ mod texts;
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -127,13 +127,15 @@ impl Below {
         [(PRELOADED, libraries), (VARIABLE, self.channel.path().as_os_str().to_owned())]
     }
 
-    /// Starts a command, collects until it has ended, and hands each batch of events over as it comes.
+    /// Starts a command, collects until it has ended, and hands each batch of events over as it comes. Of the signals that the descriptor tells
+    /// (`signalfd(2)`), those that somebody has sent go on to the command; what a terminal sends it has itself.
     ///
     /// # Errors
     /// [`BelowError`].
     pub fn run(
         mut self,
         command: &mut Command,
+        signals: Option<BorrowedFd<'_>>,
         mut each: impl FnMut(&mut Below, &[Event]),
     ) -> Result<(ExitStatus, Summary), BelowError> {
         command.envs(self.variables());
@@ -150,8 +152,13 @@ impl Below {
         let pidfd = raw::pidfd_open(number).map_err(failed)?;
         let tick = Timespec::try_from(TICK).ok();
         loop {
-            let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-            let has_ended = poll(&mut fds, tick.as_ref()).is_ok_and(|ready| ready > 0);
+            let mut fds = vec![PollFd::new(&pidfd, PollFlags::IN)];
+            fds.extend(signals.as_ref().map(|signals| PollFd::new(signals, PollFlags::IN)));
+            let is_ready = poll(&mut fds, tick.as_ref()).is_ok_and(|ready| ready > 0);
+            let has_ended = is_ready && fds.first().is_some_and(|fd| !fd.revents().is_empty());
+            if let Some(signals) = signals.filter(|_| is_ready) {
+                pass_on(signals, pidfd.as_fd());
+            }
             let events = self.collect();
             each(&mut self, &events);
             self.take_back();
@@ -163,6 +170,11 @@ impl Below {
         let (summary, events) = self.finish();
         each(&mut self, &events);
         Ok((status, summary))
+    }
+
+    /// What the hashes of scripts' files stand for that sites have, as far as it was not asked for: 64-bit FNV-1a, and the name.
+    pub fn take_scripts(&mut self) -> Vec<(u64, String)> {
+        std::mem::take(&mut self.processes.scripts)
     }
 
     /// What has happened since it was called last. Events are in the order of their times within one call, but for what a process has told before its
@@ -189,15 +201,26 @@ impl Below {
     }
 }
 
+/// Gives the signals that were sent on to a process.
+fn pass_on(signals: BorrowedFd<'_>, process: BorrowedFd<'_>) {
+    /// Bytes of `signalfd_siginfo`, and where in it the number of the signal stands and how it came.
+    const BYTES: usize = 128;
+    const FROM_KERNEL: i32 = 0x80;
+    let mut info = [0; BYTES];
+    while rustix::io::read(signals, &mut info) == Ok(BYTES) {
+        let number = |at: usize| {
+            info.get(at..at + 4).and_then(|part| part.try_into().ok()).map_or(0, i32::from_ne_bytes)
+        };
+        let (signal, code) = (number(0), number(8));
+        if code != FROM_KERNEL {
+            // It may have ended.
+            let _ = raw::pidfd_signal(process, signal, false);
+        }
+    }
+}
+
 fn is_there(process: u32) -> bool {
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
     // Another user's is there as well.
     pid.is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
-}
-
-/// The status by which a command that runs another one ends as that one has: its own, or 128 and the number of the signal.
-#[must_use]
-pub fn code_of(status: ExitStatus) -> u8 {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    u8::try_from(code).unwrap_or(u8::MAX)
 }

@@ -3,8 +3,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use regrow_abi::sites::fnv1a;
-
+use super::{Teller, hash};
 use crate::next;
 
 /// Addresses: 0: not looked for, 1: not there.
@@ -22,7 +21,7 @@ fn address(kept: &AtomicUsize, name: &CStr) -> Option<usize> {
 }
 
 /// File and line.
-pub fn place() -> Option<(u64, u64)> {
+pub fn place(tell: Teller<'_>) -> Option<(u64, u64)> {
     let line = address(&LINE, c"executing_line_number")?;
     let variable = address(&VARIABLE, c"get_string_value")?;
     let text = address(&TEXT, c"command_execution_string")?;
@@ -36,6 +35,6 @@ pub fn place() -> Option<(u64, u64)> {
             file = core::ptr::with_exposed_provenance::<*const c_char>(text).read();
         }
         let file = if file.is_null() { c"".to_bytes() } else { CStr::from_ptr(file).to_bytes() };
-        Some((fnv1a(file), u64::from(line.max(0).unsigned_abs())))
+        Some((hash(file, tell), u64::from(line.max(0).unsigned_abs())))
     }
 }

@@ -3,8 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use regrow_abi::sites::fnv1a;
-
+use super::{Teller, hash};
 use crate::next;
 
 /// The addresses; the first is 0 while they were not looked for, and 1 where one is not there.
@@ -29,7 +28,7 @@ fn find() -> Option<[usize; 4]> {
 }
 
 /// File and line.
-pub fn place() -> Option<(u64, u64)> {
+pub fn place(tell: Teller<'_>) -> Option<(u64, u64)> {
     let [key, get, message, text] = find()?;
     // SAFETY: the key of the interpreter, which each thread has its own under, and functions of Perl's interface of these types. The thread is in a
     // call that its interpreter makes, so that nothing else uses the interpreter. The value is temporary: Perl frees it.
@@ -47,16 +46,16 @@ pub fn place() -> Option<(u64, u64)> {
         if bytes.is_null() {
             return None;
         }
-        split(core::slice::from_raw_parts(bytes, length))
+        split(core::slice::from_raw_parts(bytes, length), tell)
     }
 }
 
 /// Of " at FILE line N.", which more may follow.
-fn split(message: &[u8]) -> Option<(u64, u64)> {
+fn split(message: &[u8], tell: Teller<'_>) -> Option<(u64, u64)> {
     const LINE: &[u8] = b" line ";
     let rest = message.strip_prefix(b" at ")?;
     let end = rest.windows(LINE.len()).position(|part| part == LINE)?;
     let digits = rest.get(end + LINE.len()..)?.iter().take_while(|byte| byte.is_ascii_digit());
     let line = digits.fold(0u64, |line, &digit| line.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
-    Some((fnv1a(rest.get(..end)?), line))
+    Some((hash(rest.get(..end)?, tell), line))
 }

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use regrow_abi::sites::fnv1a;
 
+use super::{Teller, hash};
 use crate::next;
 
 /// Frames that are looked at.
@@ -60,7 +61,7 @@ fn find() -> Option<Interface> {
 }
 
 /// File and line.
-pub fn place() -> Option<(u64, u64)> {
+pub fn place(tell: Teller<'_>) -> Option<(u64, u64)> {
     let python = find()?;
     // SAFETY: of the interpreter's functions, those that need its lock are called only where the state that has it is this thread's. Each reference
     // that they give is given back.
@@ -75,7 +76,7 @@ pub fn place() -> Option<(u64, u64)> {
             if frame.is_null() {
                 break;
             }
-            let (file, is_library) = python.file(frame)?;
+            let (file, is_library) = python.file(frame, tell)?;
             found = Some((file, u64::from((python.line)(frame).max(0).unsigned_abs())));
             let outer = if is_library { (python.back)(frame) } else { core::ptr::null_mut() };
             (python.release)(frame);
@@ -93,7 +94,7 @@ impl Interface {
     ///
     /// # Safety
     /// The frame is one, and this thread has the interpreter's lock.
-    unsafe fn file(&self, frame: Object) -> Option<(u64, bool)> {
+    unsafe fn file(&self, frame: Object, tell: Teller<'_>) -> Option<(u64, bool)> {
         // SAFETY: see the contract. The text lives as long as the name, which the code keeps.
         unsafe {
             let code = (self.code)(frame);
@@ -102,7 +103,8 @@ impl Interface {
             let text = if name.is_null() { core::ptr::null() } else { (self.text)(name, &raw mut length) };
             let found = (!text.is_null()).then(|| {
                 let file = core::slice::from_raw_parts(text, length.unsigned_abs());
-                (fnv1a(file), is_library(file))
+                let is_library = is_library(file);
+                (if is_library { fnv1a(file) } else { hash(file, tell) }, is_library)
             });
             if !name.is_null() {
                 (self.release)(name);

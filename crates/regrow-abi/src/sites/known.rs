@@ -133,7 +133,7 @@ mod tests {
             ("bash", Interpreter::Bash),
             ("dash", Interpreter::Shell),
             ("python3.11", Interpreter::Python),
-            ("perl5.36-x86_64-linux-gnu", Interpreter::Perl),
+            ("perl5.36.0", Interpreter::Perl),
             ("make", Interpreter::Make),
             ("makeinfo", Interpreter::None),
             ("", Interpreter::None),

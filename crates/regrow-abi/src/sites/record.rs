@@ -54,9 +54,11 @@ impl How {
     ];
 }
 
-/// Part of a text that stands for a hash: the path of an image, or one that is executed.
+/// Part of a text that stands for a hash: the path of an image, one that is executed, or that of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
+    /// The hash is an image's; else it is the text's own.
+    pub is_image: bool,
     /// The hash.
     pub hash: u64,
     /// Bytes of the whole text.
@@ -185,6 +187,7 @@ impl Record {
             }
             Record::Started { pid, time_ns } => (STARTED, pid, time_ns),
             Record::Text { pid, time_ns, text } => {
+                words[0] = u64::from(text.is_image);
                 words[2] = text.hash;
                 words[3] = u64::from(text.part) << 32 | u64::from(text.length);
                 for (word, bytes) in words[4..].iter_mut().zip(text.bytes.as_chunks().0) {
@@ -239,7 +242,8 @@ impl Record {
                     *to = word.to_le_bytes();
                 }
                 let (length, part) = (words[3] as u32, (words[3] >> 32) as u32);
-                Record::Text { pid, time_ns, text: Text { hash: words[2], length, part, bytes } }
+                let is_image = words[0] >> 8 & 0xff != 0;
+                Record::Text { pid, time_ns, text: Text { is_image, hash: words[2], length, part, bytes } }
             }
             ENDED => Record::Ended { pid, time_ns, cpu_ns: words[2] },
             WAITED => {
@@ -289,7 +293,13 @@ mod tests {
             .iter()
             .map(|&how| Record::Created { pid, time_ns, how, child: 7, class: Class::Long, place })
             .collect();
-        let text = Text { hash: 5, length: 100, part: 1, bytes: core::array::from_fn(|at| at as u8) };
+        let text = Text {
+            is_image: true,
+            hash: 5,
+            length: 100,
+            part: 1,
+            bytes: core::array::from_fn(|at| at as u8),
+        };
         let end = WaitStatus { child: 4, status: -1, cpu_ns: Some(5), peak_kib: 6 };
         all.extend([
             Record::Created {
@@ -304,6 +314,7 @@ mod tests {
             Record::Executed { pid, time_ns, parent: 9, image: 8 },
             Record::Started { pid, time_ns },
             Record::Text { pid, time_ns, text },
+            Record::Text { pid, time_ns, text: Text { is_image: false, ..text } },
             Record::Ended { pid, time_ns, cpu_ns: 1 },
             Record::Waited { pid, time_ns, end },
             Record::Waited { pid, time_ns, end: WaitStatus { cpu_ns: None, ..end } },

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use regrow_abi::sites::{Class, How, Place, Record, WaitStatus, fnv1a};
+use regrow_abi::sites::{Class, How, Place, Record, WaitStatus};
 use regrow_sites::{Event, Frame, ImageId, ProcessKey, Script, Site, Usage};
 use regrow_sys::scheduling;
 
@@ -105,6 +105,8 @@ pub(super) struct Processes {
     looked: Option<Instant>,
     pub(super) counts: Counts,
     pub(super) touched: Vec<Touched>,
+    /// What hashes of scripts, or of paths, stand for.
+    pub(super) scripts: Vec<(u64, String)>,
     events: Vec<Event>,
 }
 
@@ -237,11 +239,13 @@ impl Processes {
                 process.startup_us = Some(us(time_ns.saturating_sub(process.start_ns)));
             }
             Record::Text { text, .. } => {
-                if let Some(whole) = self.texts.take(&text)
-                    && fnv1a(whole) != text.hash
-                {
-                    let path = String::from_utf8_lossy(whole).into_owned();
-                    self.events.push(Event::Named { image: ImageId(text.hash), path });
+                if let Some(whole) = self.texts.take(&text) {
+                    let name = String::from_utf8_lossy(whole).into_owned();
+                    if text.is_image {
+                        self.events.push(Event::Named { image: ImageId(text.hash), path: name });
+                    } else {
+                        self.scripts.push((text.hash, name));
+                    }
                 }
             }
             Record::Ended { pid, time_ns, cpu_ns } => self.ended(pid, (time_ns, cpu_ns), now),

@@ -58,6 +58,7 @@ mod tests {
     fn parts(hash: u64, text: &[u8]) -> Vec<Text> {
         let part = |(part, bytes): (u32, &[u8])| {
             let mut text = Text {
+                is_image: false,
                 hash,
                 length: u32::try_from(text.len()).expect("short"),
                 part,
@@ -85,7 +86,7 @@ mod tests {
     #[test]
     fn parts_that_cannot_be_are_passed_over() {
         let mut texts = Texts::default();
-        let text = Text { hash: 1, length: u32::MAX, part: 0, bytes: [0; TEXT_BYTES] };
+        let text = Text { is_image: false, hash: 1, length: u32::MAX, part: 0, bytes: [0; TEXT_BYTES] };
         assert_eq!(texts.take(&text), None);
         assert_eq!(texts.take(&Text { length: 10, part: 1, ..text }), None);
         assert_eq!(texts.take(&Text { length: 0, part: 0, ..text }), None);

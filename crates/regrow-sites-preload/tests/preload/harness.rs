@@ -75,7 +75,7 @@ impl Place {
         command.current_dir(self.folder.path()).stdout(file);
         let mut events = Vec::new();
         let (status, summary) =
-            below.run(command, |_, some| events.extend_from_slice(some)).expect("it runs");
+            below.run(command, None, |_, some| events.extend_from_slice(some)).expect("it runs");
         let output = String::from_utf8_lossy(&fs::read(output).expect("it is there")).into_owned();
         let name = |event: &Event| match event {
             Event::Named { image, path } => Some((*image, path.clone())),
@@ -116,7 +116,7 @@ impl Told {
         for event in &self.events {
             match *event {
                 Event::Executed { process, image, .. } => {
-                    of(&mut all, process).executed.push(self.name(image));
+                    of(&mut all, process).executed.push(self.name(image))
                 }
                 Event::Ended { process, usage, .. } => {
                     assert!(of(&mut all, process).usage.replace(usage).is_none(), "ended twice: {event:?}");
