@@ -1,6 +1,6 @@
 //! `regrow builtins`: the library of builtins for bash (`client/builtin/`), and the line by which a shell takes them.
 //!
-//! The library stands in the user's folder of data. Shells have it mapped, so that it is never written to: another version takes its name.
+//! The library stands in the user's folder of data ([`data_file`]).
 
 pub(crate) mod error;
 
@@ -14,7 +14,7 @@ use regrow_daemon::place::Place;
 use crate::cli::setup::BuiltinsArgs;
 use crate::error::CliError;
 use crate::message::{chain, complain};
-use crate::{detach, link, program_search};
+use crate::{data_file, detach, link, program_search};
 
 use self::error::BuiltinsError;
 
@@ -39,8 +39,7 @@ pub(crate) fn builtins(args: &BuiltinsArgs) -> Result<u8, CliError> {
         if args.names.is_empty() { is_there(name) } else { args.names.iter().any(|wanted| wanted == name) }
     };
     let names: Vec<&str> = known.into_iter().filter(|name| is_wanted(OsStr::new(name))).collect();
-    let path = link::data_folder().ok_or(BuiltinsError::NoHome)?.join("builtins.so");
-    put(&path)?;
+    let path = data_file::put("builtins.so", LIBRARY)?;
     look_for_daemon();
     let line = line(&path, &names);
     let _ = writeln!(io::stdout(), "{line}");
@@ -51,19 +50,6 @@ pub(crate) fn builtins(args: &BuiltinsArgs) -> Result<u8, CliError> {
 fn line(library: &Path, names: &[&str]) -> String {
     let library = link::quoted(&library.to_string_lossy());
     format!("if [ -n \"${{BASH_VERSION-}}\" ]; then enable -f {library} {}; fi", names.join(" "))
-}
-
-/// Puts the library to a path, if it is not there.
-fn put(path: &Path) -> Result<(), BuiltinsError> {
-    let failed = |what| move |source| BuiltinsError::System { path: path.to_owned(), what, source };
-    if std::fs::read(path).is_ok_and(|found| found == LIBRARY) {
-        return Ok(());
-    }
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(folder).map_err(failed("its folder cannot be made"))?;
-    let mut beside = tempfile::NamedTempFile::new_in(folder).map_err(failed("it cannot be written"))?;
-    beside.write_all(LIBRARY).map_err(failed("it cannot be written"))?;
-    beside.into_temp_path().persist(path).map_err(|error| failed("it cannot be written")(error.error))
 }
 
 /// Has a daemon there for the first builtin.
@@ -80,22 +66,6 @@ fn look_for_daemon() {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_library_is_put_in_the_place_of_another_and_not_written_again() {
-        use std::os::unix::fs::MetadataExt;
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("regrow/builtins.so");
-        put(&path).expect("it is written");
-        let first = path.metadata().expect("it is there").ino();
-        put(&path).expect("it is there");
-        assert_eq!(path.metadata().expect("it is there").ino(), first);
-        std::fs::write(&path, b"another version").expect("it is ours");
-        let mapped = std::fs::File::open(&path).expect("it is there");
-        put(&path).expect("it is written");
-        assert_eq!(std::fs::read(&path).expect("it is there"), LIBRARY);
-        assert_eq!(mapped.metadata().expect("it is open").len(), 15, "what a shell has mapped is left alone");
-    }
 
     #[test]
     fn there_are_builtins_for_what_scripts_start_and_for_none_that_bash_has() {

@@ -5,6 +5,7 @@ pub(crate) mod env;
 pub(crate) mod measure;
 pub(crate) mod memory;
 pub(crate) mod run;
+pub(crate) mod schedule;
 pub(crate) mod setup;
 pub(crate) mod sites;
 pub(crate) mod web;
@@ -16,6 +17,7 @@ use self::env::EnvArgs;
 use self::measure::{BenchArgs, RecordArgs, ReplayArgs};
 use self::memory::MemoryArgs;
 use self::run::RunArgs;
+use self::schedule::ScheduleArgs;
 use self::setup::{BuiltinsArgs, CompletionsArgs, DoctorArgs, LinkArgs, ManArgs, UnlinkArgs};
 use self::sites::SitesArgs;
 use self::web::WebArgs;
@@ -66,6 +68,8 @@ pub(crate) enum Action {
     Run(RunArgs),
     /// Show where a command creates processes, and what they cost
     Sites(Box<SitesArgs>),
+    /// Run a command below which processes are scheduled by what is predicted about them
+    Schedule(ScheduleArgs),
     /// Record which processes a command creates
     Record(RecordArgs),
     /// Compare policies of keeping on a recorded sequence of creations

@@ -15,7 +15,7 @@ use crate::message::{chain, complain};
 use crate::run::shared::ProgramName;
 use crate::{
     bench, builtins, completions, daemon, doctor, env, launcher, link, log, manual, memory, record, replay,
-    run, sites, status, top, web,
+    run, schedule, sites, status, top, web,
 };
 
 /// Does what the command line says, and returns the exit status.
@@ -98,7 +98,7 @@ fn with_flags(args: &[OsString]) -> u8 {
         Err(error) => return usage(&error, args),
     };
     let failed = match cli.action {
-        Action::Run(_) | Action::Record(_) | Action::Sites(_) => REGROW_FAILED,
+        Action::Run(_) | Action::Record(_) | Action::Sites(_) | Action::Schedule(_) => REGROW_FAILED,
         _ => FAILED,
     };
     act(&cli).unwrap_or_else(|error| {
@@ -114,6 +114,7 @@ fn act(cli: &Cli) -> Result<u8, CliError> {
         Action::Doctor(args) => doctor::doctor(args, &disabled),
         Action::Run(args) => run::run(args),
         Action::Sites(args) => sites::sites(args),
+        Action::Schedule(args) => schedule::schedule(args),
         Action::Record(args) => record::record(args),
         Action::Replay(args) => replay::replay(args),
         Action::Bench(args) => bench::bench(args),

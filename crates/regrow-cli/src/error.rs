@@ -84,6 +84,12 @@ pub(crate) enum CliError {
     /// What the machine does cannot be collected.
     #[error(transparent)]
     Collect(#[from] regrow_machine::CollectError),
+    /// A command cannot be watched.
+    #[error(transparent)]
+    Below(#[from] regrow_collect::below::BelowError),
+    /// The library is not in its place.
+    #[error(transparent)]
+    DataFile(#[from] crate::data_file::DataFileError),
     /// A trace is not replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),

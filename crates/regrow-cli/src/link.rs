@@ -222,14 +222,7 @@ fn folder(named: Option<&Path>) -> Result<PathBuf, LinkError> {
     if let Some(named) = named {
         return std::path::absolute(named).map_err(system(named, "it leads nowhere"));
     }
-    data_folder().map(|data| data.join("bin")).ok_or(LinkError::NoHome)
-}
-
-/// The user's folder for what this command makes.
-pub(crate) fn data_folder() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")))?;
-    Some(data.join("regrow"))
+    crate::data_file::folder().map(|data| data.join("bin")).ok_or(LinkError::NoHome)
 }
 
 /// The line that puts the folder at the front of `PATH`, if it is not there.

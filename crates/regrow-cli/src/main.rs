@@ -11,6 +11,7 @@
 //!     env     a command below which programs go through launchers
 //!     link    launchers, which run a program by its plain name; unlink removes them
 //!     sites   where a command creates processes: a live table, then files of several kinds
+//!     schedule   a command below which processes are scheduled by what is predicted about them
 //!     record, replay, bench   what regrow-bench measures, printed and written
 //! ```
 //!
@@ -26,6 +27,7 @@ mod cli;
 mod client_file;
 mod completions;
 mod daemon;
+mod data_file;
 mod detach;
 mod dispatch;
 mod doctor;
@@ -45,6 +47,7 @@ mod program_search;
 mod record;
 mod replay;
 mod run;
+mod schedule;
 mod sites;
 mod status;
 mod top;

@@ -8,6 +8,7 @@
 //! A collector is a function that runs a command, tells events, and gives the command's status. What it is given and what it gives is all that
 //! this part knows of it.
 
+pub(crate) mod below;
 mod estimate;
 mod live;
 mod machine;
@@ -20,6 +21,7 @@ mod watch;
 use std::error::Error;
 
 use regrow_bench::record::RecordError;
+use regrow_collect::below::BelowError;
 use regrow_profile::{Profile, Report, Symbols};
 
 use self::outputs::Outputs;
@@ -46,6 +48,7 @@ pub(crate) fn sites(args: &SitesArgs) -> Result<u8, CliError> {
         }
         Err(CliError::Record(error @ RecordError::NotFound { .. })) => Ok(told(&error, NOT_FOUND)),
         Err(CliError::Record(error @ RecordError::NotExecutable { .. })) => Ok(told(&error, NOT_EXECUTABLE)),
+        Err(CliError::Below(error @ BelowError::Start { .. })) => Ok(below::not_started(&error)),
         Err(error) => Err(error),
     }
 }
@@ -56,7 +59,12 @@ fn choose(args: &SitesArgs) -> Result<(String, Collector), CliError> {
         Some(program) => {
             let words = std::iter::once(program).chain(&args.args);
             let title = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-            Ok((title, traced::collector(program, &args.args)))
+            let collector = if args.trace {
+                traced::collector(program, &args.args)
+            } else {
+                below::collector(program, &args.args)?
+            };
+            Ok((title, collector))
         }
         None => Ok((machine::title(&args.machine), machine::collector(&args.machine)?)),
     }

@@ -1,8 +1,6 @@
 //! Why there are no builtins.
 
 use std::ffi::OsString;
-use std::io;
-use std::path::PathBuf;
 
 /// Why there are no builtins.
 #[derive(Debug, thiserror::Error)]
@@ -15,17 +13,7 @@ pub(crate) enum BuiltinsError {
         /// Those that there are.
         known: &'static str,
     },
-    /// Neither a flag nor the environment names the user's folder.
-    #[error("neither XDG_DATA_HOME nor HOME names a folder for the library")]
-    NoHome,
-    /// The system refuses.
-    #[error("{}: {what}: {source}", path.display())]
-    System {
-        /// What it speaks of.
-        path: PathBuf,
-        /// What the command tried.
-        what: &'static str,
-        /// What it says.
-        source: io::Error,
-    },
+    /// The library is not in its place.
+    #[error(transparent)]
+    File(#[from] crate::data_file::DataFileError),
 }

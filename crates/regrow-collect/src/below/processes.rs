@@ -38,6 +38,10 @@ pub struct Counts {
     pub created: u64,
     /// Of those, the ones whose creation nobody told: a system call, or a program without the library.
     pub unseen: u64,
+    /// Of those, the ones that were predicted to use little processor time, and those that were predicted to use much.
+    pub short: u64,
+    /// See above.
+    pub long: u64,
     /// Programs that were executed.
     pub executed: u64,
     /// Processes that have ended.
@@ -283,7 +287,7 @@ impl Processes {
     /// Tells of a process's creation, and what was held back.
     fn know(&mut self, pid: u32) {
         let Some(process) = self.all.get(&pid).filter(|process| !process.is_known) else { return };
-        let (key, place, parent) = (process.key, process.place, process.parent);
+        let (key, place, parent, class) = (process.key, process.place, process.parent, process.class);
         let of_parent = parent.and_then(|parent| self.all.get(&parent));
         let parent_key = of_parent.map(|process| process.key);
         let unknown = ProcessKey { pid: parent.unwrap_or(0), created_us: 0 };
@@ -293,6 +297,8 @@ impl Processes {
         }
         self.counts.created += 1;
         self.counts.unseen += u64::from(place == Place::default());
+        self.counts.short += u64::from(class == Class::Short);
+        self.counts.long += u64::from(class == Class::Long);
         let parent = parent_key.unwrap_or(unknown);
         self.events.push(Event::Created { time_us: key.created_us, process: key, parent, site });
         if let Some(process) = self.all.get_mut(&pid) {

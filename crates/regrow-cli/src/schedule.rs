@@ -1,0 +1,120 @@
+//! `regrow schedule`: a command below which processes are scheduled by what is predicted about them.
+//!
+//! ```text
+//!   processes ──events──> Model ──classes──> channel ──> the library, in each process that creates a child
+//!                           └── kept in the state folder
+//! ```
+
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::time::Duration;
+
+use regrow_collect::below::{BelowError, Class, Lever, Scheduling, Summary};
+use regrow_collect::kept::{Kept, SetAside};
+use regrow_sites::{Model, Site};
+
+use crate::cli::schedule::ScheduleArgs;
+use crate::error::CliError;
+use crate::exit_status;
+use crate::message::{chain, complain};
+use crate::sites::below;
+
+/// What the model may take.
+const BUDGET_BYTES: usize = 1 << 20;
+
+/// Carries out the command.
+pub(crate) fn schedule(args: &ScheduleArgs) -> Result<u8, CliError> {
+    let kept = if args.fresh { None } else { keeper() };
+    let mut model = kept.as_ref().and_then(load).unwrap_or_else(|| Model::new(BUDGET_BYTES));
+    let lever = |slice_us: u64, nicer, is_batch| Lever { slice_ns: slice_us.saturating_mul(1000), nicer, is_batch };
+    let short = lever(args.short_slice_us, args.short_nice, false);
+    let long = lever(args.long_slice_us, args.long_nice, args.batch);
+    let scheduling = Scheduling::new(short, long, Duration::from_micros(args.limit_us)).map_err(BelowError::from)?;
+    let (below, signals) = (below::start(Some(scheduling))?, below::signals()?);
+    let mut command = Command::new(&args.program);
+    command.args(&args.args);
+    let ran = below.run(&mut command, Some(signals.as_fd()), |below, events| {
+        for event in events {
+            model.observe(event);
+        }
+        below.publish(&mut |site| class_of(&model, site, args.limit_us));
+    });
+    match ran {
+        Ok((status, summary)) => {
+            if let Some(kept) = &kept {
+                save(kept, &mut model);
+            }
+            complain(&describe(&summary));
+            below::describe(&summary).iter().for_each(|line| complain(line));
+            Ok(exit_status::of_run(status))
+        }
+        Err(error @ BelowError::Start { .. }) => Ok(below::not_started(&error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn class_of(model: &Model, site: &Site, limit_us: u64) -> Class {
+    let prediction = model.predict(site);
+    if prediction.is_long(limit_us) {
+        Class::Long
+    } else if prediction.is_short(limit_us) {
+        Class::Short
+    } else {
+        Class::Unknown
+    }
+}
+
+/// What was learned is a help and no need: where it cannot be had, that is said.
+fn keeper() -> Option<Kept> {
+    Kept::of_user().inspect_err(|error| complain(&format!("nothing learned is kept: {}", chain(error)))).ok()
+}
+
+fn load(kept: &Kept) -> Option<Model> {
+    let said = |error: &_| complain(&format!("learning begins anew: {}", chain(error)));
+    let loaded = kept.load(BUDGET_BYTES).inspect_err(said).ok()?;
+    say_set_aside(loaded.set_aside.as_ref());
+    Some(loaded.model)
+}
+
+fn save(kept: &Kept, model: &mut Model) {
+    match kept.save(model) {
+        Ok(set_aside) => say_set_aside(set_aside.as_ref()),
+        Err(error) => complain(&format!("what was learned is not kept: {}", chain(&error))),
+    }
+}
+
+fn say_set_aside(file: Option<&SetAside>) {
+    if let Some(file) = file {
+        complain(&format!("what was learned before cannot be read, and is now {}: {}", file.path.display(), file.why));
+    }
+}
+
+fn describe(summary: &Summary) -> String {
+    let counts = summary.counts;
+    format!(
+        "{} processes were created, {} programs executed; {} were scheduled as short, {} as long, and {} anew as they went on",
+        counts.created, counts.executed, counts.short, counts.long, summary.taken_back
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regrow_collect::below::Counts;
+
+    #[test]
+    fn the_summary_says_how_many_were_scheduled_how() {
+        let counts = Counts { created: 9, executed: 8, short: 5, long: 2, ..Counts::default() };
+        let summary = Summary { counts, taken_back: 1, ..Summary::default() };
+        assert_eq!(
+            describe(&summary),
+            "9 processes were created, 8 programs executed; 5 were scheduled as short, 2 as long, and 1 anew as they went on"
+        );
+    }
+
+    #[test]
+    fn where_nothing_is_known_nothing_is_done() {
+        let site = Site { image: regrow_sites::ImageId(5), frames: [None; 3], script: None, child: None };
+        assert_eq!(class_of(&Model::new(BUDGET_BYTES), &site, 10_000), Class::Unknown);
+    }
+}
