@@ -26,10 +26,12 @@ const BUDGET_BYTES: usize = 1 << 20;
 pub(crate) fn schedule(args: &ScheduleArgs) -> Result<u8, CliError> {
     let kept = if args.fresh { None } else { keeper() };
     let mut model = kept.as_ref().and_then(load).unwrap_or_else(|| Model::new(BUDGET_BYTES));
-    let lever = |slice_us: u64, nicer, is_batch| Lever { slice_ns: slice_us.saturating_mul(1000), nicer, is_batch };
+    let lever =
+        |slice_us: u64, nicer, is_batch| Lever { slice_ns: slice_us.saturating_mul(1000), nicer, is_batch };
     let short = lever(args.short_slice_us, args.short_nice, false);
     let long = lever(args.long_slice_us, args.long_nice, args.batch);
-    let scheduling = Scheduling::new(short, long, Duration::from_micros(args.limit_us)).map_err(BelowError::from)?;
+    let scheduling =
+        Scheduling::new(short, long, Duration::from_micros(args.limit_us)).map_err(BelowError::from)?;
     let (below, signals) = (below::start(Some(scheduling))?, below::signals()?);
     let mut command = Command::new(&args.program);
     command.args(&args.args);
@@ -70,8 +72,10 @@ fn keeper() -> Option<Kept> {
 }
 
 fn load(kept: &Kept) -> Option<Model> {
-    let said = |error: &_| complain(&format!("learning begins anew: {}", chain(error)));
-    let loaded = kept.load(BUDGET_BYTES).inspect_err(said).ok()?;
+    let loaded = kept
+        .load(BUDGET_BYTES)
+        .inspect_err(|error| complain(&format!("learning begins anew: {}", chain(error))))
+        .ok()?;
     say_set_aside(loaded.set_aside.as_ref());
     Some(loaded.model)
 }
@@ -85,7 +89,11 @@ fn save(kept: &Kept, model: &mut Model) {
 
 fn say_set_aside(file: Option<&SetAside>) {
     if let Some(file) = file {
-        complain(&format!("what was learned before cannot be read, and is now {}: {}", file.path.display(), file.why));
+        complain(&format!(
+            "what was learned before cannot be read, and is now {}: {}",
+            file.path.display(),
+            file.why
+        ));
     }
 }
 
