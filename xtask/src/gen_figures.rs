@@ -1,5 +1,6 @@
 //! The tables of figures in README.md and docs/evaluation.md, written from `bench/results`.
 
+mod figures;
 mod memory;
 mod pages;
 mod table;
@@ -8,6 +9,7 @@ mod trace;
 use crate::marks;
 use crate::repo::{TextFile, text_of};
 use crate::results::Results;
+use figures::figures;
 use serde_json::Value;
 use table::{Markdown, number};
 
@@ -145,26 +147,6 @@ fn headline(results: &Value) -> Option<String> {
 /// A number without a fraction; nothing where there is none.
 fn whole(value: &Value) -> String {
     value.as_f64().map_or_else(String::new, |value| number(value.round()))
-}
-
-/// Figures beside what is asked of them. Those of the points of traces have a table of their own.
-fn figures(results: &Value) -> Option<Markdown> {
-    let mut table = Markdown::new(&["what", "measured", "asked", "reached"]);
-    for figure in results.as_array()? {
-        let name = figure["name"].as_str()?;
-        if trace::point(name).is_some() {
-            continue;
-        }
-        let reached = match figure["holds"].as_bool() {
-            None => "",
-            Some(true) => "yes",
-            Some(false) => "no",
-        };
-        let asked = figure["asked"].as_f64().map_or_else(String::new, number);
-        let measured = format!("{} {}", number(figure["measured"].as_f64()?), figure["unit"].as_str()?);
-        table.row([name.to_owned(), measured, asked, reached.to_owned()]);
-    }
-    Some(table)
 }
 
 /// What resources cost.

@@ -77,7 +77,8 @@ unsafe fn variable(mut list: *const *const c_char) -> Option<&'static CStr> {
         // SAFETY: the list was read up to here, and it has not ended. Its strings live as long as the process.
         let text = unsafe { (!(*list).is_null()).then(|| CStr::from_ptr(*list)) }?;
         let bytes = text.to_bytes_with_nul();
-        if let Some(value) = bytes.strip_prefix(VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")) {
+        if let Some(value) = bytes.strip_prefix(VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+        {
             return CStr::from_bytes_with_nul(value).ok();
         }
         // SAFETY: as above.

@@ -14,19 +14,11 @@ use core::ptr::null;
 
 use regrow_abi::sites::{Class, How, Place, Record, WaitStatus, fnv1a};
 
+use crate::caller::Caller;
 use crate::create::Pending;
 use crate::next::{self, Name, next};
 use crate::sys::Usage;
-use crate::{schedule, state, sys, tell};
-
-/// Where a function was called: the return address, the stack pointer behind the return, and the frame pointer.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Caller {
-    pub address: usize,
-    pub stack: usize,
-    pub frame: usize,
-}
+use crate::{schedule, state, sys, tell, text};
 
 /// What `posix_spawn` is given.
 pub struct SpawnCall {
@@ -76,7 +68,9 @@ fn fork_by(next: unsafe extern "C" fn() -> c_int, from: Caller) -> c_int {
 /// Before the system call of `vfork`.
 pub extern "C" fn before_vfork(address: usize, stack: usize, frame: usize, room: &mut Option<Pending>) {
     // SAFETY: the room is not initialized, and nothing in it is dropped.
-    unsafe { core::ptr::write(room, Pending::at(How::Vfork, &Caller { address, stack, frame }, None, null())) };
+    unsafe {
+        core::ptr::write(room, Pending::at(How::Vfork, &Caller { address, stack, frame }, None, null()))
+    };
 }
 
 /// In the child of `vfork`, which has its parent's memory.
@@ -111,7 +105,7 @@ pub unsafe fn spawn(name: Name, call: SpawnCall, from: Caller) -> c_int {
         _ => next!(PosixSpawn, Spawn),
     };
     // SAFETY: a path ends in NUL.
-    let path = (!call.path.is_null()).then(|| unsafe { tell::bytes_of(call.path) });
+    let path = (!call.path.is_null()).then(|| unsafe { text::bytes_of(call.path) });
     let pending = Pending::at(How::Spawn, &from, path, call.argv);
     let mut number = 0;
     let child = if call.child.is_null() { &raw mut number } else { call.child };
@@ -139,13 +133,7 @@ pub unsafe fn clone(
     from: Caller,
 ) -> c_int {
     const THREAD: c_int = 0x10000;
-    type Clone = unsafe extern "C" fn(
-        *const c_void,
-        *const c_void,
-        c_int,
-        *const c_void,
-        ...
-    ) -> c_int;
+    type Clone = unsafe extern "C" fn(*const c_void, *const c_void, c_int, *const c_void, ...) -> c_int;
     let next = next!(Clone, Clone);
     let pending = if flags & THREAD == 0 { Pending::at(How::Clone, &from, None, null()) } else { None };
     // SAFETY: the arguments are the caller's.
@@ -209,7 +197,13 @@ pub unsafe extern "C" fn daemon(
 }
 
 /// Before a function that creates a child inside of the C library; the address of that function.
-pub extern "C" fn before_inner(name: Name, address: usize, stack: usize, frame: usize, _: *const u8) -> usize {
+pub extern "C" fn before_inner(
+    name: Name,
+    address: usize,
+    stack: usize,
+    frame: usize,
+    _: *const u8,
+) -> usize {
     let how = match name {
         Name::Popen => How::Popen,
         Name::Wordexp => How::Wordexp,
@@ -232,7 +226,7 @@ pub unsafe extern "C" fn before_exec(name: Name, _: usize, _: usize, _: usize, p
         let mut hash = 0;
         if !matches!(name, Name::Fexecve) && !path.is_null() {
             // SAFETY: see the contract.
-            let path = unsafe { tell::bytes_of(path) };
+            let path = unsafe { text::bytes_of(path) };
             hash = fnv1a(path);
             tell::text(channel, pid, hash, path);
         }

@@ -3,7 +3,7 @@
 use regrow_abi::SchedAttr;
 use regrow_abi::sites::{Channel, Class, How, Levers, Place, Record, fnv1a};
 
-use crate::calls::Caller;
+use crate::caller::Caller;
 use crate::{schedule, script, state, sys, tell, unwind};
 
 /// A creation that is about to happen.
@@ -28,8 +28,13 @@ impl Pending {
         if let Some(inner) = inner_frame(channel, process, how) {
             frames = [inner, frames[0], frames[1]];
         }
-        let place = Place { image: state::image(), frames, script: script::place(argv, &|hash, text| tell::text(channel, process, hash, text)) };
-        let mut pending = Pending { channel, how, class: Class::Unknown, process, time_ns, place, change: None };
+        let place = Place {
+            image: state::image(),
+            frames,
+            script: script::place(argv, &|hash, text| tell::text(channel, process, hash, text)),
+        };
+        let mut pending =
+            Pending { channel, how, class: Class::Unknown, process, time_ns, place, change: None };
         if let Some(levers) = channel.levers() {
             pending.predict(&levers, path);
         }

@@ -21,6 +21,7 @@
 
 mod arch;
 mod begin;
+mod caller;
 mod calls;
 mod create;
 mod modules;
@@ -30,6 +31,7 @@ mod script;
 mod state;
 mod sys;
 mod tell;
+mod text;
 mod unwind;
 
 #[panic_handler]

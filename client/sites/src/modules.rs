@@ -97,7 +97,10 @@ struct Listed {
 }
 
 type Find = unsafe extern "C" fn(usize, *mut Found) -> c_int;
-type Each = unsafe extern "C" fn(unsafe extern "C" fn(*const Listed, usize, *mut c_void) -> c_int, *mut c_void) -> c_int;
+type Each = unsafe extern "C" fn(
+    unsafe extern "C" fn(*const Listed, usize, *mut c_void) -> c_int,
+    *mut c_void,
+) -> c_int;
 
 unsafe extern "C" {
     static sites_find_object: Option<Find>;
@@ -132,8 +135,7 @@ impl Module {
     }
 
     fn find(find: Find, address: usize) -> Option<Module> {
-        let mut found =
-            Found { flags: 0, start: 0, end: 0, map: core::ptr::null(), frames: 0, rest: [0; 8] };
+        let mut found = Found { flags: 0, start: 0, end: 0, map: core::ptr::null(), frames: 0, rest: [0; 8] };
         // SAFETY: the structure is live, and not smaller than the C library's.
         if unsafe { find(address, &raw mut found) } != 0 || found.map.is_null() {
             return None;
@@ -143,7 +145,14 @@ impl Module {
         unsafe {
             let map = found.map.read();
             let (headers, count) = headers_of(first)?;
-            Some(Module { start: found.start, end: found.end, base: map.base, name: map.name, headers, count })
+            Some(Module {
+                start: found.start,
+                end: found.end,
+                base: map.base,
+                name: map.name,
+                headers,
+                count,
+            })
         }
     }
 
@@ -155,7 +164,7 @@ impl Module {
     /// The path that the loader has for it; empty: it is the program.
     pub fn name(&self) -> &[u8] {
         // SAFETY: the loader's string, which lives as long as the module.
-        unsafe { crate::tell::bytes_of(self.name) }
+        unsafe { crate::text::bytes_of(self.name) }
     }
 
     /// The module's image, and whether this process meets it for the first time.
@@ -187,7 +196,8 @@ impl Module {
         // SAFETY: the loader's string.
         let is_program = unsafe { *self.name } == 0;
         let path = if is_program { OWN_FILE.as_ptr().cast() } else { self.name };
-        sys::identity(path).map_or(0, |(device, inode, changed, size)| image_of_file(device, inode, changed, size))
+        sys::identity(path)
+            .map_or(0, |(device, inode, changed, size)| image_of_file(device, inode, changed, size))
     }
 
     /// The program headers of a kind.
@@ -202,7 +212,8 @@ impl Module {
         let (from, bytes) = (self.base.wrapping_add(address as usize), bytes as usize);
         let is_inside = from >= self.start && from.checked_add(bytes)? <= self.end;
         // SAFETY: it is part of what the loader has mapped, and nobody writes to notes and tables.
-        is_inside.then(|| unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(from), bytes) })
+        is_inside
+            .then(|| unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(from), bytes) })
     }
 
     /// The build id of a note: name and description stand behind their lengths, each filled up to four bytes.
@@ -210,9 +221,13 @@ impl Module {
         for header in self.of_kind(NOTE) {
             let mut rest = self.part(header.address, header.bytes)?;
             while let Some((head, behind)) = rest.split_first_chunk::<12>() {
-                let word = |at: usize| head.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes);
+                let word = |at: usize| {
+                    head.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes)
+                };
                 let (name_bytes, bytes) = (word(0) as usize, word(4) as usize);
-                let Some((name, behind)) = behind.split_at_checked(name_bytes.next_multiple_of(4)) else { break };
+                let Some((name, behind)) = behind.split_at_checked(name_bytes.next_multiple_of(4)) else {
+                    break;
+                };
                 let Some(description) = behind.get(..bytes) else { break };
                 if word(8) == BUILD_ID && name.starts_with(b"GNU\0") && !description.is_empty() {
                     return Some(description);
@@ -253,7 +268,10 @@ unsafe fn headers_of(first: *const u8) -> Option<(*const Header, usize)> {
         let table = first.add(TABLE_AT).cast::<u64>().read() as usize;
         let size = usize::from(first.add(SIZE_AT).cast::<u16>().read());
         let count = usize::from(first.add(COUNT_AT).cast::<u16>().read());
-        let is_there = size == size_of::<Header>() && table.is_multiple_of(8) && table < PAGE && table + count * size <= PAGE;
+        let is_there = size == size_of::<Header>()
+            && table.is_multiple_of(8)
+            && table < PAGE
+            && table + count * size <= PAGE;
         is_there.then(|| (first.add(table).cast(), count))
     }
 }

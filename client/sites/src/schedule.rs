@@ -7,7 +7,8 @@ use crate::sys;
 
 /// Has a process be scheduled as its class is; 0: the calling one.
 pub fn apply(channel: Channel<'_>, process: u32, class: Class) {
-    let change = channel.levers().zip(sys::scheduling(process)).and_then(|(levers, now)| levers.change(class, &now));
+    let change =
+        channel.levers().zip(sys::scheduling(process)).and_then(|(levers, now)| levers.change(class, &now));
     if let Some(change) = change {
         set(process, &change);
     }

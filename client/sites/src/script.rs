@@ -13,13 +13,15 @@
 mod bash;
 mod perl;
 mod python;
+mod teller;
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use regrow_abi::sites::{Interpreter, fnv1a};
+use regrow_abi::sites::Interpreter;
 
-use crate::{state, sys, tell};
+use self::teller::{Teller, hash};
+use crate::{state, sys, tell, text};
 
 /// Words of the command line of the child that are looked at, and bytes of each.
 const MOST_WORDS: usize = 4096;
@@ -35,9 +37,6 @@ pub fn set_arguments(count: c_int, words: *const *const u8) {
     WORDS.store(words.cast_mut(), Relaxed);
     COUNT.store(usize::try_from(count).unwrap_or(0), Relaxed);
 }
-
-/// Takes the text of a file's hash.
-type Teller<'a> = &'a dyn Fn(u64, &[u8]);
 
 /// File and line; 0, 0 where there is none. The words are those of the child's command line, or null. What the file's hash stands for is told.
 pub fn place(argv: *const *const u8, tell: Teller<'_>) -> (u64, u64) {
@@ -71,24 +70,18 @@ fn once(kept: &AtomicU64, look: impl FnOnce() -> Option<u64>) -> Option<u64> {
     }
 }
 
-/// The hash of a file's name, which is told.
-fn hash(text: &[u8], tell: Teller<'_>) -> u64 {
-    let hash = fnv1a(text);
-    tell(hash, text);
-    hash
-}
-
 /// By the arguments of a shell: `sh FILE` or `sh -c TEXT`.
 fn file_of_shell(tell: Teller<'_>) -> Option<u64> {
     once(&FILE, || {
         let words = WORDS.load(Relaxed);
         let word = |at: usize| {
             // SAFETY: `main` was given so many words.
-            (at < COUNT.load(Relaxed)).then(|| unsafe { tell::bytes_of(*words.add(at)) })
+            (at < COUNT.load(Relaxed)).then(|| unsafe { text::bytes_of(*words.add(at)) })
         };
         let mut at = 1;
         // Flags, of which the last may say that the next word is a text.
-        while let Some(flags) = word(at).and_then(|word| word.strip_prefix(b"-").or(word.strip_prefix(b"+"))) {
+        while let Some(flags) = word(at).and_then(|word| word.strip_prefix(b"-").or(word.strip_prefix(b"+")))
+        {
             at += 1;
             if flags.contains(&b'c') {
                 break;
@@ -118,11 +111,12 @@ fn line_of_command(argv: *const *const u8) -> u64 {
             break;
         }
         // SAFETY: as above.
-        let word = unsafe { tell::bytes_of(word) };
+        let word = unsafe { text::bytes_of(word) };
         let (whole, rest) = word.as_chunks::<8>();
         let last = rest.iter().fold(rest.len() as u64, |last, &byte| last << 8 | u64::from(byte));
         let parts = whole.iter().map(|part| u64::from_le_bytes(*part)).chain([last]);
-        hash = parts.fold(hash, |hash, part| (hash.rotate_left(23) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        hash =
+            parts.fold(hash, |hash, part| (hash.rotate_left(23) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
     hash.max(1)
 }

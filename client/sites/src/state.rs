@@ -1,7 +1,8 @@
 //! What this process knows of itself. A process that is forked has it of its parent.
 
 use core::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
 
 use regrow_abi::sites::{CHANNEL_WORDS, Channel};

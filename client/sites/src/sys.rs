@@ -44,7 +44,9 @@ impl Usage {
     /// Processor time in nanoseconds.
     pub fn cpu_ns(&self) -> u64 {
         let ns = |[seconds, microseconds]: [i64; 2]| {
-            (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add((microseconds as u64).wrapping_mul(1000))
+            (seconds as u64)
+                .wrapping_mul(1_000_000_000)
+                .wrapping_add((microseconds as u64).wrapping_mul(1000))
         };
         ns(self.user).wrapping_add(ns(self.system))
     }
@@ -157,7 +159,8 @@ pub fn working_directory(to: &mut [u8]) -> Option<&[u8]> {
 pub fn scheduling(thread: u32) -> Option<SchedAttr> {
     let mut read = SchedAttr::default();
     // SAFETY: the kernel writes at most so many bytes of a live structure.
-    (unsafe { call!(nr::SCHED_GETATTR, thread, &raw mut read, size_of::<SchedAttr>(), 0) } == 0).then_some(read)
+    (unsafe { call!(nr::SCHED_GETATTR, thread, &raw mut read, size_of::<SchedAttr>(), 0) } == 0)
+        .then_some(read)
 }
 
 /// Has a thread be scheduled so; 0: the calling one.

@@ -4,13 +4,13 @@
 //! then on a frame costs a look-up of its module and of a word.
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Pointer, RegisterRule, UnwindContext,
-    UnwindContextStorage, UnwindSection, UnwindTableRow,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Pointer, RegisterRule,
+    UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow,
 };
 use regrow_abi::sites::{Base, Channel, Rule, Rules};
 
 use crate::arch::{FRAME_POINTER, RETURN_ADDRESS, STACK_POINTER, thread_area};
-use crate::calls::Caller;
+use crate::caller::Caller;
 use crate::modules::Module;
 use crate::{state, tell};
 
@@ -40,14 +40,16 @@ pub fn frames(channel: Channel<'_>, process: u32, from: &Caller) -> [(u64, u64);
         if at + 1 == frames.len() {
             break;
         }
-        let Rule::Caller { base, size, frame_pointer } = rule(channel, &module, (identity, offset), address) else {
+        let Rule::Caller { base, size, frame_pointer } = rule(channel, &module, (identity, offset), address)
+        else {
             break;
         };
         let from = if base == Base::Stack { stack } else { frame };
         let end = from.wrapping_add(size as usize);
         let kept = end.wrapping_sub(usize::from(frame_pointer.unwrap_or(1)) * 8);
         let is_in_stack = |word: usize| word >= stack && word < end && word.is_multiple_of(8);
-        if end <= stack || end > limit || end - stack > LARGEST || !is_in_stack(end - 8) || !is_in_stack(kept) {
+        if end <= stack || end > limit || end - stack > LARGEST || !is_in_stack(end - 8) || !is_in_stack(kept)
+        {
             break;
         }
         // SAFETY: both words lie between the caller's stack pointer and the limit of its stack, where all is mapped.
@@ -125,7 +127,9 @@ fn rule_of_row(row: &UnwindTableRow<usize, OnStack>) -> Option<Rule> {
     }
     let frame_pointer = match row.register(FRAME_POINTER) {
         None | Some(RegisterRule::SameValue) => None,
-        Some(RegisterRule::Offset(offset)) if offset < 0 && offset % 8 == 0 => Some(u16::try_from(-offset / 8).ok()?),
+        Some(RegisterRule::Offset(offset)) if offset < 0 && offset % 8 == 0 => {
+            Some(u16::try_from(-offset / 8).ok()?)
+        }
         // It has no value that is known, and a frame that is measured from it is not found.
         Some(_) => return None,
     };

@@ -13,6 +13,7 @@
 //! than their caller (set-user-ID). The library of the parent tells of their creation, execution and end all the same, as far as the parent has it.
 
 mod channel;
+mod error;
 mod images;
 mod processes;
 mod reader;
@@ -20,14 +21,13 @@ mod schedule;
 mod texts;
 
 use std::ffi::OsString;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use regrow_abi::sites::VARIABLE;
-use regrow_sites::Event;
+use regrow_sites::{Event, Site};
 use regrow_sys::raw;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, test_kill_process};
@@ -37,44 +37,13 @@ use self::channel::ChannelFile;
 use self::processes::{Processes, now_ns};
 use self::reader::Reader;
 
+pub use self::error::BelowError;
 pub use self::processes::Counts;
 pub use self::schedule::{Scheduling, SchedulingError};
 pub use regrow_abi::sites::{Class, Lever};
 
 /// How often records are taken out of the ring.
 const TICK: Duration = Duration::from_millis(10);
-
-/// Why a command cannot be watched.
-#[derive(Debug, thiserror::Error)]
-pub enum BelowError {
-    /// The channel cannot be made.
-    #[error("{}: the channel to the processes cannot be made", path.display())]
-    Channel {
-        /// Its folder or file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The command cannot be started.
-    #[error("{}: it cannot be started", program.display())]
-    Start {
-        /// The program.
-        program: OsString,
-        /// Why.
-        source: io::Error,
-    },
-    /// The command's end cannot be waited for.
-    #[error("process {pid}: its end cannot be waited for")]
-    Wait {
-        /// The command's process.
-        pid: u32,
-        /// Why.
-        source: io::Error,
-    },
-    /// Children cannot be scheduled.
-    #[error(transparent)]
-    Scheduling(#[from] SchedulingError),
-}
 
 /// What a collection has seen and lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,6 +82,19 @@ impl Below {
         let library = library.to_owned();
         let (reader, processes) = (Reader::default(), Processes::default());
         Ok(Below { library, channel, reader, processes, scheduling, taken_back: 0 })
+    }
+
+    /// Publishes the classes of all sites of which something was learned since this was called last.
+    pub fn publish(&mut self, class_of: &mut dyn FnMut(&Site) -> Class) {
+        let channel = self.channel.channel().filter(|_| self.scheduling.is_some());
+        schedule::publish(&mut self.processes, channel, class_of);
+    }
+
+    /// Schedules those anew that have outlived what was predicted.
+    fn take_back(&mut self) {
+        if let Some(scheduling) = self.scheduling {
+            self.taken_back += schedule::take_back(&mut self.processes, scheduling);
+        }
     }
 
     /// The variables of the environment by which a process below is watched. What is preloaded already is preloaded behind the library.

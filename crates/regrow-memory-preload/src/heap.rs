@@ -12,7 +12,8 @@ use libc::{EINVAL, ENOMEM, c_int};
 use regrow_memory::{Mode, PAGE_BYTES};
 
 use crate::counts::{Count, add};
-use crate::served::{self, Served};
+use crate::made::Served;
+use crate::served;
 use crate::{errno, next};
 
 /// The largest alignment that the service gives: a chunk's.

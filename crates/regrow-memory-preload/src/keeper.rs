@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
 
-use crate::served::{Served, get};
+use crate::made::{Served, get};
 use crate::settings::Settings;
 
 static KEEPER: BareThread = BareThread::new(c"regrow-memory", keep);

@@ -27,6 +27,7 @@ mod counts;
 mod errno;
 mod heap;
 mod keeper;
+mod made;
 mod maps;
 mod moves;
 mod next;

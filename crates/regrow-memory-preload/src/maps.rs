@@ -22,7 +22,8 @@ use regrow_memory::{Mode, PAGE_BYTES};
 
 use crate::counts::{Count, add};
 use crate::errno;
-use crate::served::{self, Served};
+use crate::made::Served;
+use crate::served;
 
 /// What may be asked for beside private anonymous memory.
 const ALSO: c_int = MAP_NORESERVE | MAP_STACK | MAP_POPULATE;

@@ -22,8 +22,9 @@ use regrow_memory::PAGE_BYTES;
 
 use crate::counts::{Count, add};
 use crate::errno;
+use crate::made::Served;
 use crate::maps::{Wanted, by_kernel, give_back, may_be_replaced, munmap, serve};
-use crate::served::{self, Served};
+use crate::served;
 
 /// From so many bytes on, moving pages is quicker than copying them.
 const MOVED_FROM: usize = 1 << 20;

@@ -13,22 +13,13 @@ use std::sync::atomic::{
 
 use regrow_memory::raw::Held;
 use regrow_memory::zone::Notice;
-use regrow_memory::{GiveBack, RawClient, Service, ServiceError, ServiceOptions, Slaves};
+use regrow_memory::{GiveBack, Service, ServiceError, ServiceOptions, Slaves};
 
 use crate::keeper::{self, Barred};
+use crate::made::{self, Served};
 use crate::settings::{RANGE_MIB, Settings, is_preloaded, is_there, look};
 use crate::{counts, errno, notes};
 
-/// What serves the program.
-#[derive(Debug)]
-pub(crate) struct Served {
-    pub(crate) service: Service,
-    pub(crate) client: RawClient,
-    /// The smallest mapping that is served.
-    pub(crate) mmap_from: usize,
-}
-
-static SERVED: AtomicPtr<Served> = AtomicPtr::new(null_mut());
 static STATE: AtomicU8 = AtomicU8::new(NOT_YET);
 const NOT_YET: u8 = 0;
 const NOW: u8 = 1;
@@ -40,8 +31,7 @@ static BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The service; `None` where this program is not served.
 #[inline]
 pub(crate) fn get() -> Option<&'static Served> {
-    // SAFETY: it is set once, to what lives as long as the process.
-    unsafe { SERVED.load(Acquire).as_ref() }.or_else(get_first)
+    made::get().or_else(get_first)
 }
 
 #[cold]
@@ -50,8 +40,7 @@ fn get_first() -> Option<&'static Served> {
         return None;
     }
     begin();
-    // SAFETY: as above.
-    unsafe { SERVED.load(Acquire).as_ref() }
+    made::get()
 }
 
 /// The service, if an address is in its range.
@@ -96,7 +85,7 @@ fn serve(settings: Settings) {
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
     START.store(addresses.start, Relaxed);
     BYTES.store(addresses.len(), Relaxed);
-    SERVED.store(Box::into_raw(served), Release);
+    made::set(served);
 }
 
 /// Where the C library says whether the process has one thread, if it does (glibc 2.32). The keeper, of which it does not know, frees nothing

@@ -64,7 +64,7 @@ pub use client::Client;
 pub use error::{MessageError, ServiceError, ZoneError};
 pub use giving_back::{GiveBack, GivingBackState, PressureWatch};
 pub use keeper::Woken;
-pub use range::{Backing, PAGE_BYTES};
+pub use range::Backing;
 pub use raw::{RawClient, RawError};
 #[cfg(not(loom))]
 pub use remote::{
@@ -74,3 +74,4 @@ pub use remote::{
 pub use request::Mode;
 pub use service::{Service, ServiceOptions, ZoneState};
 pub use slave::Slaves;
+pub use units::PAGE_BYTES;

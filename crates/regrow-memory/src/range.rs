@@ -21,11 +21,7 @@ use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 
 use crate::error::ServiceError;
-use crate::units::{CHUNK_PAGES, MAX_CHUNKS, Page};
-
-/// Bytes of a page.
-pub const PAGE_BYTES: usize = 4096;
-const CHUNK_BYTES: usize = PAGE_BYTES * CHUNK_PAGES as usize;
+use crate::units::{CHUNK_BYTES, CHUNK_PAGES, MAX_CHUNKS, PAGE_BYTES, Page};
 
 /// The largest block whose pages are written where they are to be zero, in pages: 64 MiB.
 const MOST_WRITTEN: u32 = 32 * CHUNK_PAGES;

@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub use regrow_sys::raw::thread_pointer;
 
 use crate::error::ServiceError;
-use crate::range::PAGE_BYTES;
 use crate::request::{Mode, Owner, Want};
 use crate::store::Store;
+use crate::units::PAGE_BYTES;
 use crate::units::{MAX_ORDER, Page, order_for, pages_of};
 
 use biased::Turn;

@@ -11,6 +11,10 @@ pub const CHUNK_ORDER: u8 = 9;
 pub const CHUNK_PAGES: u32 = 1 << CHUNK_ORDER;
 /// The highest order: 2^18 pages, which are 1 GiB.
 pub const MAX_ORDER: u8 = 18;
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+/// Bytes of a chunk.
+pub(crate) const CHUNK_BYTES: usize = PAGE_BYTES * CHUNK_PAGES as usize;
 /// Most chunks of a range, which are 8 TiB.
 pub const MAX_CHUNKS: Chunk = 1 << 22;
 

@@ -24,7 +24,7 @@ pub(super) fn asked(results: &Value) -> Option<Markdown> {
         .filter(|row| row["name"].as_str().is_some_and(|name| !is_apart(name)))
         .cloned()
         .collect();
-    super::figures(&Value::Array(rows))
+    super::figures::figures(&Value::Array(rows))
 }
 
 /// Table 1: an operation in each row.

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{Teller, hash};
+use super::teller::{Teller, hash};
 use crate::next;
 
 /// Addresses: 0: not looked for, 1: not there.
@@ -29,7 +29,8 @@ pub fn place(tell: Teller<'_>) -> Option<(u64, u64)> {
     // which none of them changes anything for.
     unsafe {
         let line = core::mem::transmute::<usize, unsafe extern "C" fn() -> c_int>(line)();
-        let variable = core::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> *const c_char>(variable);
+        let variable =
+            core::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> *const c_char>(variable);
         let mut file = variable(c"BASH_SOURCE".as_ptr());
         if file.is_null() {
             file = core::ptr::with_exposed_provenance::<*const c_char>(text).read();

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{Teller, hash};
+use super::teller::{Teller, hash};
 use crate::next;
 
 /// The addresses; the first is 0 while they were not looked for, and 1 where one is not there.
@@ -34,8 +34,14 @@ pub fn place(tell: Teller<'_>) -> Option<(u64, u64)> {
     // call that its interpreter makes, so that nothing else uses the interpreter. The value is temporary: Perl frees it.
     unsafe {
         let get = core::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> *mut c_void>(get);
-        let message = core::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> *mut c_void>(message);
-        let text = core::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *mut c_void, *mut usize, u32) -> *const u8>(text);
+        let message = core::mem::transmute::<
+            usize,
+            unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> *mut c_void,
+        >(message);
+        let text = core::mem::transmute::<
+            usize,
+            unsafe extern "C" fn(*mut c_void, *mut c_void, *mut usize, u32) -> *const u8,
+        >(text);
         let interpreter = get(core::ptr::with_exposed_provenance::<c_int>(key).read());
         if interpreter.is_null() {
             return None;

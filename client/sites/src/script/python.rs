@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use regrow_abi::sites::fnv1a;
 
-use super::{Teller, hash};
+use super::teller::{Teller, hash};
 use crate::next;
 
 /// Frames that are looked at.
@@ -119,5 +119,7 @@ impl Interface {
 fn is_library(file: &[u8]) -> bool {
     let has = |part: &[u8]| file.windows(part.len()).any(|window| window == part);
     file.starts_with(b"<frozen ")
-        || (has(b"/lib/python3") || has(b"/lib/pypy3")) && !has(b"/site-packages/") && !has(b"/dist-packages/")
+        || (has(b"/lib/python3") || has(b"/lib/pypy3"))
+            && !has(b"/site-packages/")
+            && !has(b"/dist-packages/")
 }

@@ -36,7 +36,7 @@ pub(super) enum Legend {
 }
 
 /// Charts side by side, in a file.
-pub(super) struct Sheet {
+pub(super) struct ChartSheet {
     pub(super) name: String,
     pub(super) columns: usize,
     pub(super) charts: Vec<Chart>,

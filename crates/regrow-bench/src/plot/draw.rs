@@ -8,7 +8,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use rustix::fs::{Access, access};
 
-use super::chart::{Chart, Legend, Scale, Sheet};
+use super::chart::{Chart, ChartSheet, Legend, Scale};
 use super::charts::charts;
 use super::error::PlotError;
 use super::letters::Lettered;
@@ -42,7 +42,7 @@ pub fn make_folder(folder: &Path) -> Result<(), PlotError> {
 /// # Errors
 /// [`PlotError`] when a file cannot be written or encoded.
 pub fn draw(folder: &Path, replay: &ReplayResult) -> Result<(), PlotError> {
-    let alone = |chart: Chart| Sheet { name: chart.name.clone(), columns: 1, charts: vec![chart] };
+    let alone = |chart: Chart| ChartSheet { name: chart.name.clone(), columns: 1, charts: vec![chart] };
     charts(replay).into_iter().map(alone).try_for_each(|sheet| draw_sheet(folder, &sheet))
 }
 
@@ -56,13 +56,13 @@ pub fn draw_scaling(folder: &Path, figures: &[Figure]) -> Result<usize, PlotErro
     Ok(sheets.len())
 }
 
-fn draw_sheet(folder: &Path, sheet: &Sheet) -> Result<(), PlotError> {
+fn draw_sheet(folder: &Path, sheet: &ChartSheet) -> Result<(), PlotError> {
     draw_svg(&folder.join(format!("{}.svg", sheet.name)), sheet)?;
     draw_png(&folder.join(format!("{}.png", sheet.name)), sheet)
 }
 
 /// The size of a file: a chart alone is larger than one of several.
-fn size(sheet: &Sheet) -> (u32, u32) {
+fn size(sheet: &ChartSheet) -> (u32, u32) {
     if sheet.columns <= 1 {
         return (WIDTH, HEIGHT);
     }
@@ -71,7 +71,7 @@ fn size(sheet: &Sheet) -> (u32, u32) {
     (columns * WIDTH / 2, rows * HEIGHT * 2 / 3)
 }
 
-fn draw_svg(path: &Path, sheet: &Sheet) -> Result<(), PlotError> {
+fn draw_svg(path: &Path, sheet: &ChartSheet) -> Result<(), PlotError> {
     let mut text = String::new();
     draw_on(&SVGBackend::with_string(&mut text, size(sheet)).into_drawing_area(), sheet)?;
     if !text.ends_with('\n') {
@@ -80,7 +80,7 @@ fn draw_svg(path: &Path, sheet: &Sheet) -> Result<(), PlotError> {
     fs::write(path, text).map_err(|source| PlotError::Write { path: path.to_owned(), source })
 }
 
-fn draw_png(path: &Path, sheet: &Sheet) -> Result<(), PlotError> {
+fn draw_png(path: &Path, sheet: &ChartSheet) -> Result<(), PlotError> {
     let (width, height) = size(sheet);
     let mut pixels = vec![0; width as usize * height as usize * 3];
     let bitmap = BitMapBackend::with_buffer(&mut pixels, (width, height));
@@ -144,14 +144,14 @@ impl Axis {
     }
 }
 
-fn draw_on<B: DrawingBackend>(area: &DrawingArea<B, Shift>, sheet: &Sheet) -> Result<(), PlotError> {
+fn draw_on<B: DrawingBackend>(area: &DrawingArea<B, Shift>, sheet: &ChartSheet) -> Result<(), PlotError> {
     draw_charts(area, sheet)
         .map_err(|error| PlotError::Draw { name: sheet.name.clone(), reason: error.to_string() })
 }
 
 fn draw_charts<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
-    sheet: &Sheet,
+    sheet: &ChartSheet,
 ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
     let columns = sheet.columns.max(1);
     let parts = area.split_evenly((sheet.charts.len().div_ceil(columns), columns));
@@ -220,7 +220,7 @@ const TRANSPARENT: RGBAColor = RGBAColor(255, 255, 255, 0.0);
 mod tests {
     use super::*;
 
-    fn sheet() -> Sheet {
+    fn sheet() -> ChartSheet {
         let points = vec![(100.0, 1.0), (200.0, 3.0)];
         let chart = Chart {
             name: "t-time".to_owned(),
@@ -233,7 +233,7 @@ mod tests {
             scale: Scale::Linear,
             legend: Legend::Right,
         };
-        Sheet { name: "t-time".to_owned(), columns: 1, charts: vec![chart] }
+        ChartSheet { name: "t-time".to_owned(), columns: 1, charts: vec![chart] }
     }
 
     #[test]

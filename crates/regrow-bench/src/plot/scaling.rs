@@ -7,7 +7,7 @@
 //!
 //! Lines are simulated, with a server on a processor of its own; what stands out is measured.
 
-use super::chart::{Chart, Legend, Scale, Sheet};
+use super::chart::{Chart, ChartSheet, Legend, Scale};
 use crate::figure::Figure;
 use crate::memory::scaling::ScalingPoint;
 
@@ -24,12 +24,12 @@ const WHAT: [(&str, &str); 6] = [
 const COLUMNS: usize = 3;
 
 /// The sheets of these figures; none where there is no point.
-pub(super) fn sheets(figures: &[Figure]) -> Vec<Sheet> {
+pub(super) fn sheets(figures: &[Figure]) -> Vec<ChartSheet> {
     let points: Vec<(ScalingPoint, f64)> = figures
         .iter()
         .filter_map(|figure| Some((ScalingPoint::of_name(figure.name())?, figure.measured())))
         .collect();
-    let sheet = |(figure, mode): (u8, &str)| Sheet {
+    let sheet = |(figure, mode): (u8, &str)| ChartSheet {
         name: format!("memory-figure-{figure}"),
         columns: COLUMNS,
         charts: WHAT.iter().filter_map(|&(what, title)| chart(&points, figure, what, title, mode)).collect(),

@@ -15,7 +15,7 @@ use rustix::fs::{Access, FlockOperation, access, flock};
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
-use super::BelowError;
+use super::error::BelowError;
 
 /// Where files stand in memory.
 const IN_MEMORY: &str = "/dev/shm";

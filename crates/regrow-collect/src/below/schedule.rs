@@ -9,13 +9,12 @@ use std::io;
 use std::time::Duration;
 
 use regrow_abi::SchedAttr;
-use regrow_abi::sites::{Class, Lever, Levers, Place};
+use regrow_abi::sites::{Channel, Class, Lever, Levers, Place};
 use regrow_sites::{ImageId, ProcessKey, Site};
 use regrow_sys::scheduling;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Below;
-use super::processes::{Touched, site_of};
+use super::processes::{Processes, Touched, site_of};
 
 /// Two times of the kernel's and ours may differ by this where they are of one moment.
 const APART_US: u64 = 100_000;
@@ -75,43 +74,46 @@ impl Scheduling {
     }
 }
 
-impl Below {
-    /// Publishes the classes of all sites of which something was learned since this was called last.
-    pub fn publish(&mut self, class_of: &mut dyn FnMut(&Site) -> Class) {
-        let touched: HashSet<_> = self.processes.touched.drain(..).collect();
-        let Some(channel) = self.channel.channel().filter(|_| self.scheduling.is_some()) else { return };
-        let predictions = channel.predictions();
-        for Touched { place, executed } in touched {
-            for (key, site) in sites_of(&place, executed) {
-                predictions.put(key, class_of(&site));
-            }
+/// Publishes the classes of all sites of which something was learned since this was called last, where there is a channel that is scheduled by.
+pub(super) fn publish(
+    processes: &mut Processes,
+    channel: Option<Channel<'_>>,
+    class_of: &mut dyn FnMut(&Site) -> Class,
+) {
+    let touched: HashSet<_> = processes.touched.drain(..).collect();
+    let Some(channel) = channel else { return };
+    let predictions = channel.predictions();
+    for Touched { place, executed } in touched {
+        for (key, site) in sites_of(&place, executed) {
+            predictions.put(key, class_of(&site));
         }
     }
+}
 
-    /// Schedules those anew that have outlived what was predicted.
-    pub(super) fn take_back(&mut self) {
-        let Some(Scheduling { levers, limit_ns }) = self.scheduling else { return };
-        for (&pid, process) in &mut self.processes.all {
-            if process.is_taken_back || process.class == Class::Long {
-                continue;
-            }
-            let Ok(pid) = i32::try_from(pid) else { continue };
-            let Ok(clock_ns) = scheduling::processor_time_ns(pid) else { continue };
-            process.clock_ns = process.clock_ns.max(clock_ns);
-            if clock_ns < limit_ns || !is_the_same(&process.key(), pid) {
-                continue;
-            }
-            process.is_taken_back = true;
-            let mut is_changed = false;
-            for thread in scheduling::threads(pid) {
-                let change =
-                    scheduling::read_of(thread).ok().and_then(|now| levers.change(Class::Long, &now));
-                // It may be another user's, or have ended.
-                is_changed |= change.is_some_and(|wanted| scheduling::set_of(thread, &wanted).is_ok());
-            }
-            self.taken_back += u64::from(is_changed);
+/// Schedules those anew that have outlived what was predicted. Gives how many they were.
+pub(super) fn take_back(processes: &mut Processes, scheduling: Scheduling) -> u64 {
+    let (levers, limit_ns) = (scheduling.levers, scheduling.limit_ns);
+    let mut taken_back = 0;
+    for (&pid, process) in &mut processes.all {
+        if process.is_taken_back || process.class == Class::Long {
+            continue;
         }
+        let Ok(pid) = i32::try_from(pid) else { continue };
+        let Ok(clock_ns) = scheduling::processor_time_ns(pid) else { continue };
+        process.clock_ns = process.clock_ns.max(clock_ns);
+        if clock_ns < limit_ns || !is_the_same(&process.key(), pid) {
+            continue;
+        }
+        process.is_taken_back = true;
+        let mut is_changed = false;
+        for thread in scheduling::threads(pid) {
+            let change = scheduling::read_of(thread).ok().and_then(|now| levers.change(Class::Long, &now));
+            // It may be another user's, or have ended.
+            is_changed |= change.is_some_and(|wanted| scheduling::set_of(thread, &wanted).is_ok());
+        }
+        taken_back += u64::from(is_changed);
     }
+    taken_back
 }
 
 /// The sites that predictions stand under, each with its key: see [`Place::keys`].

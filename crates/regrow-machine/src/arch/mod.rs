@@ -12,28 +12,12 @@
 //! | `keeps_frame_pointer` | whether a function saves its caller's frame pointer below its return address |
 //! | `first_transfer` | the first direct call or jump of a start function |
 
+mod code;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
+pub(crate) use code::{Call, LeafReturn};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
     FRAME_POINTER, LONGEST_CALL_BYTES, REGISTER_BYTES, REGISTERS, RETURN_ADDRESS, STACK_POINTER, call_before,
     first_transfer, frame_may_have, keeps_frame_pointer, registers, return_of_leaf,
 };
-
-/// A call, as its machine code says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// Of the function at this distance from the end of the call, in bytes.
-    Direct(i64),
-    /// Of the function that a register or a word of memory names.
-    Indirect,
-}
-
-/// Where a function without a frame returns to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LeafReturn {
-    /// The address stands in this register, and the stack is as it was before the call.
-    Register(usize),
-    /// The address stands on the top of the stack.
-    Stack,
-}

@@ -1,6 +1,6 @@
 //! x86-64: the registers that the kernel saves, and machine code around calls.
 
-use super::{Call, LeafReturn};
+use super::code::{Call, LeafReturn};
 
 /// Bytes of `struct pt_regs`.
 pub(crate) const REGISTER_BYTES: usize = 168;

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 
-use super::CHUNK_BYTES;
+use crate::units::CHUNK_BYTES;
 
 fn layout(bytes: usize) -> Result<Layout, Errno> {
     Layout::from_size_align(bytes, CHUNK_BYTES).map_err(|_| Errno::NOMEM)

@@ -116,7 +116,7 @@ impl Told {
         for event in &self.events {
             match *event {
                 Event::Executed { process, image, .. } => {
-                    of(&mut all, process).executed.push(self.name(image))
+                    of(&mut all, process).executed.push(self.name(image));
                 }
                 Event::Ended { process, usage, .. } => {
                     assert!(of(&mut all, process).usage.replace(usage).is_none(), "ended twice: {event:?}");

@@ -15,10 +15,10 @@ use crate::error::BenchError;
 use crate::samples::upper_quartile;
 
 /// Who gives a program its blocks, and how many copies of it run.
-pub(super) type Setting = (Side, Mode, usize);
+pub(super) type Combination = (Side, Mode, usize);
 
 /// What is measured of a program: as many processors are in use as there are, or fewer.
-pub(super) const SETTINGS: [Setting; 8] = [
+pub(super) const SETTINGS: [Combination; 8] = [
     (Side::Linux, Mode::Immediate, 1),
     (Side::Linux, Mode::Immediate, 2),
     (Side::NoServer, Mode::Immediate, 1),
@@ -33,7 +33,7 @@ pub(super) const SETTINGS: [Setting; 8] = [
 #[derive(Debug, Clone, Default)]
 pub(super) struct Found {
     /// Runs per second of all copies together, by setting.
-    pub(super) rates: Vec<(Setting, f64)>,
+    pub(super) rates: Vec<(Combination, f64)>,
     /// Blocks of a run.
     pub(super) blocks: f64,
     /// Pages that the kernel has provided for each block, where each is mapped.

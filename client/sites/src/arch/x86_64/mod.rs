@@ -1,0 +1,6 @@
+//! x86-64: the names by which a program calls, system calls, and registers.
+
+mod entry;
+mod processor;
+
+pub use processor::*;
