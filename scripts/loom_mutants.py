@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Weakens the memory service one ordering, fence or step at a time, and checks that a model fails each time (`make loom-mutants`)."""
+"""Weakens the memory service one ordering, fence or step at a time: a model fails each time (`make loom-mutants`)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ LIMIT_S = 300
 PRELOADED = {"REGROW_MEMORY_MMAP_KIB": "64"}
 GIVING_BACK = {**PRELOADED, "REGROW_MEMORY_T1_MS": "5", "REGROW_MEMORY_T2_MS": "10"}
 # What each of jemalloc's programs says at its end.
-SUMMARY = re.compile(r"^--- pass: (\d+)/\d+, skip: (\d+)/\d+, fail: (\d+)/\d+ ---", re.MULTILINE)
+SUMMARY = re.compile(
+    r"^--- pass: (\d+)/\d+, skip: (\d+)/\d+, fail: (\d+)/\d+ ---", re.MULTILINE
+)
 # The tests of mimalloc that fit: the others take the place of malloc themselves, or are wrong on purpose.
 MIMALLOC = {"test-api": [], "test-api-fill": [], "test-stress": ["4", "20", "5"]}
 # Fewer would say that the suites are not what they were.
@@ -45,9 +47,18 @@ class Result:
 
 def run(words: list[str], folder: Path, **variables: str) -> str:
     """Runs a command that must succeed; its output."""
-    done = subprocess.run(words, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
-        sys.exit(f"{' '.join(words)}: {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+        sys.exit(
+            f"{' '.join(words)}: {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        )
     return done.stdout
 
 
@@ -69,8 +80,14 @@ def built_once(folder: Path, stamp: str, build: Callable[[], None]) -> None:
 
 def jemalloc(folder: Path) -> list[Path]:
     """The programs of jemalloc's unit and integration tests. Their functions have a prefix: mappings alone go through the library."""
-    metadata = json.loads(run(["cargo", "metadata", "--format-version=1", "--locked"], ROOT))
-    package = next(package for package in metadata["packages"] if package["name"] == "tikv-jemalloc-sys")
+    metadata = json.loads(
+        run(["cargo", "metadata", "--format-version=1", "--locked"], ROOT)
+    )
+    package = next(
+        package
+        for package in metadata["packages"]
+        if package["name"] == "tikv-jemalloc-sys"
+    )
     source = Path(package["manifest_path"]).parent
     # The part behind `+` names jemalloc's version.
     version = package["version"].partition("+")[2]
@@ -78,13 +95,23 @@ def jemalloc(folder: Path) -> list[Path]:
     def build() -> None:
         shutil.copytree(source / "jemalloc", folder, dirs_exist_ok=True)
         shutil.copy(source / "configure/configure", folder)
-        words = ["--disable-cxx", "--disable-doc", "--with-jemalloc-prefix=je_", f"--with-version={version}"]
+        words = [
+            "--disable-cxx",
+            "--disable-doc",
+            "--with-jemalloc-prefix=je_",
+            f"--with-version={version}",
+        ]
         run(["sh", "./configure", *words, "EXTRA_CFLAGS=-w"], folder)
         run(["make", f"-j{os.cpu_count()}", "tests_unit", "tests_integration"], folder)
 
     built_once(folder, f"{source}", build)
     kinds = [folder / "test/unit", folder / "test/integration"]
-    found = [path for kind in kinds for path in sorted(kind.iterdir()) if not path.suffix and os.access(path, os.X_OK)]
+    found = [
+        path
+        for kind in kinds
+        for path in sorted(kind.iterdir())
+        if not path.suffix and os.access(path, os.X_OK)
+    ]
     return [path for path in found if path.is_file()]
 
 
@@ -101,15 +128,36 @@ def mimalloc(folder: Path, memory: Path) -> None:
     """Builds mimalloc's tests: as they are, and with their memory in a block of the service."""
 
     def build() -> None:
-        run([str(ROOT / "scripts/install-deps"), "source", "mimalloc", str(folder)], ROOT)
-        (source,) = (path for path in folder.iterdir() if path.is_dir() and (path / "src/static.c").exists())
+        run(
+            [str(ROOT / "scripts/install-deps"), "source", "mimalloc", str(folder)],
+            ROOT,
+        )
+        (source,) = (
+            path
+            for path in folder.iterdir()
+            if path.is_dir() and (path / "src/static.c").exists()
+        )
         for test in MIMALLOC:
             inputs = [str(source / "src/static.c"), str(source / f"test/{test}.c")]
-            words = ["cc", "-O1", "-w", "-DMI_DEBUG=2", f"-I{source}/include", f"-I{memory}", *inputs]
+            words = [
+                "cc",
+                "-O1",
+                "-w",
+                "-DMI_DEBUG=2",
+                f"-I{source}/include",
+                f"-I{memory}",
+                *inputs,
+            ]
             run([*words, "-o", str(folder / test), "-lpthread"], folder)
-            arena = [str(ROOT / "tests/allocators/arena.c"), str(memory / "libregrow_memory.a")]
+            arena = [
+                str(ROOT / "tests/allocators/arena.c"),
+                str(memory / "libregrow_memory.a"),
+            ]
             libraries = ["-lpthread", "-ldl", "-lm", "-lgcc_s"]
-            run([*words, *arena, "-o", str(folder / f"{test}-arena"), *libraries], folder)
+            run(
+                [*words, *arena, "-o", str(folder / f"{test}-arena"), *libraries],
+                folder,
+            )
 
     stamp = f"{(memory / 'libregrow_memory.a').stat().st_mtime_ns}"
     built_once(folder, stamp, build)
@@ -118,7 +166,15 @@ def mimalloc(folder: Path, memory: Path) -> None:
 def result_of(words: list[str], folder: Path, **variables: str) -> Result:
     """Runs a test."""
     environment = {**os.environ, **variables}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
     said = SUMMARY.search(done.stdout + done.stderr)
     passed, skipped, failed = map(int, said.groups()) if said else (0, 0, 0)
     return Result(done.returncode, passed, skipped, failed)
@@ -138,19 +194,30 @@ class Suite:
         """How many blocks and mappings the library has given since this was asked last."""
         text = self.counts.read_text() if self.counts.exists() else ""
         self.counts.unlink(missing_ok=True)
-        return sum(map(int, re.findall(r"\b(?:malloc|calloc|realloc|aligned|mmap)=(\d+)", text)))
+        return sum(
+            map(
+                int, re.findall(r"\b(?:malloc|calloc|realloc|aligned|mmap)=(\d+)", text)
+            )
+        )
 
     def judge(self, name: str, plain: Result, other: Result, served: int) -> None:
         """The results are the same, and the service has served."""
         if plain == other and served > 0:
             self.passed += 1
         else:
-            self.failed.append(f"{name}: {plain} without, {other} with the service, which served {served}")
+            self.failed.append(
+                f"{name}: {plain} without, {other} with the service, which served {served}"
+            )
 
-    def compare(self, name: str, words: list[str], folder: Path, **variables: str) -> Result:
+    def compare(
+        self, name: str, words: list[str], folder: Path, **variables: str
+    ) -> Result:
         """A test without the library and with it."""
         plain = result_of(words, folder, **variables)
-        own = {"LD_PRELOAD": str(self.library), "REGROW_MEMORY_STATISTICS": str(self.counts)}
+        own = {
+            "LD_PRELOAD": str(self.library),
+            "REGROW_MEMORY_STATISTICS": str(self.counts),
+        }
         for settings in (PRELOADED, GIVING_BACK):
             self.served()
             other = result_of(words, folder, **variables, **own, **settings)
@@ -168,10 +235,21 @@ def main() -> None:
     plain = []
     for test in tests:
         settings = settings_of(test)
-        variables = {"MALLOC_CONF": settings, "JE_MALLOC_CONF": settings, "LD_LIBRARY_PATH": str(folder / "jemalloc/lib")}
+        variables = {
+            "MALLOC_CONF": settings,
+            "JE_MALLOC_CONF": settings,
+            "LD_LIBRARY_PATH": str(folder / "jemalloc/lib"),
+        }
         plain.append(suite.compare(test.name, [str(test)], test.parent, **variables))
-    cases = [sum(getattr(result, kind) for result in plain) for kind in ("passed", "skipped", "failed")]
-    print("jemalloc: {} programs; {} cases pass, {} are skipped, {} fail, with and without".format(len(tests), *cases))
+    cases = [
+        sum(getattr(result, kind) for result in plain)
+        for kind in ("passed", "skipped", "failed")
+    ]
+    print(
+        "jemalloc: {} programs; {} cases pass, {} are skipped, {} fail, with and without".format(
+            len(tests), *cases
+        )
+    )
     if len(tests) < LEAST_JEMALLOC or cases[0] == 0:
         suite.failed.append(f"jemalloc has {len(tests)} tests")
     mimalloc(folder / "mimalloc", memory)
@@ -179,8 +257,17 @@ def main() -> None:
         result = suite.compare(test, [str(folder / "mimalloc" / test), *words], folder)
         arena = folder / "arena"
         arena.unlink(missing_ok=True)
-        own = result_of([str(folder / "mimalloc" / f"{test}-arena"), *words], folder, ARENA_COUNT=str(arena))
-        suite.judge(f"{test}, arena", result, own, int(arena.read_text()) if arena.exists() else 0)
+        own = result_of(
+            [str(folder / "mimalloc" / f"{test}-arena"), *words],
+            folder,
+            ARENA_COUNT=str(arena),
+        )
+        suite.judge(
+            f"{test}, arena",
+            result,
+            own,
+            int(arena.read_text()) if arena.exists() else 0,
+        )
         print(f"mimalloc: {test}: status {result.status}, with and without")
         if result.status != 0:
             suite.failed.append(f"{test} fails by itself")

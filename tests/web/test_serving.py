@@ -265,7 +265,9 @@ USUAL, LARGE = 64 * 1024, 256 * 1024
 
 
 def told(gateway: servers.Gateway, body: bytes, length: int, pieces: bool = False) -> tuple[str, str]:
-    """What standard input and output of a script are that reads a body and writes a reply of this length. Both come as they were sent."""
+    """What standard input and output of a script are that reads a body and writes a reply of this length.
+
+    Both come as they were sent."""
     chunks = tuple(body[at : at + 5000] for at in range(0, len(body), 5000)) if pieces else None
     asked = client.Request(f"/pipes.py?{length}", "POST", body=None if pieces else body, chunks=chunks)
     reply = client.ask(gateway.http, asked)
