@@ -235,7 +235,7 @@ mod tests {
     fn names_lose_their_middle_and_wide_characters_count_twice() {
         assert_eq!(shorten("abcdefghij", 10), "abcdefghij");
         assert_eq!(shorten("abcdefghijkl", 10), "abc…ghijkl");
-        assert_eq!(shorten("ファイルの名前.c", 9), "フ…前.c");
+        assert_eq!(shorten("ファイルの名前.c", 9), "フ…名前.c");
         assert!(
             ["", "a", "ファ"]
                 .iter()

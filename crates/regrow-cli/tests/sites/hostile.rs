@@ -31,6 +31,7 @@ fn names_of_programs_and_scripts_may_be_anything() {
     let mut command = regrow();
     command.current_dir(folder).args([
         "sites",
+        "--trace",
         "--json",
         "odd.json",
         "--csv",
@@ -62,7 +63,7 @@ fn a_program_that_is_replaced_and_one_that_is_gone_are_shown() {
     let folder = tempfile::tempdir().unwrap();
     let script = "cp /bin/true ./it; ./it; cp /bin/false ./other; mv other it; ./it; rm it; exit 0";
     let mut command = regrow();
-    command.current_dir(folder.path()).args(["sites", "--json", "-", "--", "sh", "-c", script]);
+    command.current_dir(folder.path()).args(["sites", "--trace", "--json", "-", "--", "sh", "-c", script]);
     let output = command.output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let its: Vec<&Value> =
@@ -81,7 +82,9 @@ fn a_deep_chain_and_many_at_a_time_are_counted() {
         .unwrap();
     let script = "sh again.sh 200 & i=0; while [ $i -lt 300 ]; do (:) & i=$((i + 1)); done; wait";
     let mut command = regrow();
-    let command = command.current_dir(folder.path()).args(["sites", "--json", "-", "--", "sh", "-c", script]);
+    let command = command
+        .current_dir(folder.path())
+        .args(["sites", "--trace", "--json", "-", "--", "sh", "-c", script]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -103,7 +106,8 @@ fn what_is_left_behind_is_counted_while_it_lives() {
     let folder = tempfile::tempdir().unwrap();
     // Standard error goes elsewhere, so that the end of the output is the end of the command.
     let mut command: Command = regrow();
-    let command = command.current_dir(folder.path()).args(["sites", "--json", "-", "--", "sh", "-c"]);
+    let command =
+        command.current_dir(folder.path()).args(["sites", "--trace", "--json", "-", "--", "sh", "-c"]);
     let output = command.arg("sleep 0.3 & exit 0").output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     // The tracer stays until all have ended.

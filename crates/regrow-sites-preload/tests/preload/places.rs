@@ -66,7 +66,7 @@ fn each_place_is_found_with_its_callers_and_its_count() {
                     if ["vfork", "spawn", "spawnp"].contains(&way) { &["true"] } else { &[] };
                 assert_eq!(seen.executed, executes, "{kind}, {way}");
                 let usage = seen.usage.expect("it has ended");
-                assert!(usage.cpu_us > 0 && usage.life_us < 60_000_000, "{kind}, {way}: {usage:?}");
+                assert!(usage.life_us > 0 && usage.life_us < 60_000_000, "{kind}, {way}: {usage:?}");
                 assert_eq!(usage.startup_us.is_some(), !executes.is_empty(), "{kind}, {way}");
             }
             let sites: std::collections::HashSet<_> = processes.iter().map(|seen| seen.site).collect();

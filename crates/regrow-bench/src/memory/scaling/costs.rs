@@ -301,7 +301,9 @@ mod tests {
             "{costs:?}"
         );
         for mode in [costs.immediate, costs.delayed] {
-            assert!([mode.pair, mode.ask, mode.tell, mode.server].iter().all(|&ns| ns > 0.0), "{costs:?}");
+            // A slave that has no processor of its own may have no time that is its alone.
+            assert!([mode.pair, mode.ask, mode.tell].iter().all(|&ns| ns > 0.0), "{costs:?}");
+            assert!(mode.server >= 0.0, "{costs:?}");
         }
         assert!(costs.touch > 0.0 && costs.zero > 0.0, "{costs:?}");
         let distances = distances();
