@@ -65,8 +65,7 @@ fn end(child: Child) -> (Output, Value) {
 fn rows(report: &Value) -> Vec<u64> {
     let sites = report["sites"].as_array().unwrap();
     let of_shell = sites.iter().filter(|site| {
-        site["parent"].as_str().is_some_and(|path| path.ends_with("/dash"))
-            && site["child"].as_str().is_some_and(|path| path.ends_with("/true"))
+        site["parent"].as_str().is_some_and(|path| path.ends_with("/dash")) && site["child"] == "true"
     });
     of_shell.map(|site| site["count"].as_u64().unwrap_or_else(|| panic!("a count: {site}"))).collect()
 }

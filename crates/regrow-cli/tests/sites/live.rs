@@ -14,7 +14,7 @@ const WAITING: &str = "i=0; while [ ! -e go ]; do expr 1 : 1 >/dev/null; echo li
 
 fn start(service: &Service, options: &[&str]) -> Terminal {
     let regrow = env!("CARGO_BIN_EXE_regrow");
-    let words = [&[regrow, "sites"], options, &["--", "sh", "-c", WAITING]].concat();
+    let words = [&[regrow, "sites", "--trace"], options, &["--", "sh", "-c", WAITING]].concat();
     Terminal::start("a terminal", &words, service, service.folder())
 }
 

@@ -39,7 +39,14 @@ fn project(folder: &Path) {
 }
 
 fn sites(folder: &Path, options: &[&str], words: &[&str]) -> Output {
-    regrow().current_dir(folder).arg("sites").args(options).arg("--").args(words).output().unwrap()
+    regrow()
+        .current_dir(folder)
+        .args(["sites", "--trace"])
+        .args(options)
+        .arg("--")
+        .args(words)
+        .output()
+        .unwrap()
 }
 
 fn read(folder: &Path, name: &str) -> Value {
