@@ -31,6 +31,9 @@ LOGS = TARGET / "suite"
 SUMMARY = LOGS / "summary"
 # How much of the output of a failed part is shown.
 SHOWN_LINES = 60
+# Words of a line that tells of a failure, and how many such lines are printed again at the end.
+FAILURE_WORDS = ("FAILED", "panicked at", "Error:")
+SHOWN_FAILURES = 6
 
 
 @dataclass
@@ -153,6 +156,14 @@ class Suite:
             lines = self.log(ended.part).read_text(errors="replace").splitlines()
             print(*(f"       | {line}" for line in lines[-SHOWN_LINES:]), sep="\n", flush=True)
 
+    def failures(self, part: Part) -> list[str]:
+        """The lines in the output of a part that tell of a failure, each with the one behind it."""
+        if not self.log(part).exists():
+            return []
+        lines = self.log(part).read_text(errors="replace").splitlines()
+        told = [at for at, line in enumerate(lines) if any(word in line for word in FAILURE_WORDS)]
+        return [line for at in told[:SHOWN_FAILURES] for line in lines[at : at + 2]]
+
     def log(self, part: Part) -> Path:
         """Where the output of a part goes."""
         return LOGS / f"{part.name.replace('/', '-').replace(' ', '-')}.log"
@@ -178,6 +189,7 @@ def tell(suite: Suite, seconds: float) -> bool:
         print("\nfailed:")
     for ended in failed:
         print(f"  {ended.part.name} {ended.failure}: {suite.log(ended.part)}")
+        print(*(f"    | {line}" for line in suite.failures(ended.part)), sep="\n")
     cpu_s = sum(ended.cpu_s for ended in suite.ended)
     print(f"\n{seconds:.0f} s in {suite.lanes} lanes, {cpu_s:.0f} s of processors")
     print(f"{len(suite.ended) - len(failed)} passed, {len(failed)} failed")

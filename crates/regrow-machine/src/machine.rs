@@ -104,11 +104,12 @@ impl Machine {
             return Err(StartError::Ring { bytes });
         }
         let follows = options.scope != Scope::Everything;
-        let programs = Programs::start(bytes, follows, options.mappings == MappingSource::Kernel)?;
+        let programs = Programs::load(bytes, follows, options.mappings == MappingSource::Kernel)?;
         let collector = Collector::new(programs.tells_mappings);
         let mut machine = Self { programs, collector, gather: options.gather };
-        if let Scope::Below(pid) = options.scope {
-            machine.follow(pid)?;
+        match options.scope {
+            Scope::Below(pid) => machine.follow(pid)?,
+            _ => machine.programs.attach()?,
         }
         Ok(machine)
     }
@@ -206,14 +207,17 @@ impl Machine {
         }
     }
 
-    /// Follows a process and all below it. A child that is created while the list is read is in the next list, or is followed already.
+    /// Follows a process from the moment in which the programs are attached, and then all below it. A child that is created while the list is
+    /// read is in the next list, or is followed already. The process may end meanwhile.
     fn follow(&mut self, pid: u32) -> Result<(), StartError> {
-        let mut followed = BTreeSet::new();
+        if roots::family(pid).is_empty() {
+            return Err(StartError::NoProcess { pid });
+        }
+        self.programs.follow(pid, now_ns())?;
+        self.programs.attach()?;
+        let mut followed = BTreeSet::from([pid]);
         loop {
             let family = roots::family(pid);
-            if family.is_empty() {
-                return Err(StartError::NoProcess { pid });
-            }
             let found: Vec<u32> = family.difference(&followed).copied().collect();
             if found.is_empty() || followed.len() >= MOST_FILES {
                 return Ok(());

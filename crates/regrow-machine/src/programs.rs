@@ -45,6 +45,8 @@ const IDENTITY_WORDS: usize = 4;
 /// The programs and their tables.
 pub(crate) struct Programs {
     object: Ebpf,
+    /// The kernel's types.
+    types: Btf,
     /// What they tell.
     pub(crate) ring: RingBuf<MapData>,
     /// The files that they tell.
@@ -54,9 +56,9 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Loads and attaches them, with a ring of so many bytes. `follows`: they tell of nothing until [`Programs::follow`] is called. `walks`: they
-    /// tell mappings where they can.
-    pub(crate) fn start(ring_bytes: u32, follows: bool, walks: bool) -> Result<Self, StartError> {
+    /// Loads them, with a ring of so many bytes; they tell of nothing until [`Programs::attach`]. `follows`: only of the processes that they
+    /// are to [follow](Programs::follow). `walks`: they tell mappings where they can.
+    pub(crate) fn load(ring_bytes: u32, follows: bool, walks: bool) -> Result<Self, StartError> {
         let types = type_information()?;
         let mut bytes = OBJECT.to_vec();
         let tells_mappings = link_walk(&mut bytes, &types, walks);
@@ -68,10 +70,16 @@ impl Programs {
             .load(&bytes)
             .map_err(|error| refused(&error).unwrap_or_else(|| StartError::Object(Box::new(error))))?;
         let (ring, files) = (ring(&mut object, "ring")?, ring(&mut object, "files")?);
+        Ok(Self { object, types, ring, files, tells_mappings })
+    }
+
+    /// Attaches them: from now on they tell.
+    pub(crate) fn attach(&mut self) -> Result<(), StartError> {
         for (name, tracepoint) in PROGRAMS {
-            attach(&mut object, name, tracepoint, &types).map_err(|error| of_program(name, error))?;
+            attach(&mut self.object, name, tracepoint, &self.types)
+                .map_err(|error| of_program(name, error))?;
         }
-        Ok(Self { object, ring, files, tells_mappings })
+        Ok(())
     }
 
     /// Has them tell of a process that was there at that time, in nanoseconds of `CLOCK_MONOTONIC`, and of what it creates.
