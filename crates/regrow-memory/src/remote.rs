@@ -35,6 +35,7 @@ mod guest;
 mod hello;
 mod memory;
 mod peer;
+mod place;
 mod porter;
 mod status;
 mod ticket;

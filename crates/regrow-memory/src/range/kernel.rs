@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
+use rustix::process::{Resource, getrlimit};
 
 use crate::units::CHUNK_BYTES;
 
@@ -40,6 +41,10 @@ pub(super) fn of_file(file: &OwnedFd, bytes: usize, is_huge: bool) -> Result<Non
 
 /// A file in memory, whose size nobody can change: a page of it that is mapped is there.
 pub(super) fn shared_file(name: &str, bytes: usize, huge: MemfdFlags) -> Result<OwnedFd, Errno> {
+    // A file that is larger than the limit would end the process by SIGXFSZ.
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes as u64) {
+        return Err(Errno::FBIG);
+    }
     let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | huge)?;
     ftruncate(&file, bytes as u64)?;
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::doorman::{call, has_ended};
+use super::doorman::has_ended;
 use super::error::DomainError;
 use super::hello::Hello;
 use super::memory::{LaneMemory, SharedMemory};
 use super::peer::Peer;
+use super::place::call;
 use crate::error::ServiceError;
 use crate::message::{Answer, PAGES, Pages, Request};
 use crate::range::Range;
@@ -36,6 +37,8 @@ pub(super) struct Connection {
     pub(super) lane: LaneMemory,
     socket: OwnedFd,
     wire: Mutex<Wire>,
+    /// The process that it is of. A forked copy has the same blocks, and gives none of them back.
+    process: u32,
     /// A bit for each page that this process has mapped. Only speed depends on it.
     mapped: Vec<AtomicU64>,
 }
@@ -55,14 +58,14 @@ impl Connection {
         let socket = call(path)?;
         let (hello, [range, shared, lane]) = Hello::receive(socket.as_fd())?;
         let wrong = |_| DomainError::Version { what: "the size of its memory" };
-        let peer = hello.peer.ok_or(DomainError::Gone)?;
+        let peer = hello.peer.map_err(|_| DomainError::Gone)?;
         let range = Arc::new(Range::open(range, hello.chunks)?);
         let shared = SharedMemory::open(shared, hello.chunks).map_err(wrong)?;
         let lane = LaneMemory::open(lane).map_err(wrong)?;
         let words = hello.chunks as usize * crate::units::CHUNK_PAGES as usize / 64;
         let mapped = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let wire = Mutex::new(Wire::default());
-        Ok(Connection { range, shared, peer, key: hello.key, lane, socket, wire, mapped })
+        let (wire, process) = (Mutex::new(Wire::default()), std::process::id());
+        Ok(Connection { range, shared, peer, key: hello.key, lane, socket, wire, process, mapped })
     }
 
     /// What others see of a client; none where there is no such desk.
@@ -115,6 +118,9 @@ impl Connection {
 
     /// Gives back several at once.
     pub(super) fn give_back_many(&self, all: &[Page]) {
+        if self.process != std::process::id() {
+            return;
+        }
         let mut wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
         for some in all.chunks(PAGES) {
             if self.wait_for_room(&mut wire).is_err() {

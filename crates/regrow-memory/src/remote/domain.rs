@@ -1,16 +1,17 @@
 //! A domain: lets other processes of the same user have blocks of a service.
 
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
 use super::counts::{Counts, DomainState};
-use super::doorman::{Doorman, Report, listen_at, stop_signal};
+use super::doorman::{Doorman, Report, stop_signal};
 use super::error::DomainError;
 use super::guest::Office;
 use super::memory::SharedMemory;
+use super::place::Place;
 use super::porter::Porter;
 use super::status::DomainStatus;
 use crate::error::ServiceError;
@@ -44,7 +45,8 @@ use crate::service::Service;
 /// ```
 #[derive(Debug)]
 pub struct Domain {
-    path: PathBuf,
+    place: Place,
+    shared: Arc<SharedMemory>,
     stop: Arc<OwnedFd>,
     counts: Arc<Counts>,
     threads: Vec<JoinHandle<()>>,
@@ -65,31 +67,32 @@ impl Domain {
         let making = "making the domain's memory";
         let shared = Arc::new(SharedMemory::new(store.range().chunks()).map_err(system(making))?);
         let stop = Arc::new(stop_signal().map_err(system("making an eventfd"))?);
-        let listener = listen_at(path)?;
+        let (listener, place) = Place::take(path)?;
         let counts = Arc::new(Counts::default());
         service.start_keeper();
         let office = Office::new(Arc::clone(store), Arc::clone(&shared), Arc::clone(&counts));
         let (porter, events) = channel();
         let (asked, state) = (service.clone(), Arc::clone(&counts));
         let report = Report(Box::new(move || DomainStatus::of(&asked, state.state()).to_bytes()));
-        let doorman = Doorman { listener, stop: Arc::clone(&stop), porter, shared, report };
+        let doorman =
+            Doorman { listener, stop: Arc::clone(&stop), porter, shared: Arc::clone(&shared), report };
         let porter = Porter::new(office, events, random());
         let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let named = thread::Builder::new().name(name.to_owned()).stack_size(256 << 10);
             named.spawn(work).map_err(system("starting a thread of the domain"))
         };
-        // A porter whose doorman cannot be started ends by itself.
-        let threads = vec![
-            start("regrow-porter", Box::new(move || porter.work()))?,
-            start("regrow-doorman", Box::new(move || doorman.work()))?,
-        ];
-        Ok(Domain { path: path.to_owned(), stop, counts, threads, _service: service.clone() })
+        // Where the second one cannot be started, the first one ends with the domain.
+        let mut domain =
+            Domain { place, shared, stop, counts, threads: Vec::new(), _service: service.clone() };
+        domain.threads.push(start("regrow-porter", Box::new(move || porter.work()))?);
+        domain.threads.push(start("regrow-doorman", Box::new(move || doorman.work()))?);
+        Ok(domain)
     }
 
     /// The socket at which it listens.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
     }
 
     /// What it is at this moment.
@@ -100,7 +103,7 @@ impl Domain {
 }
 
 /// A number that nobody guesses by accident: tickets of other domains have another one.
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
 }
@@ -109,11 +112,11 @@ impl Drop for Domain {
     fn drop(&mut self) {
         // An eventfd takes a word; it is not full.
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        // A porter without a doorman has nobody else who wakes it.
+        self.shared.head().bell.insist(0);
         for thread in self.threads.drain(..) {
             // It has nothing to give back but what it holds itself.
             let _ = thread.join();
         }
-        // Somebody may have removed it already.
-        let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -4,27 +4,22 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recv, send, socket_with,
-};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
-use super::error::DomainError;
 use super::hello::QUESTION;
 use super::memory::SharedMemory;
+use super::place::is_own;
 use super::porter::Event;
 use crate::shared::layout::DESKS;
 
-/// Clients that wait to be let in.
-const BACKLOG: i32 = 64;
+/// How long the doorman rests when nobody can be let in: descriptors or memory are short. Who comes waits in the socket's queue.
+const REST: Duration = Duration::from_millis(10);
 
 /// See the module.
 #[derive(Debug)]
@@ -45,49 +40,6 @@ impl std::fmt::Debug for Report {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.write_str("Report")
     }
-}
-
-fn socket() -> Result<OwnedFd, Errno> {
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-}
-
-fn failed(what: &'static str, path: &Path) -> impl Fn(Errno) -> DomainError {
-    move |source| DomainError::Socket { what, path: path.to_owned(), source: source.into() }
-}
-
-/// A connection to the domain at a path.
-pub(super) fn call(path: &Path) -> Result<OwnedFd, DomainError> {
-    let failed = failed("cannot connect to", path);
-    let socket = socket().map_err(&failed)?;
-    connect(&socket, &SocketAddrUnix::new(path).map_err(&failed)?).map_err(&failed)?;
-    let (ours, theirs) = (rustix::process::geteuid(), socket_peercred(&socket).map_err(&failed)?.uid);
-    if ours == theirs {
-        Ok(socket)
-    } else {
-        Err(DomainError::User { theirs: theirs.as_raw(), ours: ours.as_raw() })
-    }
-}
-
-/// Listens at a path. A socket that nobody listens at, of a process that was killed, is replaced.
-pub(super) fn listen_at(path: &Path) -> Result<OwnedFd, DomainError> {
-    let failed = failed("cannot listen at", path);
-    let listener = socket().map_err(&failed)?;
-    // The file has this mode from its beginning.
-    fchmod(&listener, Mode::RUSR | Mode::WUSR).map_err(&failed)?;
-    let address = SocketAddrUnix::new(path).map_err(&failed)?;
-    match bind(&listener, &address) {
-        Err(Errno::ADDRINUSE) if is_deserted(&address) => {
-            rustix::fs::unlink(path).map_err(&failed)?;
-            bind(&listener, &address).map_err(&failed)?;
-        }
-        other => other.map_err(&failed)?,
-    }
-    listen(&listener, BACKLOG).map_err(&failed)?;
-    Ok(listener)
-}
-
-fn is_deserted(address: &SocketAddrUnix) -> bool {
-    socket().is_ok_and(|socket| connect(&socket, address) == Err(Errno::CONNREFUSED))
 }
 
 /// Whether the other side of a socket has ended.
@@ -154,16 +106,14 @@ impl Doorman {
     fn let_in(&self) -> Option<Arc<OwnedFd>> {
         let socket = match accept_with(&self.listener, SocketFlags::CLOEXEC) {
             Ok(socket) => Arc::new(socket),
-            Err(error) => {
-                if error == Errno::MFILE || error == Errno::NFILE {
-                    // It waits in the queue until a descriptor is free; this thread does not go round for it.
-                    std::thread::sleep(std::time::Duration::from_millis(10));
-                }
+            Err(Errno::INTR | Errno::AGAIN | Errno::CONNABORTED) => return None,
+            Err(_) => {
+                // This thread does not go round for it.
+                std::thread::sleep(REST);
                 return None;
             }
         };
-        let is_own = socket_peercred(&socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid());
-        if !is_own {
+        if !is_own(socket.as_fd()) {
             return None;
         }
         self.tell(Event::Arrival(Arc::clone(&socket)));

@@ -35,6 +35,12 @@ pub enum DomainError {
         /// The most.
         most: usize,
     },
+    /// The domain's process cannot make what a client needs: descriptors or memory are short there.
+    #[error("the domain cannot let another client in: {source}")]
+    Short {
+        /// Why.
+        source: io::Error,
+    },
     /// What answers is no domain, or one of another version.
     #[error("what the domain says at first is not of this version: {what}")]
     Version {

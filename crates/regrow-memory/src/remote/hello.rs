@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -21,13 +22,25 @@ const VERSION: u64 = 1;
 const WORDS: usize = 6;
 const FILES: usize = 3;
 
-/// See the module. Without a peer the domain has no room for another client.
+/// Why there is no room for another client: one of these numbers stands where otherwise a peer's would, or the number of an error of the system.
+const IS_FULL: u64 = 0;
+
+/// Why a client is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// There are as many clients as there may be.
+    Full,
+    /// What it needs cannot be made.
+    Short(Errno),
+}
+
+/// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) chunks: u32,
     /// Of the domain's tickets.
     pub(super) key: u64,
-    pub(super) peer: Option<Peer>,
+    pub(super) peer: Result<Peer, Refusal>,
 }
 
 /// The range, what all share, and the client's lane.
@@ -36,8 +49,12 @@ pub(super) type Files<T> = [T; FILES];
 impl Hello {
     /// Sends it. Nothing is waited for: a new socket has room for a message.
     pub(super) fn send(&self, socket: BorrowedFd<'_>, files: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let peer = self.peer.map_or(0, Peer::to_bits);
-        let words = [MAGIC, VERSION, u64::from(self.chunks), self.key, u64::from(self.peer.is_some()), peer];
+        let peer = match self.peer {
+            Ok(peer) => peer.to_bits(),
+            Err(Refusal::Full) => IS_FULL,
+            Err(Refusal::Short(error)) => u64::from(error.raw_os_error().unsigned_abs()),
+        };
+        let words = [MAGIC, VERSION, u64::from(self.chunks), self.key, u64::from(self.peer.is_ok()), peer];
         let bytes = words.map(u64::to_le_bytes);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -76,7 +93,12 @@ impl Hello {
             return Err(wrong("its first message"));
         }
         if has_peer == 0 {
-            return Err(DomainError::Full { most: DESKS });
+            return Err(match i32::try_from(peer) {
+                Ok(error) if peer != IS_FULL => {
+                    DomainError::Short { source: io::Error::from_raw_os_error(error) }
+                }
+                _ => DomainError::Full { most: DESKS },
+            });
         }
         let files = Files::try_from(files).map_err(|_| wrong("the files that come with it"))?;
         let chunks = u32::try_from(chunks).map_err(|_| wrong("the size of the range"))?;
@@ -84,7 +106,7 @@ impl Hello {
         if peer.desk as usize >= DESKS {
             return Err(wrong("the number of the desk"));
         }
-        Ok((Hello { chunks, key, peer: Some(peer) }, files))
+        Ok((Hello { chunks, key, peer: Ok(peer) }, files))
     }
 }
 
@@ -101,16 +123,21 @@ mod tests {
     #[test]
     fn a_hello_comes_as_it_was_sent_and_what_is_none_is_refused() {
         let (one, other) = pair();
-        let hello = Hello { chunks: 7, key: u64::MAX - 5, peer: Some(Peer { desk: 3, number: 12 }) };
+        let hello = Hello { chunks: 7, key: u64::MAX - 5, peer: Ok(Peer { desk: 3, number: 12 }) };
         let file = one.as_fd();
         hello.send(one.as_fd(), &[file, file, file]).expect("there is room");
         assert_eq!(Hello::receive(other.as_fd()).expect("it comes").0, hello);
         hello.send(one.as_fd(), &[file]).expect("there is room");
         let received = Hello::receive(other.as_fd());
         assert!(matches!(received, Err(DomainError::Version { what }) if what.contains("files")));
-        Hello { peer: None, ..hello }.send(one.as_fd(), &[]).expect("there is room");
+        Hello { peer: Err(Refusal::Full), ..hello }.send(one.as_fd(), &[]).expect("there is room");
         assert!(matches!(Hello::receive(other.as_fd()), Err(DomainError::Full { most: DESKS })));
-        let no_desk = Hello { peer: Some(Peer { desk: 256, number: 1 }), ..hello };
+        Hello { peer: Err(Refusal::Short(Errno::MFILE)), ..hello }
+            .send(one.as_fd(), &[])
+            .expect("there is room");
+        let short = Hello::receive(other.as_fd());
+        assert!(matches!(short, Err(DomainError::Short { source }) if source.raw_os_error() == Some(24)));
+        let no_desk = Hello { peer: Ok(Peer { desk: 256, number: 1 }), ..hello };
         no_desk.send(one.as_fd(), &[file, file, file]).expect("there is room");
         assert!(matches!(Hello::receive(other.as_fd()), Err(DomainError::Version { .. })));
         for text in [&b"HTTP/1.1 200 OK"[..], &[0; 48], &[255; 48], &[7; 200]] {

@@ -7,19 +7,23 @@
 //! Everything about guests is its own: nobody waits for a lock. Asleep it uses no processor time.
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+
 use super::guest::{Guest, Office};
-use super::hello::Hello;
+use super::hello::{Hello, Refusal};
 use super::memory::LaneMemory;
 use super::peer::Peer;
 use crate::request::Owner;
 use crate::shared::handing;
 use crate::shared::layout::{CUT_OFF, DESKS, OVER};
+use crate::store::Store;
 
 /// How long the porter looks for something to do before it sleeps, and how many looks there are between two at the clock.
 const IDLE: Duration = Duration::from_micros(50);
@@ -134,20 +138,25 @@ impl Porter {
         let store = Arc::clone(&self.office.store);
         let (chunks, key) = (store.range().chunks(), self.key);
         let place = self.guests.iter().position(Option::is_none).unwrap_or(self.guests.len());
-        let made = (place < DESKS).then(LaneMemory::new).and_then(Result::ok);
-        let (Some(lane), Some(range)) = (made, store.range().file()) else {
-            let _ = Hello { chunks, key, peer: None }.send(socket.as_fd(), &[]);
-            return;
+        let (lane, range) = match lane_and_range(place, &store) {
+            Ok(both) => both,
+            Err(refusal) => {
+                // Who does not read why sees that the connection has ended.
+                let _ = Hello { chunks, key, peer: Err(refusal) }.send(socket.as_fd(), &[]);
+                return hang_up(&socket);
+            }
         };
         let (number, zone) = store.new_client();
         let peer = Peer { desk: u32::try_from(place).unwrap_or(0), number };
-        let Some(desk) = self.office.shared.head().desks.get(place) else { return };
+        let Some(desk) = self.office.shared.head().desks.get(place) else { return hang_up(&socket) };
         desk.inbox.clear();
         desk.state.store(0, SeqCst);
         desk.presence.come(number);
         let files = [range, self.office.shared.file(), lane.file()];
-        // Who has gone meanwhile is seen off by its hang-up.
-        let _ = Hello { chunks, key, peer: Some(peer) }.send(socket.as_fd(), &files);
+        if (Hello { chunks, key, peer: Ok(peer) }).send(socket.as_fd(), &files).is_err() {
+            desk.presence.leave();
+            return hang_up(&socket);
+        }
         let guest = Some(Guest::new(peer, zone, lane, socket));
         match self.guests.get_mut(place) {
             Some(slot) => *slot = guest,
@@ -188,4 +197,20 @@ impl Porter {
         self.note_pages();
         self.office.counts.clients.fetch_sub(1, Relaxed);
     }
+}
+
+/// What a client needs beside what all share.
+fn lane_and_range(place: usize, store: &Store) -> Result<(LaneMemory, BorrowedFd<'_>), Refusal> {
+    if place >= DESKS {
+        return Err(Refusal::Full);
+    }
+    let lane = LaneMemory::new()
+        .map_err(|error| Refusal::Short(Errno::from_io_error(&error).unwrap_or(Errno::NOMEM)))?;
+    Ok((lane, store.range().file().ok_or(Refusal::Full)?))
+}
+
+/// Ends a connection: the client sees it, and the doorman, who closes the socket.
+fn hang_up(socket: &OwnedFd) {
+    // It may have ended already.
+    let _ = shutdown(socket, Shutdown::Both);
 }

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::counts::DomainState;
-use super::doorman::call;
 use super::error::DomainError;
 use super::hello::{Hello, QUESTION};
+use super::place::call;
 use crate::service::Service;
 use crate::units::CHUNK_PAGES;
 
