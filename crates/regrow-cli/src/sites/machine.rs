@@ -1,10 +1,9 @@
 //! The collector that looks at the whole machine, or at a process that is there and all below it, as root.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use regrow_machine::{Losses, Machine, MachineOptions, Scope};
+use regrow_machine::{Losses, Machine, MachineOptions, Scope, StartError};
 use regrow_profile::traced::Told;
 use regrow_sys::raw;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -33,15 +32,22 @@ pub(super) fn collector(args: &MachineArgs) -> Result<Collector, CliError> {
     let bit = |signal: i32| 1_u64 << (signal - 1);
     let (signals, _) = raw::signals_as_descriptor(bit(libc::SIGTERM) | bit(libc::SIGINT))
         .map_err(CliError::system("signals cannot be waited for"))?;
+    // It may end while the programs are attached.
+    let process = args.pid.map(open).transpose()?;
     let scope = args.pid.map_or(Scope::Everything, Scope::Below);
     let machine = Machine::start(&MachineOptions { scope, ..MachineOptions::default() })?;
-    let open =
-        |pid: u32| raw::pidfd_open(i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?);
-    let process =
-        args.pid.map(open).transpose().map_err(CliError::system("the process cannot be waited for"))?;
     let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(u64::from(seconds)));
     let until = Until { signals, process, end };
     Ok(Box::new(move |tell| collect(machine, &until, tell)))
+}
+
+/// The end of a process, to be waited for.
+fn open(pid: u32) -> Result<OwnedFd, CliError> {
+    let none = || StartError::NoProcess { pid };
+    match raw::pidfd_open(i32::try_from(pid).map_err(|_| none())?) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(none().into()),
+        opened => opened.map_err(CliError::system("the process cannot be waited for")),
+    }
 }
 
 /// What is collected, in words.

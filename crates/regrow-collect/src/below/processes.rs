@@ -154,6 +154,7 @@ impl Process {
             children_ns: 0,
             clock_ns: 0,
             is_taken_back: false,
+            is_gone: false,
         }
     }
 
@@ -200,14 +201,14 @@ impl Processes {
         }
         if self.looked.is_none_or(|looked| now.duration_since(looked) >= LOOK) {
             self.looked = Some(now);
-            self.look();
+            self.look(false);
         }
         std::mem::take(&mut self.events)
     }
 
     /// No more is to come. What is still there has not ended.
     pub(super) fn finish(&mut self) -> Vec<Event> {
-        self.look();
+        self.look(true);
         let all: Vec<u32> = self.all.keys().copied().collect();
         for pid in all {
             self.know(pid);
@@ -413,15 +414,17 @@ impl Processes {
         self.say(pid, event);
     }
 
-    /// Looks at the clocks of all processes, and ends those that are no more.
-    fn look(&mut self) {
+    /// Looks at the clocks of all processes, and ends those that are no more: those that were not there at the look before either, or, where
+    /// all that they have told is read, at once.
+    fn look(&mut self, all_is_read: bool) {
         let mut gone = Vec::new();
         for (&pid, process) in &mut self.all {
             match i32::try_from(pid).map(scheduling::processor_time_ns) {
                 Ok(Ok(clock_ns)) => process.clock_ns = process.clock_ns.max(clock_ns),
                 // What has told of its end has its time to be waited for.
-                _ if process.ending.is_none() => gone.push(pid),
-                _ => {}
+                _ if process.ending.is_some() => {}
+                _ if all_is_read || process.is_gone => gone.push(pid),
+                _ => process.is_gone = true,
             }
         }
         for pid in gone {

@@ -26,7 +26,7 @@ fn places_of_python() {
     let script = "import os, subprocess\nfor _ in range(9): subprocess.run(['/bin/true'], check=True)\nfor _ in range(4): os.system(':')";
     let (seen, _) = look_at_all(|| output(Command::new(PYTHON).args(["-c", script])));
     let path = std::fs::canonicalize(PYTHON).expect("it is there");
-    let sites = seen.sites(seen.image(&path));
+    let sites = seen.own_sites(seen.image(&path));
     let mut counts: Vec<usize> = sites.values().copied().collect();
     counts.sort_unstable();
     assert_eq!(counts, [4, 9], "{sites:?}");
@@ -41,7 +41,7 @@ fn places_of_python() {
 fn places_of_a_shell() {
     let script = "for i in 1 2 3 4 5; do /bin/true; done; for i in 1 2 3; do (:); done";
     let (seen, _) = look_at_all(|| output(Command::new("dash").args(["-c", script])));
-    let sites = seen.sites(seen.image(&find("dash")));
+    let sites = seen.own_sites(seen.image(&find("dash")));
     let mut counts: Vec<usize> = sites.values().copied().collect();
     counts.sort_unstable();
     assert_eq!(counts, [3, 5], "{sites:?}");
@@ -67,7 +67,7 @@ fn places_of_go() {
     };
     let (whole, stripped) = (build("whole", ""), build("stripped", "-s -w"));
     let (seen, _) = look_at_all(|| output(Command::new(&stripped).arg("6")));
-    let sites: BTreeMap<Places, usize> = seen.sites(seen.image(&stripped));
+    let sites: BTreeMap<Places, usize> = seen.own_sites(seen.image(&stripped));
     // The runtime creates one child to see whether it can.
     let (places, count) = sites.iter().max_by_key(|(_, count)| **count).expect("it has created");
     assert_eq!(*count, 6, "{sites:?}");

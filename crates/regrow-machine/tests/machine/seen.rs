@@ -1,6 +1,6 @@
 //! What a collector has told while something ran.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -87,6 +87,14 @@ impl Seen {
     /// How often each site of an image has created.
     pub(crate) fn sites(&self, image: ImageId) -> BTreeMap<Places, usize> {
         self.sites_where(|_, site| site.image == image)
+    }
+
+    /// The same for the children of this process alone: others may have the same program.
+    pub(crate) fn own_sites(&self, image: ImageId) -> BTreeMap<Places, usize> {
+        let of_this = |parent: ProcessKey| parent.pid == std::process::id();
+        let own: BTreeSet<u32> =
+            self.created().filter(|(_, parent, _)| of_this(*parent)).map(|(child, ..)| child.pid).collect();
+        self.sites_where(|parent, site| site.image == image && own.contains(&parent.pid))
     }
 
     /// How often each site of a process has created.
