@@ -35,8 +35,8 @@ mod guest;
 mod hello;
 mod memory;
 mod peer;
-mod place;
 mod porter;
+mod socket_file;
 mod status;
 mod ticket;
 

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -133,8 +133,7 @@ fn a_domain_that_ends_leaves_its_successor_the_name() {
 fn clients_that_are_refused_take_no_descriptors() {
     let _alone = alone();
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit.clone() })
-        .expect("up to the hard one");
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("up to the hard one");
     let folder = tempfile::tempdir().expect("a folder");
     let domain = Domain::open(&service(), &folder.path().join("memory")).expect("a new name");
     let let_in: Vec<_> = (0..MOST).map(|_| knock(domain.path())).collect();
@@ -163,11 +162,11 @@ fn a_domain_that_is_short_of_descriptors_says_so_and_goes_on() {
     let domain = Domain::open(&service(), &folder.path().join("memory")).expect("a new name");
     // Two descriptors are left: the client's socket and the domain's.
     let free: Vec<_> = (0..2).map(|_| fs::File::open("/dev/null").expect("room")).collect();
-    let last = free.iter().map(|file| std::os::fd::AsRawFd::as_raw_fd(file)).max().expect("two");
+    let last = free.iter().map(AsRawFd::as_raw_fd).max().expect("two");
     drop(free);
     let limit = getrlimit(Resource::Nofile);
     let current = Some(u64::try_from(last).expect("a number") + 1);
-    setrlimit(Resource::Nofile, Rlimit { current, ..limit.clone() }).expect("lower");
+    setrlimit(Resource::Nofile, Rlimit { current, ..limit }).expect("lower");
     let refused = RemoteClient::connect(domain.path());
     setrlimit(Resource::Nofile, limit).expect("as before");
     let error = refused.expect_err("no descriptor for its lane");

@@ -41,6 +41,7 @@ const FILES: &[(&str, &str)] = &[
     ),
     ("crates/regrow-memory/src/sync.rs", "a cell of loom's is given to threads"),
     ("crates/regrow-memory/tests/sanitized.rs", "bugs that a sanitizer is to find"),
+    ("crates/regrow-memory/tests/attacks.rs", "a test forks"),
     ("crates/regrow-memory/tests/raw.rs", "a test writes to memory by its address"),
     ("crates/regrow-sites/tests/memory.rs", "a test counts what the allocator is asked for"),
     ("crates/regrow/src/os/unix/process.rs", "the standard library has a method that is unsafe"),

@@ -98,6 +98,8 @@ pub(super) struct Process {
     pub(super) clock_ns: u64,
     /// It has outlived what was predicted.
     pub(super) is_taken_back: bool,
+    /// It was not there at the last look. What it has told of its end may be read after that.
+    is_gone: bool,
 }
 
 /// All processes.

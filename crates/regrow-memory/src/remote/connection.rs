@@ -12,7 +12,7 @@ use super::error::DomainError;
 use super::hello::Hello;
 use super::memory::{LaneMemory, SharedMemory};
 use super::peer::Peer;
-use super::place::call;
+use super::socket_file::call;
 use crate::error::ServiceError;
 use crate::message::{Answer, PAGES, Pages, Request};
 use crate::range::Range;

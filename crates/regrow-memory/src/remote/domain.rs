@@ -11,8 +11,8 @@ use super::doorman::{Doorman, Report, stop_signal};
 use super::error::DomainError;
 use super::guest::Office;
 use super::memory::SharedMemory;
-use super::place::Place;
 use super::porter::Porter;
+use super::socket_file::{SocketFile, random};
 use super::status::DomainStatus;
 use crate::error::ServiceError;
 use crate::service::Service;
@@ -45,7 +45,7 @@ use crate::service::Service;
 /// ```
 #[derive(Debug)]
 pub struct Domain {
-    place: Place,
+    file: SocketFile,
     shared: Arc<SharedMemory>,
     stop: Arc<OwnedFd>,
     counts: Arc<Counts>,
@@ -67,7 +67,7 @@ impl Domain {
         let making = "making the domain's memory";
         let shared = Arc::new(SharedMemory::new(store.range().chunks()).map_err(system(making))?);
         let stop = Arc::new(stop_signal().map_err(system("making an eventfd"))?);
-        let (listener, place) = Place::take(path)?;
+        let (listener, file) = SocketFile::take(path)?;
         let counts = Arc::new(Counts::default());
         service.start_keeper();
         let office = Office::new(Arc::clone(store), Arc::clone(&shared), Arc::clone(&counts));
@@ -76,6 +76,7 @@ impl Domain {
         let report = Report(Box::new(move || DomainStatus::of(&asked, state.state()).to_bytes()));
         let doorman =
             Doorman { listener, stop: Arc::clone(&stop), porter, shared: Arc::clone(&shared), report };
+        // Tickets of other domains have another number.
         let porter = Porter::new(office, events, random());
         let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let named = thread::Builder::new().name(name.to_owned()).stack_size(256 << 10);
@@ -83,7 +84,7 @@ impl Domain {
         };
         // Where the second one cannot be started, the first one ends with the domain.
         let mut domain =
-            Domain { place, shared, stop, counts, threads: Vec::new(), _service: service.clone() };
+            Domain { file, shared, stop, counts, threads: Vec::new(), _service: service.clone() };
         domain.threads.push(start("regrow-porter", Box::new(move || porter.work()))?);
         domain.threads.push(start("regrow-doorman", Box::new(move || doorman.work()))?);
         Ok(domain)
@@ -92,7 +93,7 @@ impl Domain {
     /// The socket at which it listens.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.place.path()
+        self.file.path()
     }
 
     /// What it is at this moment.
@@ -100,12 +101,6 @@ impl Domain {
     pub fn state(&self) -> DomainState {
         self.counts.state()
     }
-}
-
-/// A number that nobody guesses by accident: tickets of other domains have another one.
-pub(super) fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::process::id())
 }
 
 impl Drop for Domain {

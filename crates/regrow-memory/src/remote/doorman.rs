@@ -14,8 +14,8 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
 use super::hello::QUESTION;
 use super::memory::SharedMemory;
-use super::place::is_own;
 use super::porter::Event;
+use super::socket_file::is_own;
 use crate::shared::layout::DESKS;
 
 /// How long the doorman rests when nobody can be let in: descriptors or memory are short. Who comes waits in the socket's queue.

@@ -12,7 +12,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::counts::DomainState;
 use super::error::DomainError;
 use super::hello::{Hello, QUESTION};
-use super::place::call;
+use super::socket_file::call;
 use crate::service::Service;
 use crate::units::CHUNK_PAGES;
 

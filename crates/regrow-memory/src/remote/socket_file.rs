@@ -1,4 +1,4 @@
-//! The place of a domain: the socket that it listens at, and the file of that.
+//! The file of the socket that a domain listens at.
 //!
 //! The socket listens before its file has the name that clients know, and takes that name in one step: at any moment the name is one socket's, which
 //! listens or whose process has ended. What is no socket is never replaced.
@@ -24,7 +24,7 @@ const TRIES: u32 = 100;
 
 /// See the module. The file goes with it, unless the name is another one's by then.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SocketFile {
     path: PathBuf,
     /// Device and number of the socket's file.
     identity: (u64, u64),
@@ -48,9 +48,9 @@ pub(super) fn is_own(socket: BorrowedFd<'_>) -> bool {
     socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-impl Place {
+impl SocketFile {
     /// Listens at a path. A socket whose process was killed is replaced.
-    pub(super) fn take(path: &Path) -> Result<(OwnedFd, Place), DomainError> {
+    pub(super) fn take(path: &Path) -> Result<(OwnedFd, SocketFile), DomainError> {
         let failed = failed("cannot listen at", path);
         let (listener, aside) = listen_aside(path).map_err(&failed)?;
         // The name may be another one's for a moment after it is this one's.
@@ -59,7 +59,7 @@ impl Place {
         // It is gone already, or has the deserted one that was replaced.
         let _ = unlink(&aside);
         let identity = identity(&named.map_err(&failed)?);
-        Ok((listener, Place { path: path.to_owned(), identity }))
+        Ok((listener, SocketFile { path: path.to_owned(), identity }))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -67,7 +67,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         // Somebody may have removed it already, or has taken the name.
         if symlink_metadata(&self.path).is_ok_and(|file| identity(&file) == self.identity) {
@@ -79,7 +79,7 @@ impl Drop for Place {
 /// A socket that listens under a name that nobody knows, in the same folder.
 fn listen_aside(path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
     let mut name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
-    let number = super::domain::random() % 1_000_000;
+    let number = random() % 1_000_000;
     name.push(format!(".{number:06}"));
     let aside = path.with_file_name(name);
     let listener = socket()?;
@@ -128,6 +128,12 @@ fn refuses(address: &SocketAddrUnix) -> bool {
 
 fn socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// A number that nobody guesses by accident.
+pub(super) fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
 }
 
 fn identity(file: &Metadata) -> (u64, u64) {
