@@ -95,11 +95,15 @@ class Suite:
 
     def next(self) -> Part | None:
         """The part that may start."""
-        if len(self.running) >= self.lanes:
+        if len(self.running) >= self.lanes or any(running.part.alone for running in self.running.values()):
             return None
         held = {running.part.lock for running in self.running.values() if running.part.lock}
         passed = {ended.part.name for ended in self.ended if not ended.failure}
-        free = (part for part in self.waiting if part.lock not in held and passed.issuperset(part.needs))
+        free = (
+            part
+            for part in self.waiting
+            if part.lock not in held and passed.issuperset(part.needs) and not (part.alone and self.running)
+        )
         return next(free, None)
 
     def start(self, part: Part) -> None:

@@ -26,6 +26,15 @@ FIRST = (
     "regrow-testkit/hostile",
 )
 
+# The test binaries that look at all that the machine does, or compare times: what runs beside them would be in what they
+# see. Each has the machine to itself.
+ALONE = (
+    "regrow-machine/machine",
+    "regrow-cli/machine",
+    "regrow-bench/lib",
+    "regrow-sites-preload/preload",
+)
+
 # The binaries that `make test` runs a second time as nobody, each with what may differ without privilege. `make soak` runs
 # every binary as nobody.
 AS_NOBODY: Mapping[str, str] = {
@@ -71,6 +80,8 @@ class Part:
     needs: tuple[str, ...] = ()
     # Of the parts with one lock, one runs at a time.
     lock: str = ""
+    # It runs when nothing else does.
+    alone: bool = False
     folder: str = "."
     # When it takes longer it hangs: it is killed, and has failed.
     limit_s: int = 2400
@@ -208,7 +219,7 @@ def binaries() -> list[Binary]:
         for target in package["targets"]
         if target["test"]
     ]
-    unknown = {*FIRST, *AS_NOBODY}.difference(binary.name for binary in found)
+    unknown = {*FIRST, *ALONE, *AS_NOBODY}.difference(binary.name for binary in found)
     if unknown:
         sys.exit(f"suite_parts.py names test binaries that are not there: {', '.join(sorted(unknown))}")
     return sorted(found, key=lambda binary: FIRST.index(binary.name) if binary.name in FIRST else len(FIRST))
@@ -221,6 +232,7 @@ def part_of(kind: str, binary: Binary, says: str, *before: str, **variables: str
         lambda target: [*before, binary.path(target)],
         says,
         (BUILD, VICTIMS),
+        alone=binary.name in ALONE,
         folder=binary.folder,
         variables={"CARGO_MANIFEST_DIR": str(ROOT / binary.folder), **variables},
     )

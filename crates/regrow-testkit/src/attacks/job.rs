@@ -290,11 +290,14 @@ impl Play<'_> {
     fn attack_in_body(&mut self, way: Way, bystander: &Bystander) -> io::Result<(EndedRun, Pipes, usize)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
+            let failed = self.outcome.failures.len();
             let (ran, pipes, begun) = self.attack(way, bystander)?;
             let passes = matches!(&ran.made, Made::Exec(why) if PASSING.contains(&why.as_str()));
             if !passes || Instant::now() > deadline || begun != 1 {
                 return Ok((ran, pipes, begun));
             }
+            // Under exec it may end otherwise: some of what it does to itself is fatal there.
+            self.outcome.failures.truncate(failed);
             drop(pipes);
             std::thread::sleep(BETWEEN);
         }
