@@ -160,11 +160,11 @@ class Suite:
             lines = self.log(ended.part).read_text(errors="replace").splitlines()
             print(*(f"       | {line}" for line in lines[-SHOWN_LINES:]), sep="\n", flush=True)
 
-    def failures(self, part: Part) -> list[str]:
+    def failures(self, ended: Ended) -> list[str]:
         """The lines in the output of a part that tell of a failure, each with the one behind it."""
-        if not self.log(part).exists():
+        if not ended.wall_s:
             return []
-        lines = self.log(part).read_text(errors="replace").splitlines()
+        lines = self.log(ended.part).read_text(errors="replace").splitlines()
         told = [at for at, line in enumerate(lines) if any(word in line for word in FAILURE_WORDS)]
         return [line for at in told[:SHOWN_FAILURES] for line in lines[at : at + 2]]
 
@@ -193,7 +193,8 @@ def tell(suite: Suite, seconds: float) -> bool:
         print("\nfailed:")
     for ended in failed:
         print(f"  {ended.part.name} {ended.failure}: {suite.log(ended.part)}")
-        print(*(f"    | {line}" for line in suite.failures(ended.part)), sep="\n")
+        for line in suite.failures(ended):
+            print(f"    | {line}")
     cpu_s = sum(ended.cpu_s for ended in suite.ended)
     print(f"\n{seconds:.0f} s in {suite.lanes} lanes, {cpu_s:.0f} s of processors")
     print(f"{len(suite.ended) - len(failed)} passed, {len(failed)} failed")

@@ -78,10 +78,9 @@ impl Drop for SocketFile {
 
 /// A socket that listens under a name that nobody knows, in the same folder.
 fn listen_aside(path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
-    let mut name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
-    let number = random() % 1_000_000;
-    name.push(format!(".{number:06}"));
-    let aside = path.with_file_name(name);
+    path.file_name().ok_or(Errno::INVAL)?;
+    // Short: a path of a socket has 107 bytes at most.
+    let aside = path.with_file_name(format!(".{:05x}", random() & 0xf_ffff));
     let listener = socket()?;
     // The file has this mode from its beginning.
     fchmod(&listener, Mode::RUSR | Mode::WUSR)?;
