@@ -16,6 +16,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -174,10 +175,16 @@ MAYBE static pid_t keeper(void)
 {
     enum { KCMP_VM = 1 };
     pid_t own = getpid();
-    for (pid_t pid = own + 64; pid > 1 && pid > own - 4000; pid--)
-        if (pid != own && syscall(SYS_kcmp, own, pid, KCMP_VM, 0, 0) == 0)
-            return pid;
-    return 0;
+    pid_t found = 0;
+    DIR *all = opendir("/proc");
+    for (struct dirent *entry; found == 0 && all != NULL && (entry = readdir(all)) != NULL;) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid > 1 && pid != own && syscall(SYS_kcmp, own, pid, KCMP_VM, 0, 0) == 0)
+            found = pid;
+    }
+    if (all != NULL)
+        closedir(all);
+    return found;
 }
 
 MAYBE static void fill(volatile uint64_t *words, size_t bytes, uint64_t value)

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::block::Block;
 use crate::error::ServiceError;
+use crate::growth::Growth;
 use crate::link::Link;
 use crate::message::MOST_ASKED;
 use crate::request::{Grant, Mode, Owner, Want};
@@ -37,6 +38,7 @@ pub struct Client {
     met: u32,
     /// What the zone has just granted.
     granted: Vec<Grant>,
+    growth: Growth,
 }
 
 impl Client {
@@ -47,8 +49,8 @@ impl Client {
         keep_pages: usize,
         slaves: Slaves,
     ) -> Client {
-        let (kept, granted) = (Default::default(), Vec::new());
-        Client { service, number, zone, keep_pages, slaves, kept, link: None, met: 0, granted }
+        let (kept, granted, growth) = (Default::default(), Vec::new(), Growth::new());
+        Client { service, number, zone, keep_pages, slaves, kept, link: None, met: 0, granted, growth }
     }
 
     /// A block of so many pages at least. What is in it is zero, or what this client has written to a block before.
@@ -102,16 +104,7 @@ impl Client {
                 self.granted.push(grant);
             }
             left -= self.granted.len();
-            let granted = std::mem::take(&mut self.granted);
-            let mut made = Ok(());
-            for &grant in &granted {
-                match self.block(grant, want) {
-                    Ok(block) => blocks.push(block),
-                    Err(error) => made = Err(error),
-                }
-            }
-            self.granted = granted;
-            made?;
+            self.make_blocks(want, blocks)?;
         }
         Ok(())
     }
@@ -172,13 +165,65 @@ impl Client {
     }
 
     fn ask(&mut self, want: Want) -> Result<Block, ServiceError> {
+        let ahead = self.ahead(want);
         self.granted.clear();
-        self.grants(want, 1);
+        self.grants(want, 1 + ahead);
         let grant = match self.granted.pop() {
             Some(grant) => grant,
             None => self.service.grant_elsewhere(&mut self.zone, want)?,
         };
-        self.block(grant, want)
+        if want.mapped {
+            self.growth.note(grant.map);
+        }
+        if self.granted.is_empty() {
+            return self.block(grant, want);
+        }
+        self.granted.push(grant);
+        self.keep_all_but_one(want)
+    }
+
+    /// How many blocks more than the one that is asked for it takes, as it grows: no more than it may keep.
+    #[inline]
+    fn ahead(&self, want: Want) -> usize {
+        let Some(kept) = self.kept.get(usize::from(want.order)).filter(|_| want.mapped && !want.zeroed) else {
+            return 0;
+        };
+        let may_keep = self.most_kept(want.order).saturating_sub(kept.len());
+        (self.growth.blocks(want.order) - 1).min(may_keep)
+    }
+
+    /// Makes what was granted blocks, gives the lowest, and keeps the others: they come next.
+    fn keep_all_but_one(&mut self, want: Want) -> Result<Block, ServiceError> {
+        let order = usize::from(want.order);
+        let mut blocks = self.kept.get_mut(order).map(std::mem::take).unwrap_or_default();
+        let before = blocks.len();
+        let made = self.make_blocks(want, &mut blocks);
+        // What is kept is taken from the end.
+        if let Some(new) = blocks.get_mut(before..) {
+            new.sort_unstable_by_key(|block| std::cmp::Reverse(block.page()));
+        }
+        let first = if blocks.len() > before { blocks.pop() } else { None };
+        blocks.iter().skip(before).for_each(Block::set_aside);
+        if let Some(kept) = self.kept.get_mut(order) {
+            *kept = blocks;
+        }
+        made?;
+        first.ok_or(ServiceError::NoMemory { pages: pages_of(want.order) })
+    }
+
+    /// Makes what was granted blocks, put behind what is in `blocks`. Blocks that lie side by side are mapped by one call.
+    fn make_blocks(&mut self, want: Want, blocks: &mut Vec<Block>) -> Result<(), ServiceError> {
+        let mut granted = std::mem::take(&mut self.granted);
+        granted.sort_unstable_by_key(|grant| grant.page);
+        let from = blocks.len();
+        blocks.extend(granted.iter().map(|grant| Block::new(Arc::clone(&self.service), grant.page, want)));
+        let made = self.service.finish_all(&granted, want);
+        if made.is_err() {
+            blocks.truncate(from);
+        }
+        self.granted = granted;
+        self.granted.clear();
+        made
     }
 
     fn block(&self, grant: Grant, want: Want) -> Result<Block, ServiceError> {

@@ -37,6 +37,7 @@ mod block;
 mod client;
 mod error;
 mod giving_back;
+mod growth;
 mod keeper;
 mod lane;
 mod link;

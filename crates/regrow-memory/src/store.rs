@@ -100,6 +100,21 @@ impl Store {
         Ok(())
     }
 
+    /// The same of blocks of one size, in the order of their pages. Those that lie side by side are mapped by one call.
+    pub(crate) fn finish_all(&self, grants: &[Grant], want: Want) -> Result<(), ServiceError> {
+        let pages = pages_of(want.order);
+        for &grant in grants {
+            self.finish(Grant { map: false, ..grant }, want)?;
+        }
+        let is_next = |one: &Grant, next: &Grant| one.map == next.map && one.page + pages == next.page;
+        for run in grants.chunk_by(is_next) {
+            if let Some(first) = run.first().filter(|first| first.map) {
+                self.range.map(first.page, pages * u32::try_from(run.len()).unwrap_or(0))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The memory of a block.
     pub(crate) fn range(&self) -> &Range {
         &self.range

@@ -105,11 +105,66 @@ fn what_a_client_keeps_stays_until_it_is_trimmed() {
     assert_eq!((service.give_back_now(), present(&at)), (16, 0));
 }
 
+/// Takes blocks of one page, and says of each whether it was there before it was asked for, and how many more are there after it.
+fn taken_one_by_one(client: &mut Client, count: usize, chunk: (usize, usize)) -> (Vec<Block>, Vec<usize>) {
+    let mut blocks = Vec::new();
+    let mut ahead = Vec::new();
+    for number in 1..=count {
+        blocks.push(client.alloc(1, Mode::Immediate).expect("memory"));
+        ahead.push(present(&[chunk]) - number);
+    }
+    (blocks, ahead)
+}
+
+#[test]
+fn a_client_that_grows_has_pages_mapped_ahead_and_trims_them() {
+    let service = service(4, 1, GiveBack::NEVER);
+    let mut client = service.client();
+    let first = client.alloc(512, Mode::Delayed).expect("a chunk of which nothing is there");
+    let chunk = place(&first);
+    drop(first);
+    let (blocks, ahead) = taken_one_by_one(&mut client, 40, chunk);
+    // One page, then two, four, eight and 16 by a call each.
+    assert_eq!(ahead[..8], [0, 1, 0, 3, 2, 1, 0, 7]);
+    assert_eq!(ahead[14..32], [0, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 15]);
+    assert!(blocks.iter().all(|block| block.iter().all(|&byte| byte == 0)));
+    let all = present(&[chunk]);
+    assert_eq!(all, 40 + ahead[39]);
+    // What is mapped ahead is the client's until it trims it.
+    service.give_back_now();
+    assert_eq!(present(&[chunk]), all);
+    client.trim();
+    service.give_back_now();
+    assert_eq!(present(&[chunk]), 40);
+    drop(blocks);
+    service.give_back_now();
+    assert_eq!(present(&[chunk]), 0);
+}
+
+#[test]
+fn nothing_is_mapped_ahead_where_nothing_is_kept_nor_of_pages_that_are_to_be_zero() {
+    let options = ServiceOptions { keep_pages: 0, ..options(4, 1, GiveBack::NEVER) };
+    let keeps_nothing = Service::new(&options).expect("a range");
+    let mut client = keeps_nothing.client();
+    let chunk = place(&client.alloc(512, Mode::Delayed).expect("a chunk"));
+    let (_blocks, ahead) = taken_one_by_one(&mut client, 40, chunk);
+    assert_eq!(ahead, [0; 40]);
+    let keeps = service(4, 1, GiveBack::NEVER);
+    let mut client = keeps.client();
+    let chunk = place(&client.alloc(512, Mode::Delayed).expect("a chunk"));
+    for number in 1..=40 {
+        std::mem::forget(client.alloc_zeroed(1, Mode::Immediate).expect("memory"));
+        assert_eq!(present(&[chunk]), number);
+    }
+}
+
 #[test]
 fn what_nobody_needs_goes_by_itself_down_to_the_limit() {
     let (t1, t2) = (Duration::from_millis(20), Duration::from_millis(50));
     let give_back = GiveBack { t1, t2, h1_pages: 1200, h2_pages: 100, on_pressure: false };
-    let service = service(16, 1, give_back);
+    // Where a client keeps nothing it maps nothing ahead.
+    let options = ServiceOptions { keep_pages: 0, ..options(16, 1, give_back) };
+    let service = Service::new(&options).expect("a range");
     let (blocks, places) = written(&mut service.client(), &SIZES);
     let all = present(&places);
     drop(blocks);
