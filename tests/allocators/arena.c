@@ -3,6 +3,7 @@
 #include "mimalloc.h"
 #include "regrow_memory.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -35,16 +36,26 @@ static void at_end(void) {
     must(file != NULL && fprintf(file, "%zu\n", served) > 0 && fclose(file) == 0, "the count cannot be written");
 }
 
-__attribute__((constructor)) static void begin(void) {
-    RegrowMemoryOptions options = {.chunks = 1024};
-    RegrowMemoryService *service = NULL;
-    void *block = NULL;
+/* Has mimalloc take a block of a gibibyte, from the first multiple of its segments' size on. */
+static void take_block(void) {
+    const uintptr_t segment = (uintptr_t)64 << 20;
     size_t bytes = (size_t)1 << 30;
-    must(regrow_memory_service_new(&options, &service) == REGROW_MEMORY_STATUS_OK, "there is no service");
-    must(regrow_memory_client_new(service, &client) == REGROW_MEMORY_STATUS_OK, "there is no client");
+    void *block = NULL;
     must(regrow_memory_alloc_zeroed(client, bytes, REGROW_MEMORY_MODE_DELAYED, &block) == REGROW_MEMORY_STATUS_OK,
          "there is no block");
-    must(mi_manage_os_memory(block, bytes, true, false, true, -1), "mimalloc does not take the block");
+    uintptr_t start = ((uintptr_t)block + segment - 1) & ~(segment - 1);
+    bytes -= start - (uintptr_t)block;
+    must(mi_manage_os_memory((void *)start, bytes, true, false, true, -1), "mimalloc does not take the block");
+}
+
+__attribute__((constructor)) static void begin(void) {
+    RegrowMemoryOptions options = {.chunks = 2048};
+    RegrowMemoryService *service = NULL;
+    must(regrow_memory_service_new(&options, &service) == REGROW_MEMORY_STATUS_OK, "there is no service");
+    must(regrow_memory_client_new(service, &client) == REGROW_MEMORY_STATUS_OK, "there is no client");
+    /* mimalloc's tests want so much at once. */
+    take_block();
+    take_block();
     mi_option_set(mi_option_limit_os_alloc, 1);
     look();
     must(atexit(at_end) == 0, "nothing can be done at the end");

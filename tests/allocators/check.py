@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """The test suites of jemalloc and mimalloc over the memory service: the same results as without it, and the service has served.
 
-    check.py TARGET         TARGET is cargo's folder, in which `make memory` has built the library
+    check.py TARGET [--short]       TARGET is cargo's folder, in which `make memory` has built the library;
+                                    --short: jemalloc's integration tests, and one of mimalloc's
 
 jemalloc's sources are those that cargo has fetched for `tikv-jemalloc-sys`, mimalloc's are those of the distribution's source package. They
 are built in TARGET/allocators. Each test runs as it is, with `libregrow_memory.so` preloaded, and so once more with memory that goes back to
@@ -31,8 +32,14 @@ SUMMARY = re.compile(
 )
 # The tests of mimalloc that fit: the others take the place of malloc themselves, or are wrong on purpose.
 MIMALLOC = {"test-api": [], "test-api-fill": [], "test-stress": ["4", "20", "5"]}
+# What each asks of the service. Mappings at an address that the program chooses do not come from it, and test-api-fill has no others. test-api
+# asks for blocks at multiples of more than a segment, which mimalloc cannot have of an arena.
+PRELOADED_MIMALLOC = {"test-api", "test-stress"}
+IN_ARENA = {"test-api-fill", "test-stress"}
+SHORT_MIMALLOC = "test-stress"
 # Fewer would say that the suites are not what they were.
 LEAST_JEMALLOC = 100
+LEAST_SHORT = 12
 
 
 @dataclass(frozen=True)
@@ -78,8 +85,8 @@ def built_once(folder: Path, stamp: str, build: Callable[[], None]) -> None:
         done.write_text(stamp)
 
 
-def jemalloc(folder: Path) -> list[Path]:
-    """The programs of jemalloc's unit and integration tests. Their functions have a prefix: mappings alone go through the library."""
+def jemalloc(folder: Path, kinds: list[str]) -> list[Path]:
+    """The programs of jemalloc's tests of some kinds. Their functions have a prefix: mappings alone go through the library."""
     metadata = json.loads(
         run(["cargo", "metadata", "--format-version=1", "--locked"], ROOT)
     )
@@ -102,14 +109,13 @@ def jemalloc(folder: Path) -> list[Path]:
             f"--with-version={version}",
         ]
         run(["sh", "./configure", *words, "EXTRA_CFLAGS=-w"], folder)
-        run(["make", f"-j{os.cpu_count()}", "tests_unit", "tests_integration"], folder)
+        run(["make", f"-j{os.cpu_count()}", *(f"tests_{kind}" for kind in kinds)], folder)
 
-    built_once(folder, f"{source}", build)
-    kinds = [folder / "test/unit", folder / "test/integration"]
+    built_once(folder, f"{source} {kinds}", build)
     found = [
         path
         for kind in kinds
-        for path in sorted(kind.iterdir())
+        for path in sorted((folder / "test" / kind).iterdir())
         if not path.suffix and os.access(path, os.X_OK)
     ]
     return [path for path in found if path.is_file()]
@@ -124,7 +130,7 @@ def settings_of(test: Path) -> str:
     return run(["sh", "-c", words], test.parent)
 
 
-def mimalloc(folder: Path, memory: Path) -> None:
+def mimalloc(folder: Path, memory: Path, tests: list[str]) -> None:
     """Builds mimalloc's tests: as they are, and with their memory in a block of the service."""
 
     def build() -> None:
@@ -137,7 +143,7 @@ def mimalloc(folder: Path, memory: Path) -> None:
             for path in folder.iterdir()
             if path.is_dir() and (path / "src/static.c").exists()
         )
-        for test in MIMALLOC:
+        for test in tests:
             inputs = [str(source / "src/static.c"), str(source / f"test/{test}.c")]
             words = [
                 "cc",
@@ -159,7 +165,8 @@ def mimalloc(folder: Path, memory: Path) -> None:
                 folder,
             )
 
-    stamp = f"{(memory / 'libregrow_memory.a').stat().st_mtime_ns}"
+    inputs = (memory / "libregrow_memory.a", ROOT / "tests/allocators/arena.c")
+    stamp = f"{[path.stat().st_mtime_ns for path in inputs]} {tests}"
     built_once(folder, stamp, build)
 
 
@@ -225,20 +232,16 @@ class Suite:
         return plain
 
 
-def main() -> None:
-    """Builds, runs, and says what has come of it."""
-    target = Path(sys.argv[1]).resolve()
-    memory = target / "release/memory"
-    folder = target / "allocators"
-    suite = Suite(folder, memory / "libregrow_memory.so")
-    tests = jemalloc(folder / "jemalloc")
+def check_jemalloc(suite: Suite, folder: Path, kinds: list[str], least: int) -> None:
+    """Runs jemalloc's tests of some kinds, of which there are so many at least."""
+    tests = jemalloc(folder, kinds)
     plain = []
     for test in tests:
         settings = settings_of(test)
         variables = {
             "MALLOC_CONF": settings,
             "JE_MALLOC_CONF": settings,
-            "LD_LIBRARY_PATH": str(folder / "jemalloc/lib"),
+            "LD_LIBRARY_PATH": str(folder / "lib"),
         }
         plain.append(suite.compare(test.name, [str(test)], test.parent, **variables))
     cases = [
@@ -250,27 +253,47 @@ def main() -> None:
             len(tests), *cases
         )
     )
-    if len(tests) < LEAST_JEMALLOC or cases[0] == 0:
+    if len(tests) < least or cases[0] == 0:
         suite.failed.append(f"jemalloc has {len(tests)} tests")
-    mimalloc(folder / "mimalloc", memory)
-    for test, words in MIMALLOC.items():
-        result = suite.compare(test, [str(folder / "mimalloc" / test), *words], folder)
-        arena = folder / "arena"
-        arena.unlink(missing_ok=True)
-        own = result_of(
-            [str(folder / "mimalloc" / f"{test}-arena"), *words],
-            folder,
-            ARENA_COUNT=str(arena),
-        )
-        suite.judge(
-            f"{test}, arena",
-            result,
-            own,
-            int(arena.read_text()) if arena.exists() else 0,
-        )
+
+
+def check_mimalloc(suite: Suite, folder: Path, memory: Path, tests: list[str]) -> None:
+    """Runs mimalloc's tests, also with all of their memory in a block of the service."""
+    mimalloc(folder, memory, tests)
+    for test in tests:
+        words = MIMALLOC[test]
+        plain = [str(folder / test), *words]
+        if test in PRELOADED_MIMALLOC:
+            result = suite.compare(test, plain, folder)
+        else:
+            result = result_of(plain, folder)
+        if test in IN_ARENA:
+            count = folder / "arena-count"
+            count.unlink(missing_ok=True)
+            own = result_of(
+                [str(folder / f"{test}-arena"), *words], folder, ARENA_COUNT=str(count)
+            )
+            served = int(count.read_text()) if count.exists() else 0
+            suite.judge(f"{test}, arena", result, own, served)
         print(f"mimalloc: {test}: status {result.status}, with and without")
         if result.status != 0:
             suite.failed.append(f"{test} fails by itself")
+
+
+def main() -> None:
+    """Builds, runs, and says what has come of it."""
+    is_short = "--short" in sys.argv[2:]
+    target = Path(sys.argv[1]).resolve()
+    memory = target / "release/memory"
+    folder = target / "allocators" / ("short" if is_short else "whole")
+    folder.mkdir(parents=True, exist_ok=True)
+    suite = Suite(folder, memory / "libregrow_memory.so")
+    kinds = ["integration"] if is_short else ["unit", "integration"]
+    check_jemalloc(
+        suite, folder / "jemalloc", kinds, LEAST_SHORT if is_short else LEAST_JEMALLOC
+    )
+    tests = [SHORT_MIMALLOC] if is_short else list(MIMALLOC)
+    check_mimalloc(suite, folder / "mimalloc", memory, tests)
     for failure in suite.failed:
         print(failure)
     print(f"{suite.passed} passed, {len(suite.failed)} failed")
