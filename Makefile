@@ -31,7 +31,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-python bench-env bench-web keep-results results build memory \
-	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants sanitize miri victims test-workspace test-unprivileged test-python \
+	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants sanitize miri miri-zones victims test-workspace test-unprivileged test-python \
 	test-web clean
 
 help: ## print this list
@@ -154,6 +154,9 @@ sanitize: ## run the tests of the memory service with the address and the thread
 
 miri: ## run the tests of the memory service by Miri, as far as they need no kernel
 	@scripts/sanitize miri
+
+miri-zones: ## of these the zones alone
+	@scripts/sanitize miri-zones
 
 loom-mutants: ## weaken the atomic operations of the memory service one by one: a model fails each time
 	@scripts/loom_mutants.py

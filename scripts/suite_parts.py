@@ -260,6 +260,11 @@ def as_nobody(*, again: bool) -> list[Part]:
     ]
 
 
+def allocators(name: str, says: str, *words: str) -> Part:
+    """The tests of other allocators over the memory service."""
+    return Part(name, lambda target: ["tests/allocators/check.py", str(target), *words], says, ("memory",), limit_s=7200)
+
+
 def test() -> list[Part]:
     """What `make test` runs: everything that CI does."""
     return [
@@ -270,6 +275,9 @@ def test() -> list[Part]:
         *workspace(),
         make("fuzz-smoke", "each fuzz target for some seconds"),
         make("loom", "each order of the memory service's atomic operations", lock="loom"),
+        make("miri-zones", "the memory service's zones, instruction by instruction", lock="miri"),
+        make("memory", "the memory service for C programs, as users get it", lock="release"),
+        allocators("allocators", "some of jemalloc's and mimalloc's own tests over the memory service", "--short"),
         *as_nobody(again=True),
     ]
 
@@ -294,13 +302,8 @@ def soak() -> list[Part]:
         longer("regrow-sites/memory", "10,000,000 events for the model of creation sites", REGROW_EVENTS="10000000"),
         longer("regrow-memory/service", "100,000,000 steps of eight threads with blocks of memory", REGROW_STEPS="12500000"),
         make("memory", "the memory service for C programs, as users get it", needs=("build",), lock="release"),
-        Part(
-            "soak/allocators",
-            lambda target: ["tests/allocators/check.py", str(target)],
-            "jemalloc's and mimalloc's own tests over the memory service",
-            ("memory",),
-            limit_s=7200,
-        ),
+        allocators("soak/allocators", "jemalloc's and mimalloc's own tests over the memory service"),
+        make("miri", "the memory service, instruction by instruction", lock="miri", limit_s=7200),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
         make("sanitize", "the memory service with both sanitizers, deliberate bugs among it", lock="sanitize", limit_s=7200),
         make("loom-mutants", "a model fails for each ordering of the memory service that is weakened", lock="loom"),

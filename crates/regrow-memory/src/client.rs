@@ -185,7 +185,8 @@ impl Client {
     /// How many blocks more than the one that is asked for it takes, as it grows: no more than it may keep.
     #[inline]
     fn ahead(&self, want: Want) -> usize {
-        let Some(kept) = self.kept.get(usize::from(want.order)).filter(|_| want.mapped && !want.zeroed) else {
+        let Some(kept) = self.kept.get(usize::from(want.order)).filter(|_| want.mapped && !want.zeroed)
+        else {
             return 0;
         };
         let may_keep = self.most_kept(want.order).saturating_sub(kept.len());
