@@ -283,7 +283,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
 
     #[test]
-    fn blocks_do_not_overlap_and_nothing_is_lost(steps in prop::collection::vec(step(), 0..400)) {
+    fn blocks_do_not_overlap_and_nothing_is_lost(steps in prop::collection::vec(step(), 0..if cfg!(miri) { 40 } else { 400 })) {
         play(steps);
     }
 }

@@ -14,10 +14,10 @@ use crate::memory::scaling::ScalingPoint;
 const FIGURES: [(u8, &str); 2] = [(6, "immediate"), (7, "delayed")];
 const SIDES: [&str; 6] = ["Linux", "no server", "1 server", "2 servers", "4 servers", "8 servers"];
 const WHAT: [(&str, &str); 6] = [
-    ("4 KiB", "(a) alloc, touch, free of 4 KiB"),
+    ("4 KiB", "(a) 4 KiB"),
     ("64 KiB", "(b) 64 KiB"),
     ("2 MiB", "(c) 2 MiB"),
-    ("lattice-Boltzmann", "(d) lattice-Boltzmann"),
+    ("lattice-Boltzmann", "(d) lattice"),
     ("bzip2", "(e) bzip2"),
     ("chess", "(f) chess"),
 ];
