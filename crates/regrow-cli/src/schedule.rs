@@ -5,8 +5,6 @@
 //!                           └── kept in the state folder
 //! ```
 
-use std::os::fd::AsFd;
-use std::process::Command;
 use std::time::Duration;
 
 use regrow_collect::below::{BelowError, Class, Lever, Scheduling, Summary};
@@ -17,7 +15,7 @@ use crate::cli::schedule::ScheduleArgs;
 use crate::error::CliError;
 use crate::exit_status;
 use crate::message::{chain, complain};
-use crate::sites::below;
+use crate::sites::below::{self, HeldSignals};
 
 /// What the model may take.
 const BUDGET_BYTES: usize = 1 << 20;
@@ -32,10 +30,9 @@ pub(crate) fn schedule(args: &ScheduleArgs) -> Result<u8, CliError> {
     let long = lever(args.long_slice_us, args.long_nice, args.batch);
     let scheduling =
         Scheduling::new(short, long, Duration::from_micros(args.limit_us)).map_err(BelowError::from)?;
-    let (below, signals) = (below::start(Some(scheduling))?, below::signals()?);
-    let mut command = Command::new(&args.program);
-    command.args(&args.args);
-    let ran = below.run(&mut command, Some(signals.as_fd()), |below, events| {
+    let (below, signals) = (below::start(Some(scheduling))?, HeldSignals::hold()?);
+    let mut command = signals.command(&args.program, &args.args);
+    let ran = below.run(&mut command, Some(signals.descriptor()), |below, events| {
         for event in events {
             model.observe(event);
         }

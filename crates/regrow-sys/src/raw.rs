@@ -8,6 +8,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
@@ -82,6 +84,16 @@ pub fn set_signal_mask(set: u64) {
     let how = word(libc::SIG_SETMASK);
     // SAFETY: the set is live and has the eight bytes of the kernel's own.
     unsafe { syscall(libc::SYS_rt_sigprocmask, [how, &raw const set as usize, 0, 8, 0, 0]) };
+}
+
+/// Has a command begin with a set of blocked signals, whatever the calling thread blocks when it is started.
+pub fn begin_with_signal_mask(command: &mut Command, set: u64) {
+    let begin = move || {
+        set_signal_mask(set);
+        Ok(())
+    };
+    // SAFETY: a system call is all that the child makes there; it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(begin) };
 }
 
 /// How long a new parent may take to wait for an orphan that has ended.

@@ -1,7 +1,7 @@
 //! The collector below a command, without privilege: a preloaded library tells.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Command;
 
 use regrow_collect::below::{Below, BelowError, Scheduling, Summary};
@@ -23,23 +23,43 @@ pub(crate) fn start(scheduling: Option<Scheduling>) -> Result<Below, CliError> {
     Ok(Below::new(&data_file::put(FILE, LIBRARY)?, scheduling)?)
 }
 
-/// The signals that go on to a command, and those that it has of the terminal itself. Called before there are threads, so that none of them takes
-/// one.
-pub(crate) fn signals() -> Result<OwnedFd, CliError> {
-    let bit = |signal: i32| 1_u64 << (signal - 1);
-    let set = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT].map(bit).iter().sum();
-    let (signals, _) =
-        raw::signals_as_descriptor(set).map_err(CliError::system("signals cannot be waited for"))?;
-    Ok(signals)
+/// The signals that go on to a command, and those that it has of the terminal itself: this process holds them back, and the command does not.
+pub(crate) struct HeldSignals {
+    descriptor: OwnedFd,
+    /// What was blocked before.
+    before: u64,
+}
+
+impl HeldSignals {
+    /// Called before there are threads, so that none of them takes one.
+    pub(crate) fn hold() -> Result<HeldSignals, CliError> {
+        let bit = |signal: i32| 1_u64 << (signal - 1);
+        let set = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT].map(bit).iter().sum();
+        let (descriptor, before) =
+            raw::signals_as_descriptor(set).map_err(CliError::system("signals cannot be waited for"))?;
+        Ok(HeldSignals { descriptor, before })
+    }
+
+    /// Where they are read.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// A command that begins as this process did.
+    pub(crate) fn command(&self, program: &OsStr, args: &[OsString]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args);
+        raw::begin_with_signal_mask(&mut command, self.before);
+        command
+    }
 }
 
 /// Of a command.
 pub(super) fn collector(program: &OsStr, args: &[OsString]) -> Result<Collector, CliError> {
-    let (below, signals) = (start(None)?, signals()?);
-    let mut command = Command::new(program);
-    command.args(args);
+    let (below, signals) = (start(None)?, HeldSignals::hold()?);
+    let mut command = signals.command(program, args);
     Ok(Box::new(move |mut tell: Teller| {
-        let (status, summary) = below.run(&mut command, Some(signals.as_fd()), |below, events| {
+        let (status, summary) = below.run(&mut command, Some(signals.descriptor()), |below, events| {
             for event in events {
                 tell(Told::Event(event.clone()));
             }
