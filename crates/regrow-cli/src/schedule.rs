@@ -4,10 +4,16 @@
 //!   processes ──events──> Model ──classes──> channel ──> the library, in each process that creates a child
 //!                           └── kept in the state folder
 //! ```
+//!
+//! With `--outside` it is the kernel that tells, and this process that schedules (`outside`).
 
+mod outside;
+
+use std::process::ExitStatus;
 use std::time::Duration;
 
-use regrow_collect::below::{BelowError, Class, Lever, Scheduling, Summary};
+use regrow_collect::Scheduling;
+use regrow_collect::below::{BelowError, Class, Lever, Summary};
 use regrow_collect::kept::{Kept, SetAside};
 use regrow_sites::{Model, Site};
 
@@ -30,26 +36,44 @@ pub(crate) fn schedule(args: &ScheduleArgs) -> Result<u8, CliError> {
     let long = lever(args.long_slice_us, args.long_nice, args.batch);
     let scheduling =
         Scheduling::new(short, long, Duration::from_micros(args.limit_us)).map_err(BelowError::from)?;
-    let (below, signals) = (below::start(Some(scheduling))?, HeldSignals::hold()?);
-    let mut command = signals.command(&args.program, &args.args);
-    let ran = below.run(&mut command, Some(signals.descriptor()), |below, events| {
-        for event in events {
-            model.observe(event);
-        }
-        below.publish(&mut |site| class_of(&model, site, args.limit_us));
-    });
+    let ran = if args.outside {
+        outside::run(args, scheduling, &mut model)
+    } else {
+        by_library(args, scheduling, &mut model)
+    };
     match ran {
-        Ok((status, summary)) => {
+        Ok(Ran { status, summary, lacking }) => {
             if let Some(kept) = &kept {
                 save(kept, &mut model);
             }
             complain(&describe(&summary));
-            below::describe(&summary).iter().for_each(|line| complain(line));
+            lacking.iter().for_each(|line| complain(line));
             Ok(exit_status::of_run(status))
         }
-        Err(error @ BelowError::Start { .. }) => Ok(below::not_started(&error)),
-        Err(error) => Err(error.into()),
+        Err(CliError::Below(error @ BelowError::Start { .. })) => Ok(below::not_started(&error)),
+        Err(error) => Err(error),
     }
+}
+
+/// What has become of a command.
+struct Ran {
+    status: ExitStatus,
+    summary: Summary,
+    /// What was not seen, a line for each.
+    lacking: Vec<String>,
+}
+
+/// Has the library in each process schedule its children.
+fn by_library(args: &ScheduleArgs, scheduling: Scheduling, model: &mut Model) -> Result<Ran, CliError> {
+    let (below, signals) = (below::start(Some(scheduling))?, HeldSignals::hold()?);
+    let mut command = signals.command(&args.program, &args.args);
+    let (status, summary) = below.run(&mut command, Some(signals.descriptor()), |below, events| {
+        for event in events {
+            model.observe(event);
+        }
+        below.publish(&mut |site| class_of(model, site, args.limit_us));
+    })?;
+    Ok(Ran { status, summary, lacking: below::describe(&summary) })
 }
 
 fn class_of(model: &Model, site: &Site, limit_us: u64) -> Class {

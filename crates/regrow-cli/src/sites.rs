@@ -11,7 +11,7 @@
 pub(crate) mod below;
 mod estimate;
 mod live;
-mod machine;
+pub(crate) mod machine;
 mod outputs;
 mod spool;
 mod table;

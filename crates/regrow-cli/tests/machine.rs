@@ -4,6 +4,8 @@
 
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod common;
+#[path = "schedule/scripts.rs"]
+mod scripts;
 
 use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
@@ -11,6 +13,7 @@ use std::time::Duration;
 
 use common::{output, regrow, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
+use scripts::LONG_NICE;
 use serde_json::Value;
 
 /// Whether the machine may be looked at, as `regrow doctor` says; or what is said where it may not was checked.
@@ -151,4 +154,60 @@ fn flags_that_contradict_one_another_are_refused() {
         assert_eq!(refused.status.code(), Some(2));
         assert_eq!(stderr(&refused), "regrow: process 4194305: there is none\n");
     }
+}
+
+/// `regrow schedule --outside` in a folder with the scripts.
+fn schedule_outside(words: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    scripts::put(folder.path());
+    let mut command = regrow();
+    command.current_dir(folder.path());
+    command.args(["schedule", "--outside", "--fresh", "--limit-us", "20000", "--long-nice", LONG_NICE, "--"]);
+    command.args(words).output().unwrap()
+}
+
+#[test]
+fn processes_are_scheduled_from_outside_static_ones_too() {
+    if !may_look() {
+        let refused = schedule_outside(&["echo", "ran"]);
+        assert_eq!(
+            (refused.status.code(), stdout(&refused).as_str()),
+            (Some(125), ""),
+            "{}",
+            stderr(&refused)
+        );
+        assert!(stderr(&refused).contains("missing"), "{}", stderr(&refused));
+        return;
+    }
+    // The library that schedules otherwise is not in a static shell.
+    let ran = schedule_outside(&["sh", "children.sh", "bash-static"]);
+    let began = stdout(&ran);
+    assert_eq!(ran.status.code(), Some(0), "one begins as a long one: {began} {}", stderr(&ran));
+    assert!(began.starts_with("0\n") && began.ends_with("7\n"), "nothing is known of the first: {began}");
+    let said = stderr(&ran);
+    assert!(!said.contains(" 0 as long") && !said.contains("and 0 anew"), "{said}");
+}
+
+#[test]
+fn a_command_that_is_scheduled_from_outside_is_what_it_is_without() {
+    if !may_look() {
+        return;
+    }
+    for (script, status) in
+        [("echo out; exit 3", 3), ("echo out; kill -INT $$", 130), ("echo out; kill -KILL $$", 137)]
+    {
+        let ran = schedule_outside(&["sh", "-c", script]);
+        assert_eq!((ran.status.code(), stdout(&ran).as_str()), (Some(status), "out\n"), "{}", stderr(&ran));
+    }
+    let missing = schedule_outside(&["./no-such-program"]);
+    assert_eq!(missing.status.code(), Some(127), "{}", stderr(&missing));
+    // What outlives the command keeps nothing of how it was scheduled.
+    let script = "bash-static ./child.sh >/dev/null 2>&1 & child=$!; until [ \"$(nice_of $child)\" = 7 ]; do :; done; kill -STOP $child; echo $child";
+    let nice_of = "nice_of() { read -r line </proc/$1/stat; set -- ${line##*) }; echo ${17}; }; ";
+    let left = schedule_outside(&["sh", "-c", &format!("{nice_of}{script}")]);
+    let child: i32 = stdout(&left).lines().last().unwrap().parse().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+    let nice = stat.rsplit(") ").next().unwrap().split(' ').nth(16).unwrap().to_owned();
+    kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
+    assert_eq!(nice, "0", "{}", stderr(&left));
 }

@@ -1,45 +1,21 @@
 //! `regrow schedule`, looked at from outside: how the processes below it are scheduled is what `/proc` says of them.
 
 mod common;
+#[path = "schedule/scripts.rs"]
+mod scripts;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{output, regrow, shell_status, stderr, stdout};
-
-/// Functions of scripts: `niceness` sets `nice` to that of the shell; `compute` computes until it is $1.
-const FUNCTIONS: &str = r#"
-niceness() { read -r line </proc/$$/stat; set -- ${line##*) }; nice=${17}; }
-compute() { niceness; while [ "$nice" != "$1" ]; do niceness; done; }
-"#;
-
-/// Runs children one after the other, each of which computes until it is a long one, and longer; each says how nice it was at its beginning. Ends with the
-/// first that began as a long one, or with the hundredth.
-const CHILDREN: &str = r#"
-for each in 0 1 2 3 4 5 6 7 8 9; do
-    for other in 0 1 2 3 4 5 6 7 8 9; do
-        began=$(sh ./child.sh)
-        echo "$began"
-        [ "$began" = 7 ] && exit 0
-    done
-done
-exit 1
-"#;
-
-fn scripts(folder: &Path) {
-    let child = format!(
-        "{FUNCTIONS}\nniceness; echo $nice; compute 7; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
-    );
-    std::fs::write(folder.join("child.sh"), child).unwrap();
-    std::fs::write(folder.join("children.sh"), CHILDREN).unwrap();
-}
+use scripts::{FUNCTIONS, LONG_NICE};
 
 /// `regrow schedule` with what it keeps in a folder, in which it runs.
 fn schedule(folder: &Path, options: &[&str], command: &[&str]) -> Output {
     let mut regrow = regrow();
     regrow.current_dir(folder).env("XDG_STATE_HOME", folder.join("state"));
     regrow
-        .args(["schedule", "--limit-us", "20000", "--long-nice", "7"])
+        .args(["schedule", "--limit-us", "20000", "--long-nice", LONG_NICE])
         .args(options)
         .arg("--")
         .args(command);
@@ -49,7 +25,7 @@ fn schedule(folder: &Path, options: &[&str], command: &[&str]) -> Output {
 #[test]
 fn a_process_that_outlives_the_limit_is_scheduled_as_a_long_one() {
     let folder = tempfile::tempdir().unwrap();
-    scripts(folder.path());
+    scripts::put(folder.path());
     let ran = schedule(folder.path(), &["--fresh"], &["sh", "child.sh"]);
     assert_eq!((ran.status.code(), stdout(&ran).as_str()), (Some(0), "0\n"), "{}", stderr(&ran));
     assert!(stderr(&ran).contains("and 1 anew as they went on"), "{}", stderr(&ran));
@@ -59,12 +35,12 @@ fn a_process_that_outlives_the_limit_is_scheduled_as_a_long_one() {
 #[test]
 fn a_child_is_scheduled_by_what_those_before_it_have_used_and_by_what_was_kept() {
     let folder = tempfile::tempdir().unwrap();
-    scripts(folder.path());
+    scripts::put(folder.path());
     let began = |ran: &Output| stdout(ran).lines().map(str::to_owned).collect::<Vec<_>>();
-    let first = schedule(folder.path(), &[], &["sh", "children.sh"]);
+    let first = schedule(folder.path(), &[], &["sh", "children.sh", "sh"]);
     assert_eq!(first.status.code(), Some(0), "one begins as a long one: {:?}", began(&first));
     assert_eq!(began(&first).first().map(String::as_str), Some("0"), "nothing is known of the first");
-    let second = schedule(folder.path(), &[], &["sh", "children.sh"]);
+    let second = schedule(folder.path(), &[], &["sh", "children.sh", "sh"]);
     assert_eq!(second.status.code(), Some(0), "one begins as a long one: {:?}", began(&second));
     assert!(began(&second).len() <= 5, "what was kept helps from the second child on: {:?}", began(&second));
 }

@@ -36,10 +36,11 @@ use rustix::time::Timespec;
 use self::channel::ChannelFile;
 use self::processes::{Processes, now_ns};
 use self::reader::Reader;
+use crate::scheduling::Scheduling;
+use crate::signals;
 
 pub use self::error::BelowError;
 pub use self::processes::Counts;
-pub use self::schedule::{Scheduling, SchedulingError};
 pub use regrow_abi::sites::{Class, Lever};
 
 /// How often records are taken out of the ring.
@@ -139,7 +140,7 @@ impl Below {
             let is_ready = poll(&mut fds, tick.as_ref()).is_ok_and(|ready| ready > 0);
             let has_ended = is_ready && fds.first().is_some_and(|fd| !fd.revents().is_empty());
             if let Some(signals) = signals.filter(|_| is_ready) {
-                pass_on(signals, pidfd.as_fd());
+                signals::pass_on(signals, pidfd.as_fd());
             }
             let events = self.collect();
             each(&mut self, &events);
@@ -180,24 +181,6 @@ impl Below {
         events.extend(self.processes.finish());
         let (lost, taken_back) = (self.reader.lost, self.taken_back);
         (Summary { counts: self.processes.counts, dropped, lost, taken_back }, events)
-    }
-}
-
-/// Gives the signals that were sent on to a process.
-fn pass_on(signals: BorrowedFd<'_>, process: BorrowedFd<'_>) {
-    /// Bytes of `signalfd_siginfo`, and where in it the number of the signal stands and how it came.
-    const BYTES: usize = 128;
-    const FROM_KERNEL: i32 = 0x80;
-    let mut info = [0; BYTES];
-    while rustix::io::read(signals, &mut info) == Ok(BYTES) {
-        let number = |at: usize| {
-            info.get(at..at + 4).and_then(|part| part.try_into().ok()).map_or(0, i32::from_ne_bytes)
-        };
-        let (signal, code) = (number(0), number(8));
-        if code != FROM_KERNEL {
-            // It may have ended.
-            let _ = raw::pidfd_signal(process, signal, false);
-        }
     }
 }
 

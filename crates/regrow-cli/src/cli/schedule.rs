@@ -11,7 +11,8 @@ was learned before. One that will use much processor time gets long slices, so t
 kernel's own, or gets what --short-slice-us and --short-nice say. A process that outlives what was predicted is scheduled as a long one.
 What a process has chosen for itself stays. What is learned is kept for the next time, in the user's state folder.
 
-Without privilege niceness only goes up. Slices need Linux 6.12.
+Without privilege niceness only goes up. Slices need Linux 6.12. A library in each process tells of its children and schedules them; --outside does
+without it, so that static programs are seen too, and children cost less. It needs the rights that `regrow sites --system` needs.
 
 Exit status: the command's own, as env(1) gives it; 127 when there is no such program;
 126 when it cannot be executed; 125 when Regrow itself failed.
@@ -19,7 +20,8 @@ Exit status: the command's own, as env(1) gives it; 127 when there is no such pr
 Examples:
   regrow schedule -- make -j4
   regrow schedule --limit-us 50000 -- ./tests.sh
-  sudo regrow schedule --short-nice -5 -- make -j4";
+  sudo regrow schedule --short-nice -5 -- make -j4
+  sudo regrow schedule --outside -- make -j4";
 
 /// The arguments of `regrow schedule`.
 #[derive(Debug, Args)]
@@ -48,6 +50,10 @@ pub(crate) struct ScheduleArgs {
     /// Give long processes the policy of work that nobody waits for (SCHED_BATCH)
     #[arg(long)]
     pub(crate) batch: bool,
+
+    /// As root: look at what is created by BPF, and schedule it from outside; the programs load no library
+    #[arg(long)]
+    pub(crate) outside: bool,
 
     /// Begin without what was learned before, and keep nothing
     #[arg(long)]

@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Command;
 
-use regrow_collect::below::{Below, BelowError, Scheduling, Summary};
+use regrow_collect::Scheduling;
+use regrow_collect::below::{Below, BelowError, Summary};
 use regrow_profile::traced::Told;
 use regrow_sites_preload::LIBRARY;
 use regrow_sys::raw;

@@ -88,7 +88,7 @@ impl Until {
 }
 
 /// What the profile lacks, a line for each.
-fn describe(losses: &Losses) -> Vec<String> {
+pub(crate) fn describe(losses: &Losses) -> Vec<String> {
     let lines = [
         (losses.created, "processes were created faster than they could be collected, and are left out"),
         (losses.executed, "programs were executed faster than they could be collected, and are left out"),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-use super::schedule::SchedulingError;
+use crate::scheduling::SchedulingError;
 
 /// Why a command cannot be watched.
 #[derive(Debug, thiserror::Error)]
