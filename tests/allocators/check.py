@@ -109,7 +109,10 @@ def jemalloc(folder: Path, kinds: list[str]) -> list[Path]:
             f"--with-version={version}",
         ]
         run(["sh", "./configure", *words, "EXTRA_CFLAGS=-w"], folder)
-        run(["make", f"-j{os.cpu_count()}", *(f"tests_{kind}" for kind in kinds)], folder)
+        run(
+            ["make", f"-j{os.cpu_count()}", *(f"tests_{kind}" for kind in kinds)],
+            folder,
+        )
 
     built_once(folder, f"{source} {kinds}", build)
     found = [

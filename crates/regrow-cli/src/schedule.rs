@@ -7,21 +7,24 @@
 //!
 //! With `--outside` it is the kernel that tells, and this process that schedules (`outside`).
 
+mod class;
 mod outside;
 
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use regrow_collect::Scheduling;
-use regrow_collect::below::{BelowError, Class, Lever, Summary};
+use regrow_collect::below::{BelowError, Lever, Summary};
 use regrow_collect::kept::{Kept, SetAside};
-use regrow_sites::{Model, Site};
+use regrow_sites::Model;
 
 use crate::cli::schedule::ScheduleArgs;
 use crate::error::CliError;
 use crate::exit_status;
 use crate::message::{chain, complain};
 use crate::sites::below::{self, HeldSignals};
+use crate::sites::machine;
+use class::class_of;
 
 /// What the model may take.
 const BUDGET_BYTES: usize = 1 << 20;
@@ -37,7 +40,11 @@ pub(crate) fn schedule(args: &ScheduleArgs) -> Result<u8, CliError> {
     let scheduling =
         Scheduling::new(short, long, Duration::from_micros(args.limit_us)).map_err(BelowError::from)?;
     let ran = if args.outside {
-        outside::run(args, scheduling, &mut model)
+        outside::run(args, scheduling, &mut model).map(|(status, summary, losses)| Ran {
+            status,
+            summary,
+            lacking: machine::describe(&losses),
+        })
     } else {
         by_library(args, scheduling, &mut model)
     };
@@ -74,17 +81,6 @@ fn by_library(args: &ScheduleArgs, scheduling: Scheduling, model: &mut Model) ->
         below.publish(&mut |site| class_of(model, site, args.limit_us));
     })?;
     Ok(Ran { status, summary, lacking: below::describe(&summary) })
-}
-
-fn class_of(model: &Model, site: &Site, limit_us: u64) -> Class {
-    let prediction = model.predict(site);
-    if prediction.is_long(limit_us) {
-        Class::Long
-    } else if prediction.is_short(limit_us) {
-        Class::Short
-    } else {
-        Class::Unknown
-    }
 }
 
 /// What was learned is a help and no need: where it cannot be had, that is said.
@@ -139,11 +135,5 @@ mod tests {
             describe(&summary),
             "9 processes were created, 8 programs executed; 5 were scheduled as short, 2 as long, and 1 anew as they went on"
         );
-    }
-
-    #[test]
-    fn where_nothing_is_known_nothing_is_done() {
-        let site = Site { image: regrow_sites::ImageId(5), frames: [None; 3], script: None, child: None };
-        assert_eq!(class_of(&Model::new(BUDGET_BYTES), &site, 10_000), Class::Unknown);
     }
 }

@@ -65,10 +65,10 @@ impl Outside {
                 let class = class_of(&living.site);
                 self.schedule(*process, class);
             }
-            Event::Ended { process, .. } => {
-                if self.living.get(&process.pid).is_some_and(|living| living.key == *process) {
-                    self.living.remove(&process.pid);
-                }
+            Event::Ended { process, .. }
+                if self.living.get(&process.pid).is_some_and(|living| living.key == *process) =>
+            {
+                self.living.remove(&process.pid);
             }
             _ => {}
         }

@@ -9,17 +9,16 @@ use std::time::{Duration, Instant};
 use regrow_collect::below::{BelowError, Summary};
 use regrow_collect::outside::Outside;
 use regrow_collect::{Scheduling, signals};
-use regrow_machine::{Machine, MachineOptions, Scope};
+use regrow_machine::{Losses, Machine, MachineOptions, Scope};
 use regrow_sites::{Event, Model, Site};
 use regrow_sys::{raw, scheduling};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Ran, class_of};
+use super::class::class_of;
 use crate::cli::schedule::ScheduleArgs;
 use crate::error::CliError;
 use crate::message::{chain, complain};
 use crate::sites::below::HeldSignals;
-use crate::sites::machine::describe;
 
 /// How often is looked who has outlived what was predicted, and whether the command has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -27,8 +26,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const OWN_NICE: i32 = -20;
 const OWN_SLICE_NS: u64 = 100_000;
 
-/// Runs a command.
-pub(super) fn run(args: &ScheduleArgs, scheduling: Scheduling, model: &mut Model) -> Result<Ran, CliError> {
+/// Runs a command: how it ended, how many were scheduled, and what was not seen.
+pub(super) fn run(
+    args: &ScheduleArgs,
+    scheduling: Scheduling,
+    model: &mut Model,
+) -> Result<(ExitStatus, Summary, Losses), CliError> {
     let signals = HeldSignals::hold()?;
     // This process and all below it: the command is seen from its creation on.
     let scope = Scope::Below(std::process::id());
@@ -53,7 +56,7 @@ pub(super) fn run(args: &ScheduleArgs, scheduling: Scheduling, model: &mut Model
     scheduler.outside.release();
     let (counts, taken_back) = scheduler.outside.counts();
     let summary = Summary { counts, taken_back, ..Summary::default() };
-    Ok(Ran { status, summary, lacking: describe(&losses) })
+    Ok((status, summary, losses))
 }
 
 /// Those that are scheduled, and what is known of them.
