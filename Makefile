@@ -30,7 +30,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-python bench-env bench-web keep-results results build memory \
+.PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-sites bench-python bench-env bench-web keep-results results build memory \
 	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants sanitize miri miri-zones victims test-workspace test-unprivileged test-python \
 	test-web clean
 
@@ -76,6 +76,10 @@ bench-memory: build memory ## blocks of the memory service beside what the kerne
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --memory --json $(TARGET)/bench/memory.json $(ARGS)
 
+bench-sites: build ## what it costs to see where processes are created, and what is gained by scheduling by it (root); the figures go to target/bench/sites.json
+	@mkdir -p $(TARGET)/bench
+	@$(TARGET)/release/regrow bench --sites --json $(TARGET)/bench/sites.json
+
 bench-pool: build ## the pool's policies on the recorded traces; the figures go to target/bench/pool.json
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --pool traces --json $(TARGET)/bench/pool.json $(ARGS)
@@ -100,7 +104,7 @@ keep-results: ## put the figures in target/bench into bench/results, and write t
 
 results: ## run all benchmarks, and keep what they measured: about an hour on a machine that does nothing else
 	@$(MAKE) --no-print-directory bench ARGS="--runs 500"
-	@$(MAKE) --no-print-directory bench-daemon bench-resources bench-memory bench-trace bench-pool bench-python bench-env bench-web
+	@$(MAKE) --no-print-directory bench-daemon bench-resources bench-memory bench-trace bench-pool bench-sites bench-python bench-env bench-web
 	@$(MAKE) --no-print-directory keep-results
 
 test: deps ## everything that CI runs; PARTS="engine nobody/" runs the parts with these texts in their names

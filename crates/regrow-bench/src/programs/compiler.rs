@@ -25,7 +25,7 @@ pub enum CompileError {
 }
 
 /// Compiles `sources` to `output`.
-pub(super) fn compile(flags: &[&str], sources: &[&Path], output: &Path) -> Result<(), CompileError> {
+pub(crate) fn compile(flags: &[&str], sources: &[&Path], output: &Path) -> Result<(), CompileError> {
     let mut compiler = Command::new("cc");
     compiler.args(flags).arg("-o").arg(output).args(sources).stdin(Stdio::null());
     match compiler.output() {
