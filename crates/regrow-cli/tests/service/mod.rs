@@ -135,10 +135,18 @@ impl Service {
         self.processes().into_iter().filter(is_daemon).collect()
     }
 
-    /// What is there when everything should be gone, after waiting for it to go.
+    /// What is there when everything should be gone, after waiting for it to go. Each daemon is told once to leave: also one that a command has
+    /// started last, and that was about to be a daemon when the others were told.
     fn left(&self) -> Vec<i32> {
         let deadline = Instant::now() + LIMIT;
+        let mut told = Vec::new();
         loop {
+            for daemon in self.daemons() {
+                if !told.contains(&daemon) {
+                    signal(daemon, Signal::TERM);
+                    told.push(daemon);
+                }
+            }
             let left = self.everything();
             if left.is_empty() || Instant::now() > deadline {
                 return left;
@@ -274,8 +282,6 @@ impl Drop for Service {
         let failed = std::thread::panicking();
         if failed {
             eprintln!("the daemon has said:\n{}", self.daemon_said());
-        } else {
-            self.daemons().iter().for_each(|&daemon| signal(daemon, Signal::TERM));
         }
         let left = if failed { self.everything() } else { self.left() };
         let left: Vec<String> = left.into_iter().map(command_line).collect();
