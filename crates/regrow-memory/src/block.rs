@@ -7,14 +7,39 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::request::{Mode, Owner, Want};
+use crate::request::{Mode, Want};
 use crate::store::Store;
 use crate::units::{Page, pages_of};
+
+/// Where the blocks of a client go home to. Each client counts its own: the count of the whole service would be a cache line that all of them write.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Home(Arc<Store>);
+
+impl Home {
+    /// That of a client, or of a single block.
+    pub(crate) fn new(store: Arc<Store>) -> Arc<Home> {
+        Arc::new(Home(store))
+    }
+
+    /// The service.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.0
+    }
+}
+
+impl Deref for Home {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.0
+    }
+}
 
 /// See the module. It is its bytes: [`Deref`] gives them.
 #[derive(Debug)]
 pub struct Block {
-    service: Arc<Store>,
+    home: Arc<Home>,
     memory: NonNull<[u8]>,
     page: Page,
     want: Want,
@@ -28,10 +53,10 @@ unsafe impl Sync for Block {}
 
 impl Block {
     /// The block of a grant, of which there is one.
-    pub(crate) fn new(service: Arc<Store>, page: Page, want: Want) -> Block {
+    pub(crate) fn new(home: Arc<Home>, page: Page, want: Want) -> Block {
         // SAFETY: the zone gives these pages to nobody else until the block goes home.
-        let memory = unsafe { service.range().block(page, pages_of(want.order)) };
-        Block { service, memory, page, want }
+        let memory = unsafe { home.range().block(page, pages_of(want.order)) };
+        Block { home, memory, page, want }
     }
 
     /// Its order: it has 2^order pages.
@@ -53,7 +78,7 @@ impl Block {
         self.set_aside();
         let mut block = ManuallyDrop::new(self);
         // SAFETY: the block is not used after this, nor dropped.
-        unsafe { std::ptr::drop_in_place(&raw mut block.service) };
+        unsafe { std::ptr::drop_in_place(&raw mut block.home) };
         block.page
     }
 
@@ -65,19 +90,19 @@ impl Block {
     /// Nobody uses it until it is taken up.
     #[inline]
     pub(crate) fn set_aside(&self) {
-        self.service.range().take_in(self.page, pages_of(self.want.order));
+        self.home.range().take_in(self.page, pages_of(self.want.order));
     }
 
     /// Somebody uses it again.
     #[inline]
     pub(crate) fn take_up(&self) {
-        self.service.range().give_out(self.page, pages_of(self.want.order));
+        self.home.range().give_out(self.page, pages_of(self.want.order));
     }
 
-    /// Whether a client of a service has it.
+    /// Whether the client of this home has it.
     #[inline]
-    pub(crate) fn is_of(&self, service: &Arc<Store>, client: Owner) -> bool {
-        self.want.owner == client && Arc::ptr_eq(&self.service, service)
+    pub(crate) fn is_of(&self, home: &Arc<Home>) -> bool {
+        Arc::ptr_eq(&self.home, home)
     }
 }
 
@@ -100,6 +125,29 @@ impl DerefMut for Block {
 impl Drop for Block {
     fn drop(&mut self) {
         self.set_aside();
-        self.service.free(self.page);
+        self.home.free(self.page);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+    use crate::seat::Seat;
+    use crate::service::{Service, ServiceOptions};
+
+    /// Lines that the processor fetches as a pair.
+    const LINES: usize = 128;
+
+    #[test]
+    fn clients_and_slaves_share_no_cache_line_that_is_written() -> Result<(), crate::error::ServiceError> {
+        assert!([align_of::<Client>(), align_of::<Seat>(), align_of::<Home>()].iter().all(|&to| to >= LINES));
+        let service = Service::new(&ServiceOptions { chunks: 8, zones: 2, ..ServiceOptions::default() })?;
+        let (mut one, mut other) = (service.client(), service.client());
+        let blocks =
+            [one.alloc(1, Mode::Delayed)?, one.alloc(1, Mode::Delayed)?, other.alloc(1, Mode::Delayed)?];
+        let homes = blocks.each_ref().map(|block| Arc::as_ptr(&block.home));
+        assert!(homes[0] == homes[1] && homes[0] != homes[2], "each client counts its blocks itself");
+        Ok(())
     }
 }

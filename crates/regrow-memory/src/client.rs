@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::block::Block;
+use crate::block::{Block, Home};
 use crate::error::ServiceError;
 use crate::growth::Growth;
 use crate::link::Link;
@@ -22,10 +22,11 @@ use crate::units::{CHUNK_ORDER, MAX_ORDER, Page, order_for, pages_of};
 /// Of so many requests that met others one looks whether a slave is needed.
 const LOOK_EACH: u32 = 64;
 
-/// See the module.
+/// See the module. Clients of two threads may lie side by side: none shares a cache line, or the pair of lines that is fetched together, with the next.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Client {
-    service: Arc<Store>,
+    home: Arc<Home>,
     number: Owner,
     zone: usize,
     keep_pages: usize,
@@ -49,8 +50,9 @@ impl Client {
         keep_pages: usize,
         slaves: Slaves,
     ) -> Client {
-        let (kept, granted, growth) = (Default::default(), Vec::new(), Growth::new());
-        Client { service, number, zone, keep_pages, slaves, kept, link: None, met: 0, granted, growth }
+        let (home, kept, granted, growth) =
+            (Home::new(service), Default::default(), Vec::new(), Growth::new());
+        Client { home, number, zone, keep_pages, slaves, kept, link: None, met: 0, granted, growth }
     }
 
     /// A block of so many pages at least. What is in it is zero, or what this client has written to a block before.
@@ -100,7 +102,7 @@ impl Client {
             self.granted.clear();
             self.grants(want, left.min(MOST_ASKED));
             if self.granted.is_empty() {
-                let grant = self.service.grant_elsewhere(&mut self.zone, want)?;
+                let grant = self.home.grant_elsewhere(&mut self.zone, want)?;
                 self.granted.push(grant);
             }
             left -= self.granted.len();
@@ -113,7 +115,7 @@ impl Client {
     #[inline]
     pub fn free(&mut self, block: Block) {
         let order = usize::from(block.order());
-        let may_keep = block.is_of(&self.service, self.number) && block.mode() == Mode::Immediate;
+        let may_keep = block.is_of(&self.home) && block.mode() == Mode::Immediate;
         let most = self.most_kept(block.order());
         match self.kept.get_mut(order) {
             Some(kept) if may_keep && kept.len() < most => {
@@ -129,14 +131,14 @@ impl Client {
         let mut pages = Vec::new();
         for block in blocks {
             let most = self.most_kept(block.order());
-            let is_own = block.is_of(&self.service, self.number);
+            let is_own = block.is_of(&self.home);
             let may_keep = is_own && block.mode() == Mode::Immediate;
             match self.kept.get_mut(usize::from(block.order())) {
                 Some(kept) if may_keep && kept.len() < most => {
                     block.set_aside();
                     kept.push(block);
                 }
-                _ if is_own && self.service.zone_of(block.page()) == self.zone => {
+                _ if is_own && self.home.zone_of(block.page()) == self.zone => {
                     pages.push(block.into_page());
                 }
                 _ => drop(block),
@@ -170,7 +172,7 @@ impl Client {
         self.grants(want, 1 + ahead);
         let grant = match self.granted.pop() {
             Some(grant) => grant,
-            None => self.service.grant_elsewhere(&mut self.zone, want)?,
+            None => self.home.grant_elsewhere(&mut self.zone, want)?,
         };
         if want.mapped {
             self.growth.note(grant.map);
@@ -217,8 +219,8 @@ impl Client {
         let mut granted = std::mem::take(&mut self.granted);
         granted.sort_unstable_by_key(|grant| grant.page);
         let from = blocks.len();
-        blocks.extend(granted.iter().map(|grant| Block::new(Arc::clone(&self.service), grant.page, want)));
-        let made = self.service.finish_all(&granted, want);
+        blocks.extend(granted.iter().map(|grant| Block::new(Arc::clone(&self.home), grant.page, want)));
+        let made = self.home.finish_all(&granted, want);
         if made.is_err() {
             blocks.truncate(from);
         }
@@ -228,13 +230,13 @@ impl Client {
     }
 
     fn block(&self, grant: Grant, want: Want) -> Result<Block, ServiceError> {
-        let block = Block::new(Arc::clone(&self.service), grant.page, want);
-        self.service.finish(grant, want).map(|()| block)
+        let block = Block::new(Arc::clone(&self.home), grant.page, want);
+        self.home.finish(grant, want).map(|()| block)
     }
 
     /// What the zone has of so many blocks.
     fn grants(&mut self, want: Want, count: usize) {
-        let Some(seat) = self.service.seats().get(self.zone) else { return };
+        let Some(seat) = self.home.seats().get(self.zone) else { return };
         let granted = &mut self.granted;
         let take = |zone: &mut crate::zone::Zone| {
             granted.extend((0..count).map_while(|_| zone.alloc(want).ok()));
@@ -246,14 +248,14 @@ impl Client {
             if let Some(link) = self.link.as_mut() {
                 link.ask(want, count, &mut self.granted);
             }
-        } else if let Some(seat) = self.service.seats().get(self.zone) {
+        } else if let Some(seat) = self.home.seats().get(self.zone) {
             seat.with(|zone| self.granted.extend((0..count).map_while(|_| zone.alloc(want).ok())));
         }
     }
 
     /// Gives blocks of its zone back.
     fn give_back(&mut self, pages: &[Page]) {
-        let Some(seat) = self.service.seats().get(self.zone).filter(|_| !pages.is_empty()) else { return };
+        let Some(seat) = self.home.seats().get(self.zone).filter(|_| !pages.is_empty()) else { return };
         let take = |zone: &mut crate::zone::Zone| {
             for &page in pages {
                 let freed = zone.free(page);
@@ -268,7 +270,7 @@ impl Client {
                 link.give_back(pages);
             }
         } else {
-            pages.iter().for_each(|&page| self.service.free(page));
+            pages.iter().for_each(|&page| self.home.free(page));
         }
     }
 
@@ -276,12 +278,12 @@ impl Client {
     fn has_link(&mut self) -> bool {
         self.met = self.met.wrapping_add(1);
         let looks = self.slaves == Slaves::Elastic && self.met.is_multiple_of(LOOK_EACH);
-        if looks && self.service.seats().get(self.zone).is_some_and(crate::seat::Seat::wants_slave) {
-            slave::grow(&self.service, self.zone);
+        if looks && self.home.seats().get(self.zone).is_some_and(crate::seat::Seat::wants_slave) {
+            slave::grow(self.home.store(), self.zone);
         }
         if self.link.as_ref().is_none_or(|link| link.zone() != self.zone) {
             self.link = None;
-            self.link = Link::open(&self.service, self.zone, self.number);
+            self.link = Link::open(self.home.store(), self.zone, self.number);
         }
         self.link.is_some()
     }

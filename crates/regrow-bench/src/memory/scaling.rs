@@ -68,8 +68,12 @@ pub(super) fn measure(chess: &ChessRates) -> Result<Vec<Figure>, BenchError> {
     let mut all = Scaling::default();
     let distances: Vec<Distances> = (0..ROUNDS).map(|_| costs::distances()).collect();
     let of = |part: fn(&Distances) -> f64| lower_quartile(distances.iter().map(part));
-    all.distances =
-        Distances { message_ns: 0.0, handoff_ns: of(|one| one.handoff_ns), wake_ns: of(|one| one.wake_ns) };
+    all.distances = Distances {
+        message_ns: 0.0,
+        handoff_ns: of(|one| one.handoff_ns),
+        wake_ns: of(|one| one.wake_ns),
+        waker_ns: of(|one| one.waker_ns),
+    };
     for (name, pages) in SIZES {
         all.size(name, pages, ROUNDS)?;
     }
@@ -275,6 +279,11 @@ impl Scaling {
             "ns",
         ));
         others.push(Figure::told("simulator: a thread is woken", distances.wake_ns, "ns"));
+        others.push(Figure::told(
+            "simulator: of that, before who wakes it goes on",
+            distances.waker_ns,
+            "ns",
+        ));
         let mut figures: Vec<Figure> =
             points.iter().map(|(point, rate)| Figure::told(&point.to_string(), *rate, "1/s")).collect();
         figures.extend(others);

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use regrow_memory::{Mode, PAGE_BYTES, Service};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::super::subject::{Costs, Subject, Way};
 use super::super::turns::{refused, touch};
@@ -229,7 +230,8 @@ fn zero(service: &Service, pages: u64) -> Result<f64, BenchError> {
 
 /// What passes between two processors, but for messages, of which each size has its own cost.
 pub(super) fn distances() -> Distances {
-    Distances { message_ns: 0.0, handoff_ns: handoff(), wake_ns: wake() }
+    let [wake_ns, waker_ns] = wake();
+    Distances { message_ns: 0.0, handoff_ns: handoff(), wake_ns, waker_ns }
 }
 
 /// A line goes from one processor to the other, and back: one way. The median of many looks, as others may take a processor away meanwhile.
@@ -254,13 +256,26 @@ fn handoff() -> f64 {
     median(times)
 }
 
-/// From the call that wakes a thread which has just gone to sleep until it runs.
-fn wake() -> f64 {
+/// Has the calling thread run on one of the processors that it may use alone: on the first, or on the last.
+fn stay_on(last: bool) {
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let mut of_allowed = (0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number));
+    let processor = if last { of_allowed.next_back() } else { of_allowed.next() };
+    let mut only = CpuSet::new();
+    processor.into_iter().for_each(|number| only.set(number));
+    // Where this is refused the thread goes where the scheduler puts it.
+    let _ = sched_setaffinity(None, &only);
+}
+
+/// From the call that wakes a thread which has just gone to sleep until it runs; and until the call returns. Each stays on a processor: a thread that is woken by what runs on
+/// its own processor would wait for no other one.
+fn wake() -> [f64; 2] {
     let began = Instant::now();
     let since = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let (called, woken) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
+            stay_on(true);
             for _ in 0..WAKES {
                 while called.load(Ordering::Acquire) == 0 {
                     thread::park();
@@ -269,20 +284,27 @@ fn wake() -> f64 {
                 woken.store(since(), Ordering::Release);
             }
         });
-        let one = |_| {
+        let one = |sleeper: &thread::Thread| {
             thread::sleep(Duration::from_micros(50));
             let now = since();
             called.store(now, Ordering::Release);
-            sleeper.thread().unpark();
+            sleeper.unpark();
+            let returned = since();
             let at = loop {
                 match woken.swap(0, Ordering::AcqRel) {
                     0 => spin_loop(),
                     at => break at,
                 }
             };
-            Duration::from_nanos(at.saturating_sub(now)).as_secs_f64() * 1e9
+            [at, returned].map(|end| Duration::from_nanos(end.saturating_sub(now)).as_secs_f64() * 1e9)
         };
-        median((0..WAKES).map(one).collect::<Vec<f64>>())
+        let caller = scope.spawn(move || {
+            stay_on(false);
+            let waker = sleeper.thread().clone();
+            let looks: Vec<[f64; 2]> = (0..WAKES).map(|_| one(&waker)).collect();
+            [0, 1].map(|part| median(looks.iter().map(|look| look[part])))
+        });
+        caller.join().unwrap_or_default()
     })
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //!   client ── Run ──────────────> on its processor                                     (an interrupt of another one's `Exclusive` makes it longer)
 //!          ── Exclusive ────────> one at a time, in the order in which they come; who follows another one waits for the lock's line to come
-//!          ── Fault ────────────> on its processor; where the lock is held, the client sleeps, wakes, and has the lock as a reader until it is done
+//!          ── Fault ────────────> on its processor; where the lock is held, the client sleeps, is woken by who had it, and has the lock as a reader until it is done
 //!          ── Ask ──> server ───> one message at a time, in the order in which they come; then the answer
 //!          ── Tell ─> server      nothing is waited for but room in the ring
 //! ```
@@ -55,6 +55,8 @@ pub(super) struct Distances {
     pub(super) handoff_ns: f64,
     /// A client that sleeps is woken, until it runs.
     pub(super) wake_ns: f64,
+    /// What of that passes before who wakes it goes on.
+    pub(super) waker_ns: f64,
 }
 
 /// Messages that a client has under way at most.
@@ -197,6 +199,7 @@ impl World {
         if self.written_until <= at {
             return at + ns;
         }
+        self.clients[self.writer].interrupted_ns += self.distances.waker_ns;
         let end = self.written_until + self.distances.wake_ns + ns;
         self.read_until = self.read_until.max(end);
         end
@@ -237,7 +240,8 @@ fn float(count: usize) -> f64 {
 mod tests {
     use super::*;
 
-    const NEAR: Distances = Distances { message_ns: 50.0, handoff_ns: 100.0, wake_ns: 10_000.0 };
+    const NEAR: Distances =
+        Distances { message_ns: 50.0, handoff_ns: 100.0, wake_ns: 10_000.0, waker_ns: 0.0 };
 
     fn close(found: f64, expected: f64) {
         assert!((found / expected - 1.0).abs() < 0.02, "{found} and not {expected}");

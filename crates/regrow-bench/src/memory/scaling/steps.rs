@@ -145,7 +145,8 @@ fn float(pages: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const NEAR: Distances = Distances { message_ns: 0.0, handoff_ns: 100.0, wake_ns: 10_000.0 };
+    const NEAR: Distances =
+        Distances { message_ns: 0.0, handoff_ns: 100.0, wake_ns: 10_000.0, waker_ns: 0.0 };
 
     /// Costs like those of a machine.
     fn sizes() -> [SizeCosts; 2] {
