@@ -18,7 +18,7 @@ mod teller;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use regrow_abi::sites::Interpreter;
+use regrow_abi::sites::{Arguments, Call, Interpreter, fnv1a_of_words};
 
 use self::teller::{Teller, hash};
 use crate::{state, sys, tell, text};
@@ -36,6 +36,14 @@ static FILE: AtomicU64 = AtomicU64::new(0);
 pub fn set_arguments(count: c_int, words: *const *const u8) {
     WORDS.store(words.cast_mut(), Relaxed);
     COUNT.store(usize::try_from(count).unwrap_or(0), Relaxed);
+}
+
+/// What the program was given.
+pub fn call() -> Call {
+    let (words, count) = (WORDS.load(Relaxed), COUNT.load(Relaxed).min(MOST_WORDS));
+    // SAFETY: `main` was given so many words.
+    let words = || (0..count).map(move |at| unsafe { text::bytes_of(*words.add(at)) });
+    Call { arguments: Arguments::of(words()), hash: fnv1a_of_words(words()) }
 }
 
 /// File and line; 0, 0 where there is none. The words are those of the child's command line, or null. What the file's hash stands for is told.

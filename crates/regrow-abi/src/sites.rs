@@ -13,6 +13,7 @@
 //! at any place leaves no table damaged and no lock taken. Nobody trusts what stands there: any process below the command can write to it, so a
 //! reader checks lengths and indexes, and a wrong word costs a record or a hint.
 
+mod arguments;
 mod hash;
 mod known;
 mod levers;
@@ -22,12 +23,13 @@ mod record;
 mod ring;
 mod rules;
 
-pub use hash::{fnv1a, image_of_build_id, image_of_file};
+pub use arguments::Arguments;
+pub use hash::{fnv1a, fnv1a_of_words, image_of_build_id, image_of_file};
 pub use known::{Interpreter, Known, Met};
 pub use levers::{Lever, Levers};
 pub use place::Place;
 pub use predictions::{Class, Predictions};
-pub use record::{How, Record, TEXT_BYTES, Text, WaitStatus};
+pub use record::{Call, How, Record, TEXT_BYTES, Text, WaitStatus};
 pub use ring::{RECORD_WORDS, Ring, SLOT_WORDS, Slot};
 pub use rules::{Base, Rule, Rules};
 
@@ -39,7 +41,7 @@ pub const VARIABLE: &str = "REGROW_SITES";
 pub const LIBRARY_NAME: &str = "libregrow_sites.so";
 
 /// Stands in the first word: letters, and the version of this layout in the lowest byte.
-const MARK: u64 = u64::from_be_bytes(*b"RGSITES\x01");
+const MARK: u64 = u64::from_be_bytes(*b"RGSITES\x02");
 
 /// Words of the header.
 const HEADER_WORDS: usize = 64;
@@ -205,7 +207,7 @@ mod tests {
     fn the_parts_do_not_overlap() {
         let all = words(CHANNEL_WORDS);
         let made = Channel::create(&all).expect("of this length");
-        let first = Record::Started { pid: 1, time_ns: 2 };
+        let first = Record::Started { pid: 1, time_ns: 2, call: None };
         assert!((0..SLOTS).all(|_| made.ring().push(&first.to_words(), 1)));
         assert!(!made.ring().push(&first.to_words(), 1), "it is full");
         let filled = all.iter().filter(|word| word.load(Relaxed) != 0).count();

@@ -1,25 +1,27 @@
-//! How well the model of creation sites predicts a trace: it learns from the first half, and is asked about the second.
+//! How well the model of creation sites predicts: it learns from the first half of what happened, and is asked about the second.
 //!
 //! ```text
 //!   first half   ──Created, Executed, Arguments, Ended──> Model
 //!   second half  ──site──> Model ──> predicted        error: | ln (predicted / actual) |
 //! ```
 //!
-//! What is predicted is the processor time of a row, or its life in a trace without processor times. Beside the model stand what the simplest
-//! predictors say that have seen the same half: the mean of all, the median of the parent's program, and the median of the child's program.
-//!
-//! The site of a row is the one in the column `site`. In a trace without that column, the parent's program and arguments stand for it, with the
-//! number of the creation among those of its parent.
+//! What is predicted is the processor time of each process that was created in the second half: at its creation, when what it executes is not
+//! known, and at its first exec. Beside the model stand what the simplest predictors say that have seen the same half: the mean of all, the median
+//! of the parent's program, and the median of the child's program. And the floor: what one would err who knew beforehand the median of the same
+//! call at the same site in the second half itself.
+
+mod of_trace;
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
-use regrow_pool::trace::Creation;
-use regrow_sites::site::{Frame, ImageId, Site};
-use regrow_sites::{Arguments, Event, Model, ProcessKey, Usage};
+use regrow_sites::{Arguments, Event, ImageId, Model, ProcessKey, Site};
 use serde::Serialize;
 
+pub use of_trace::events_of;
+
 /// The errors of one predictor over the second half.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Error {
     /// The median of |ln (predicted / actual)|.
     pub median: f64,
@@ -28,84 +30,143 @@ pub struct Error {
 }
 
 /// The errors of all predictors.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Errors {
-    /// Whether processor times were predicted; else lives.
-    pub is_cpu: bool,
-    /// Rows that were predicted.
-    pub rows: usize,
+    /// Processes that were predicted at their creation, and at their exec.
+    pub created: usize,
+    /// The same at their exec.
+    pub executed: usize,
     /// The mean of all.
     pub mean_of_all: Error,
     /// The median of the parent's program.
     pub parent_image: Error,
-    /// The median of the child's program.
-    pub child_image: Error,
     /// The model at the creation, when what the child executes is not known.
     pub at_creation: Error,
+    /// The median of the child's program.
+    pub child_image: Error,
     /// The model at the exec, when that is known.
     pub at_exec: Error,
     /// The model at the exec, when the arguments are known too.
     pub at_exec_with_arguments: Error,
+    /// The median of the same call at the same site in the second half, in hindsight, of those that are there twice at least.
+    pub floor: Error,
 }
 
-/// A row as the model is told of it.
+/// A process that was created, and has ended.
+#[derive(Debug, Clone, Copy)]
 struct Case {
+    /// With what was known of its parent at that time.
     site: Site,
-    child: ImageId,
-    arguments: Arguments,
-    key: ProcessKey,
-    parent: ProcessKey,
-    usage: Usage,
-    start_us: u64,
-    end_us: u64,
+    /// What it executed first.
+    child: Option<ImageId>,
+    arguments: Option<Arguments>,
+    executions: u32,
+    cpu_us: Option<u64>,
+    /// Created in the second half.
+    is_asked: bool,
+    /// Ended in the first one.
+    is_learned: bool,
 }
 
-/// The errors for a trace.
+/// The errors for what has happened. Half of the creations are learned from.
 #[must_use]
-pub fn errors(trace: &[Creation]) -> Errors {
-    let is_cpu = trace.iter().any(|row| row.cpu_us.is_some());
-    let cases: Vec<Case> = (0..trace.len()).filter_map(|row| case(trace, row, is_cpu)).collect();
-    let sites = sites(&cases);
-    let (learned, asked) = cases.split_at(cases.len() / 2);
-    let half_us = asked.first().map_or(0, |case| case.start_us);
+pub fn errors(events: &[Event]) -> Errors {
+    let creations = events.iter().filter(|event| matches!(event, Event::Created { .. })).count();
+    let mut seen = 0;
+    let middle = events.iter().position(|event| {
+        seen += usize::from(matches!(event, Event::Created { .. }));
+        seen > creations / 2
+    });
+    let middle = middle.unwrap_or(events.len());
+    let cases = cases(events, middle);
     let mut model = Model::default();
-    for (time_us, _, events) in steps(learned) {
-        // What ends later is not known when the second half begins.
-        events.iter().filter(|_| time_us <= half_us).for_each(|event| model.observe(event));
-    }
+    events[..middle].iter().for_each(|event| model.observe(event));
     let mut simple = Simple::default();
-    learned.iter().filter(|case| case.end_us <= half_us).for_each(|case| simple.learn(case));
-    let asked: Vec<(&Case, Site)> = asked.iter().zip(sites.into_iter().skip(learned.len())).collect();
-    let error = |predict: &dyn Fn(&Case, &Site) -> f64| {
-        let ratio = |(case, site): &(&Case, Site)| (predict(case, site).max(1.0) / actual(case)).ln().abs();
-        error_of(asked.iter().map(ratio).collect())
+    cases.iter().filter(|case| case.is_learned).for_each(|case| simple.learn(case));
+    compare(&model, &simple, &cases)
+}
+
+fn compare(model: &Model, simple: &Simple, cases: &[Case]) -> Errors {
+    let asked: Vec<&Case> = cases.iter().filter(|case| case.is_asked && case.cpu_us.is_some()).collect();
+    let executed: Vec<&Case> = asked.iter().copied().filter(|case| case.child.is_some()).collect();
+    let error = |of: &[&Case], predict: &dyn Fn(&Case) -> f64| {
+        error_of(of.iter().map(|case| (predict(case).max(1.0) / actual(case)).ln().abs()).collect())
     };
-    let with_child = |case: &Case, site: &Site| Site { child: Some(case.child), ..*site };
+    let with_child = |case: &Case| Site { child: case.child, ..case.site };
     Errors {
-        is_cpu,
-        rows: asked.len(),
-        mean_of_all: error(&|_, _| mean(&simple.all)),
-        parent_image: error(&|case, _| simple.median(&simple.of_parent, case.site.image)),
-        child_image: error(&|case, _| simple.median(&simple.of_child, case.child)),
-        at_creation: error(&|_, site| median_of(&model, site, None)),
-        at_exec: error(&|case, site| median_of(&model, &with_child(case, site), None)),
-        at_exec_with_arguments: error(&|case, site| {
-            median_of(&model, &with_child(case, site), Some(case.arguments))
+        created: asked.len(),
+        executed: executed.len(),
+        mean_of_all: error(&asked, &|_| mean(&simple.all)),
+        parent_image: error(&asked, &|case| simple.median(&simple.of_parent, &case.site.image)),
+        at_creation: error(&asked, &|case| median_of(model, &case.site, None)),
+        child_image: error(&executed, &|case| simple.median(&simple.of_child, &case.child)),
+        at_exec: error(&executed, &|case| median_of(model, &with_child(case), None)),
+        at_exec_with_arguments: error(&executed, &|case| {
+            median_of(model, &with_child(case), case.arguments)
         }),
+        floor: floor(&executed),
     }
 }
 
-/// The site of each case, with what a model of the processes that live knows of its parent at that time.
-fn sites(cases: &[Case]) -> Vec<Site> {
-    let mut alive = Model::default();
-    let mut sites: Vec<Site> = cases.iter().map(|case| case.site).collect();
-    for (_, created, events) in steps(cases) {
-        if let Some(number) = created {
-            sites[number] = alive.completed(cases[number].parent, &cases[number].site);
-        }
-        events.iter().for_each(|event| alive.observe(event));
+/// What is left to err where the same call at the same site takes another time.
+fn floor(executed: &[&Case]) -> Error {
+    let mut calls: HashMap<(Site, Option<ImageId>, Option<Arguments>), Vec<f64>> = HashMap::new();
+    for case in executed {
+        calls.entry((case.site, case.child, case.arguments)).or_default().push(actual(case));
     }
-    sites
+    let of_call = |times: Vec<f64>| {
+        let middle = median(times.clone());
+        times.into_iter().map(move |time| (middle / time).ln().abs())
+    };
+    error_of(calls.into_values().filter(|times| times.len() > 1).flat_map(of_call).collect())
+}
+
+/// All processes that were created, those of the second half with the site that a model of the living completes.
+fn cases(events: &[Event], middle: usize) -> Vec<Case> {
+    let mut alive = Model::default();
+    let mut cases: Vec<Case> = Vec::new();
+    let mut numbers: HashMap<ProcessKey, usize> = HashMap::new();
+    for (at, event) in events.iter().enumerate() {
+        let is_learned = at < middle;
+        match event {
+            Event::Created { process, parent, site, .. } => {
+                numbers.insert(*process, cases.len());
+                cases.push(Case {
+                    site: alive.completed(*parent, site),
+                    child: None,
+                    arguments: None,
+                    executions: 0,
+                    cpu_us: None,
+                    is_asked: !is_learned,
+                    is_learned: false,
+                });
+            }
+            Event::Executed { process, .. } | Event::Arguments { process, .. } | Event::Ended { process, .. } => {
+                if let Some(case) = numbers.get(process).and_then(|&number| cases.get_mut(number)) {
+                    case.take(event, is_learned);
+                }
+            }
+            Event::Named { .. } | Event::Symbol { .. } => {}
+        }
+        alive.observe(event);
+    }
+    cases
+}
+
+impl Case {
+    fn take(&mut self, event: &Event, is_learned: bool) {
+        match event {
+            Event::Executed { image, .. } => {
+                self.executions += 1;
+                self.child = self.child.or(Some(*image));
+            }
+            Event::Arguments { arguments, .. } if self.executions == 1 => self.arguments = Some(*arguments),
+            Event::Ended { usage, .. } => {
+                (self.cpu_us, self.is_learned) = (Some(usage.cpu_us), is_learned);
+            }
+            _ => {}
+        }
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds of at most hours")]
@@ -115,64 +176,7 @@ fn median_of(model: &Model, site: &Site, arguments: Option<Arguments>) -> f64 {
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds of at most hours")]
 fn actual(case: &Case) -> f64 {
-    case.usage.cpu_us.max(1) as f64
-}
-
-/// A row as a case; `None` when it has no time.
-fn case(trace: &[Creation], row: usize, is_cpu: bool) -> Option<Case> {
-    let creation = &trace[row];
-    let maker = (creation.parent as usize).checked_sub(1).map(|parent| &trace[parent]);
-    let life_us = creation.end_us.saturating_sub(creation.start_us);
-    let cpu_us = if is_cpu { creation.cpu_us? } else { life_us };
-    let key = |number: usize, start_us| ProcessKey {
-        pid: u32::try_from(number).unwrap_or(0),
-        created_us: start_us,
-    };
-    let site = Site {
-        image: maker.map_or(ImageId::UNKNOWN, |maker| image(&maker.program)),
-        frames: [creation.site.map(|offset| Frame { module: ImageId::UNKNOWN, offset }), None, None],
-        script: None,
-        child: None,
-    };
-    Some(Case {
-        site,
-        child: image(&creation.program),
-        arguments: Arguments { magnitude: 0, class: low(creation.argv_hash) },
-        key: key(row + 1, creation.start_us),
-        parent: key(creation.parent as usize, maker.map_or(0, |maker| maker.start_us)),
-        usage: Usage { cpu_us, life_us, peak_kib: creation.peak_kib.unwrap_or(0), startup_us: None },
-        start_us: creation.start_us,
-        end_us: creation.end_us,
-    })
-}
-
-fn image(program: &str) -> ImageId {
-    ImageId::of_build_id(program.as_bytes())
-}
-
-fn low(hash: u64) -> u32 {
-    u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0)
-}
-
-/// What happens at a time: the number of the case that is created, and the events.
-type Step = (u64, Option<usize>, Vec<Event>);
-
-/// What happens to these processes, in order.
-fn steps(cases: &[Case]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    for (number, case) in cases.iter().enumerate() {
-        let (time_us, process) = (case.start_us, case.key);
-        let begins = vec![
-            Event::Created { time_us, process, parent: case.parent, site: case.site },
-            Event::Executed { time_us, process, image: case.child },
-            Event::Arguments { process, arguments: case.arguments },
-        ];
-        steps.push((time_us, Some(number), begins));
-        let ends = Event::Ended { time_us: case.end_us, process, usage: case.usage };
-        steps.push((case.end_us, None, vec![ends]));
-    }
-    steps.sort_by_key(|&(time_us, ..)| time_us);
-    steps
+    case.cpu_us.unwrap_or(0).max(1) as f64
 }
 
 /// The simplest predictors.
@@ -180,7 +184,7 @@ fn steps(cases: &[Case]) -> Vec<Step> {
 struct Simple {
     all: Vec<f64>,
     of_parent: HashMap<ImageId, Vec<f64>>,
-    of_child: HashMap<ImageId, Vec<f64>>,
+    of_child: HashMap<Option<ImageId>, Vec<f64>>,
 }
 
 impl Simple {
@@ -191,9 +195,9 @@ impl Simple {
         self.of_child.entry(case.child).or_default().push(actual);
     }
 
-    /// The median of an image, or of all where it was not seen.
-    fn median(&self, of: &HashMap<ImageId, Vec<f64>>, image: ImageId) -> f64 {
-        median(of.get(&image).unwrap_or(&self.all).clone())
+    /// The median of a program, or of all where it was not seen.
+    fn median<K: Hash + Eq>(&self, of: &HashMap<K, Vec<f64>>, program: &K) -> f64 {
+        median(of.get(program).unwrap_or(&self.all).clone())
     }
 }
 
@@ -216,12 +220,12 @@ mod tests {
     use std::fs::File;
     use std::path::Path;
 
-    use regrow_pool::trace;
+    use regrow_pool::trace::{self, Creation};
 
     use super::*;
 
     fn recorded(path: &Path) -> Errors {
-        let errors = errors(&trace::read(File::open(path).unwrap()).unwrap());
+        let errors = errors(&events_of(&trace::read(File::open(path).unwrap()).unwrap()));
         println!("{}: {errors:#?}", path.display());
         errors
     }
@@ -233,7 +237,7 @@ mod tests {
         for (name, left) in [("make", 0.5), ("git", 0.7), ("python", 0.9), ("web", 0.9)] {
             let errors = recorded(&traces.join(format!("{name}-1000.csv")));
             let at_exec = errors.at_exec_with_arguments;
-            assert!(errors.rows >= 490 && !errors.is_cpu, "{name}");
+            assert!(errors.executed >= 490, "{name}");
             assert!(at_exec.median <= left * errors.parent_image.median, "{name}");
             assert!(
                 at_exec.mean < errors.parent_image.mean && at_exec.median < errors.child_image.median,
@@ -264,9 +268,9 @@ mod tests {
                 ..Creation::default()
             });
         }
-        let with = errors(&rows);
-        assert!(with.is_cpu && with.at_creation.mean < 0.1, "{with:?}");
+        let with = errors(&events_of(&rows));
+        assert!(with.at_creation.mean < 0.1, "{with:?}");
         rows.iter_mut().for_each(|row| row.site = None);
-        assert!(errors(&rows).at_creation.mean > 1.0);
+        assert!(errors(&events_of(&rows)).at_creation.mean > 1.0);
     }
 }

@@ -58,7 +58,7 @@ fn events(number: usize, process: u32) -> [Event; 4] {
     [
         Event::Created { time_us, process, parent, site: place },
         Event::Executed { time_us, process, image: child.unwrap_or(ImageId::UNKNOWN) },
-        Event::Arguments { process, arguments: arguments(number) },
+        Event::Arguments { process, arguments: arguments(number), hash: 0 },
         Event::Ended { time_us: time_us + 90, process, usage },
     ]
 }

@@ -3,7 +3,7 @@
 //! Times are in microseconds of a clock that never goes back (`CLOCK_MONOTONIC`); what reads them allows for collectors that tell things out of
 //! order, twice, or not at all.
 
-use crate::arguments::Arguments;
+use crate::Arguments;
 use crate::site::{Frame, ImageId, Site};
 
 /// A process, told apart from a later one with the same number.
@@ -73,6 +73,8 @@ pub enum Event {
         process: ProcessKey,
         /// The class.
         arguments: Arguments,
+        /// 64-bit FNV-1a of all of them, each ended by a zero byte, as traces have it; 0: not known.
+        hash: u64,
     },
     /// A name for a frame, where it is known: what a changed binary is recognized by. Best told before a process that was created there ends.
     Symbol {

@@ -11,14 +11,13 @@
 
 #![forbid(unsafe_code)]
 
-pub mod arguments;
 pub mod event;
 mod hash;
 pub mod model;
 pub mod place;
 pub mod site;
 
-pub use arguments::Arguments;
+pub use regrow_abi::sites::Arguments;
 pub use event::{Event, ProcessKey, Usage};
 pub use model::{After, DecodeError, Expected, Level, Model, Next, PlaceId, Prediction, Quantiles};
 pub use site::{Frame, ImageId, Script, Site};

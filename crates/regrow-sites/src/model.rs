@@ -44,7 +44,7 @@ use self::next::{Cues, executed_cue, gap};
 use self::node::Sample;
 use self::processes::{Process, Processes};
 use self::tree::Tree;
-use crate::arguments::Arguments;
+use crate::Arguments;
 use crate::event::{Event, ProcessKey, Usage};
 #[cfg(doc)]
 use crate::site::Script;
@@ -150,7 +150,7 @@ impl Model {
                 self.created(*time_us, *process, *parent, site);
             }
             Event::Executed { time_us, process, image } => self.executed(*time_us, *process, *image),
-            Event::Arguments { process, arguments } => self.called(*process, *arguments),
+            Event::Arguments { process, arguments, .. } => self.called(*process, *arguments),
             Event::Ended { time_us, process, usage } => self.ended(*time_us, *process, usage),
             Event::Named { image, path } => self.names.note_image(*image, Some(path_hash(path))),
             Event::Symbol { frame, name } => self.names.note_symbol(*frame, name),

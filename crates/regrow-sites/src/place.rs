@@ -3,7 +3,7 @@
 //!
 //! They are the cues by which a pool learns what comes after what; a [`Site`](crate::site::Site) says more and costs more.
 
-use crate::arguments::Arguments;
+use crate::Arguments;
 use crate::hash::Hash64;
 
 /// What a number is of: equal texts of two kinds are two places.

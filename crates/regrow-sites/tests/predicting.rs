@@ -262,7 +262,7 @@ fn where_no_line_is_told_what_the_parent_was_called_with_and_its_creations_stand
             site: place("make", &[1]),
         });
         model.observe(&Event::Executed { time_us: now_us, process: driver, image: image("gcc") });
-        model.observe(&Event::Arguments { process: driver, arguments });
+        model.observe(&Event::Arguments { process: driver, arguments, hash: 0 });
         let mut asked = Vec::new();
         for (number, &cpu_us) in (6..).zip(children) {
             asked.push(median(model, &model.completed(driver, &site)));

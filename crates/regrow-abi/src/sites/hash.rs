@@ -1,6 +1,6 @@
 //! Hashes of what sites are made of, the same in every process.
 
-const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+pub(super) const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
 fn step(hash: u64, byte: u8) -> u64 {
@@ -10,7 +10,19 @@ fn step(hash: u64, byte: u8) -> u64 {
 /// 64-bit FNV-1a.
 #[must_use]
 pub fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(SEED, |hash, &byte| step(hash, byte))
+    fnv1a_after(SEED, bytes)
+}
+
+/// The same of what has this hash, and these bytes behind it.
+#[must_use]
+pub(super) fn fnv1a_after(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, &byte| step(hash, byte))
+}
+
+/// 64-bit FNV-1a of words, each ended by a zero byte: how traces know the arguments of a program.
+#[must_use]
+pub fn fnv1a_of_words<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+    words.into_iter().fold(SEED, |hash, word| fnv1a_after(fnv1a_after(hash, word), &[0]))
 }
 
 /// The image with this build id; never 0.

@@ -6,10 +6,12 @@
 //!   executing 2 hash of the path
 //!   executed  2 parent  3 image
 //!   text      2 hash it names   3 part << 32 | bytes of all   4–13 bytes
+//!   started   2 magnitude + 1 << 32 | class of the arguments   3 hash of them; 0, 0: not known
 //!   ended     2 processor time in nanoseconds
 //!   waited    2 child   3 status   4 processor time in nanoseconds   5 peak in KiB
 //! ```
 
+use super::arguments::Arguments;
 use super::place::Place;
 use super::predictions::Class;
 use super::ring::RECORD_WORDS;
@@ -82,6 +84,15 @@ pub struct WaitStatus {
     pub peak_kib: u64,
 }
 
+/// What a program is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The class of its arguments.
+    pub arguments: Arguments,
+    /// 64-bit FNV-1a of them, the program's name among them, each ended by a zero byte.
+    pub hash: u64,
+}
+
 /// Something that a process tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
@@ -126,6 +137,8 @@ pub enum Record {
         pid: u32,
         /// When.
         time_ns: u64,
+        /// What it is given.
+        call: Option<Call>,
     },
     /// What a hash stands for.
     Text {
@@ -185,7 +198,13 @@ impl Record {
                 words[2..4].copy_from_slice(&[u64::from(parent), image]);
                 (EXECUTED, pid, time_ns)
             }
-            Record::Started { pid, time_ns } => (STARTED, pid, time_ns),
+            Record::Started { pid, time_ns, call } => {
+                if let Some(Call { arguments, hash }) = call {
+                    words[2] = (u64::from(arguments.magnitude) + 1) << 32 | u64::from(arguments.class);
+                    words[3] = hash;
+                }
+                (STARTED, pid, time_ns)
+            }
             Record::Text { pid, time_ns, text } => {
                 words[0] = u64::from(text.is_image);
                 words[2] = text.hash;
@@ -235,7 +254,14 @@ impl Record {
             },
             EXECUTING => Record::Executing { pid, time_ns, path: words[2] },
             EXECUTED => Record::Executed { pid, time_ns, parent: words[2] as u32, image: words[3] },
-            STARTED => Record::Started { pid, time_ns },
+            STARTED => {
+                let magnitude = (words[2] >> 32).checked_sub(1);
+                let call = magnitude.map(|magnitude| Call {
+                    arguments: Arguments { magnitude: magnitude as u8, class: words[2] as u32 },
+                    hash: words[3],
+                });
+                Record::Started { pid, time_ns, call }
+            }
             TEXT => {
                 let mut bytes = [0; TEXT_BYTES];
                 for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(&words[4..]) {
@@ -300,6 +326,7 @@ mod tests {
             part: 1,
             bytes: core::array::from_fn(|at| at as u8),
         };
+        let call = Call { arguments: Arguments { magnitude: 0, class: 1 }, hash: 2 };
         let end = WaitStatus { child: 4, status: -1, cpu_ns: Some(5), peak_kib: 6 };
         all.extend([
             Record::Created {
@@ -312,7 +339,8 @@ mod tests {
             },
             Record::Executing { pid, time_ns, path: 3 },
             Record::Executed { pid, time_ns, parent: 9, image: 8 },
-            Record::Started { pid, time_ns },
+            Record::Started { pid, time_ns, call: None },
+            Record::Started { pid, time_ns, call: Some(call) },
             Record::Text { pid, time_ns, text },
             Record::Text { pid, time_ns, text: Text { is_image: false, ..text } },
             Record::Ended { pid, time_ns, cpu_ns: 1 },

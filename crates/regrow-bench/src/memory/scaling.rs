@@ -4,7 +4,8 @@
 //!   measured    threads with a block at a time, as far as the processors of this machine go, and beyond with several threads for each
 //!   costs       what a block and its pages take, by one client alone                                 ([`costs`])
 //!   simulated   clients and servers that have a processor each, to 128 of them, with these costs     ([`steps`], [`model`])
-//!   quartiles   of the turns the lower one of costs and the upper one of rates, as others may have had the processors in some
+//!   quartiles   of the turns the lower one of costs and the upper one of rates, as others may have had the processors in some; the median where
+//!               threads meet in the kernel's lock
 //!   checked     each point that is measured with a processor for each thread, against the simulated one
 //! ```
 //!
@@ -33,10 +34,11 @@ use super::turns::{ROUNDS, refused};
 use super::worker::{Worker, together};
 use crate::error::BenchError;
 use crate::figure::Figure;
-use crate::samples::{lower_quartile, upper_quartile};
+use crate::samples::{lower_quartile, median, upper_quartile};
 use costs::{Costing, SizeCosts};
 use model::{Distances, Step, rate};
 pub use points::ScalingPoint;
+use programs::Combination;
 use steps::{Side, Work, simulated};
 
 /// Sizes of blocks.
@@ -124,6 +126,15 @@ impl Group {
         self.rates.push(together(&mut self.workers, self.side != Side::Linux)?);
         Ok(())
     }
+
+    /// What it is, and how many blocks a second it has. Where threads meet in the kernel's lock it is the median of the turns: in some of them
+    /// the threads' areas lie apart, or one of them has no processor, so that they never meet.
+    fn found(self) -> (Combination, f64) {
+        let clients = self.workers.len();
+        let meet = self.side == Side::Linux && clients > 1;
+        let rate = if meet { median(self.rates) } else { upper_quartile(self.rates) };
+        ((self.side, self.mode, clients), rate)
+    }
 }
 
 impl Scaling {
@@ -148,7 +159,8 @@ impl Scaling {
         self.sizes.push(costs);
         self.tell_costs(name, &costs);
         for group in groups {
-            self.measured(name, (group.side, group.mode, group.workers.len()), upper_quartile(group.rates));
+            let (combination, rate) = group.found();
+            self.measured(name, combination, rate);
         }
         let pages = f64::from(u32::try_from(pages).unwrap_or(1));
         let sizes = [costs];
@@ -209,7 +221,7 @@ impl Scaling {
     }
 
     /// A measured rate: a point where each thread has a processor, else a row of its own.
-    fn measured(&mut self, what: &str, (side, mode, clients): (Side, Mode, usize), rate: f64) {
+    fn measured(&mut self, what: &str, (side, mode, clients): Combination, rate: f64) {
         let threads = clients + side.servers();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         for (_, figure) in MODES.into_iter().filter(|&(other, _)| other == mode || side == Side::Linux) {

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use regrow_abi::sites::{Class, How, Place, Record, WaitStatus};
+use regrow_abi::sites::{Call, Class, How, Place, Record, WaitStatus};
 use regrow_sites::{Event, Frame, ImageId, ProcessKey, Script, Site, Usage};
 use regrow_sys::scheduling;
 
@@ -241,9 +241,13 @@ impl Processes {
             Record::Executed { pid, time_ns, parent, image } => {
                 self.executed(pid, time_ns, parent, ImageId(image), now);
             }
-            Record::Started { pid, time_ns } => {
+            Record::Started { pid, time_ns, call } => {
                 let process = self.of(pid, time_ns, now);
                 process.startup_us = Some(us(time_ns.saturating_sub(process.start_ns)));
+                let key = process.key;
+                if let Some(Call { arguments, hash }) = call {
+                    self.say(pid, Event::Arguments { process: key, arguments, hash });
+                }
             }
             Record::Text { text, .. } => {
                 if let Some(whole) = self.texts.take(&text) {
@@ -440,6 +444,7 @@ impl Processes {
 fn with_key(event: Event, key: ProcessKey) -> Event {
     match event {
         Event::Executed { time_us, image, .. } => Event::Executed { time_us, process: key, image },
+        Event::Arguments { arguments, hash, .. } => Event::Arguments { process: key, arguments, hash },
         other => other,
     }
 }

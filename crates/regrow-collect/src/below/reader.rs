@@ -84,7 +84,7 @@ mod tests {
     }
 
     fn record(time_ns: u64) -> Record {
-        Record::Started { pid: 1, time_ns }
+        Record::Started { pid: 1, time_ns, call: None }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::level::Level;
 use super::names::{Names, frame_hash, image_hash};
-use crate::arguments::Arguments;
+use crate::Arguments;
 use crate::hash;
 use crate::site::{ImageId, MOST_FRAMES, Site};
 

@@ -69,7 +69,7 @@ impl Teller {
             events.push(Event::Executed { time_us: at(100), process, image });
         }
         if let Some(arguments) = arguments {
-            events.push(Event::Arguments { process, arguments });
+            events.push(Event::Arguments { process, arguments, hash: 0 });
         }
         let time_us = at(usage.life_us.min(1 << 40));
         events.push(Event::Ended { time_us, process, usage });

@@ -10,7 +10,7 @@
 //!
 //! docs/decisions/050 says what was tried, and what tells calls apart.
 
-use crate::hash::Hash64;
+use super::hash::{SEED, fnv1a_after};
 
 /// Options that count, from the first.
 const OPTIONS: usize = 4;
@@ -22,7 +22,7 @@ const BYTES: usize = 8;
 pub struct Arguments {
     /// How many binary digits the number of words has, the program's own name left out; at most 32.
     pub magnitude: u8,
-    /// A hash of that, of the options and of the first word.
+    /// A hash of that, of the options and of the first word; never 0.
     pub class: u32,
 }
 
@@ -32,23 +32,28 @@ impl Arguments {
         let mut words = 0_u32;
         let mut options = 0;
         let mut first = None;
-        let mut hash = Hash64::new(5);
+        let mut hash = SEED;
         for word in argv.into_iter().skip(1) {
             words = words.saturating_add(1);
             if word.first() == Some(&b'-') {
                 options += 1;
                 if options <= OPTIONS {
-                    hash.add_bytes(start_of(word, |byte| byte != b'='));
+                    hash = with(hash, start_of(word, |byte| byte != b'='));
                 }
             } else if first.is_none() {
                 first = Some(start_of(word, |byte| byte.is_ascii_alphabetic() || byte == b'_'));
             }
         }
         let magnitude = u8::try_from(u32::BITS - words.leading_zeros()).unwrap_or(u8::MAX);
-        hash.add(u64::from(magnitude));
-        hash.add_bytes(first.unwrap_or_default());
-        Arguments { magnitude, class: hash.low() }
+        hash = with(with(hash, &[magnitude]), first.unwrap_or_default());
+        let class = ((hash >> 32) ^ hash) as u32;
+        Arguments { magnitude, class: class.max(1) }
     }
+}
+
+/// A hash with bytes more, and with how many they are.
+fn with(hash: u64, bytes: &[u8]) -> u64 {
+    fnv1a_after(fnv1a_after(hash, bytes), &[bytes.len() as u8])
 }
 
 /// The first bytes of a word while they are such, at most [`BYTES`].
