@@ -40,7 +40,7 @@ server.bind = "127.0.0.1"
 server.port = $port
 server.modules = ("mod_cgi", "mod_setenv")
 server.errorlog = "$site/errors"
-setenv.add-environment = ("SITE" => "$site", "PATH" => "/usr/bin:/bin")
+setenv.add-environment = ("SITE" => "$site", "PATH" => "/usr/bin:/bin", "REGROW_SITES" => "${REGROW_SITES:-}")
 cgi.assign = (".pl" => "/usr/bin/perl", ".sh" => "/bin/sh")
 CONF
 

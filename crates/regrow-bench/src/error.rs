@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 
+use regrow_collect::below::BelowError;
 use regrow_daemon::client::ClientError;
 use regrow_daemon::place::PlaceError;
 
@@ -66,6 +67,9 @@ pub enum BenchError {
     /// What the machine does cannot be collected.
     #[error(transparent)]
     Collect(#[from] regrow_machine::CollectError),
+    /// What happens below a command cannot be collected.
+    #[error(transparent)]
+    Below(#[from] BelowError),
     /// There is no safe place for the daemon's socket.
     #[error(transparent)]
     Place(#[from] PlaceError),

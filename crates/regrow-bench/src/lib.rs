@@ -36,3 +36,4 @@ pub mod samples;
 pub mod sites;
 mod system;
 pub mod table;
+mod watched;

@@ -101,9 +101,7 @@ fn compare(model: &Model, simple: &Simple, cases: &[Case]) -> Errors {
         at_creation: error(&asked, &|case| median_of(model, &case.site, None)),
         child_image: error(&executed, &|case| simple.median(&simple.of_child, &case.child)),
         at_exec: error(&executed, &|case| median_of(model, &with_child(case), None)),
-        at_exec_with_arguments: error(&executed, &|case| {
-            median_of(model, &with_child(case), case.arguments)
-        }),
+        at_exec_with_arguments: error(&executed, &|case| median_of(model, &with_child(case), case.arguments)),
         floor: floor(&executed),
     }
 }
@@ -141,7 +139,9 @@ fn cases(events: &[Event], middle: usize) -> Vec<Case> {
                     is_learned: false,
                 });
             }
-            Event::Executed { process, .. } | Event::Arguments { process, .. } | Event::Ended { process, .. } => {
+            Event::Executed { process, .. }
+            | Event::Arguments { process, .. }
+            | Event::Ended { process, .. } => {
                 if let Some(case) = numbers.get(process).and_then(|&number| cases.get_mut(number)) {
                     case.take(event, is_learned);
                 }

@@ -2,21 +2,24 @@
 //!
 //! ```text
 //!   COMMAND ──ptrace──> born, executed, leaving, gone ──> TraceBuilder ──> rows ──> file
+//!   COMMAND ──preloaded library──> events ──> rows ──> file                          (with sites)
 //! ```
 //!
 //! A row is an exec. When a process executes one program after another, the second is a row of its own, and the first is its
-//! parent. Tracing makes every creation slower by some tens of microseconds, and the recorded times with it.
+//! parent. Tracing makes every creation slower by some tens of microseconds, and the recorded times with it;
+//! the library by two or three, and it knows the site, but sees no static program.
 
 mod builder;
+mod of_events;
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use regrow_image::resolve::{ResolveError, find_program};
@@ -24,6 +27,8 @@ use regrow_pool::trace::{self, Creation, TraceError};
 use regrow_sys::follow::{FollowError, Follower, Happened};
 
 use self::builder::TraceBuilder;
+use crate::error::BenchError;
+use crate::watched::{Watched, watch};
 
 /// Stands at the top of a trace, for a reader who has nothing else.
 const COLUMNS: &str = "\
@@ -34,7 +39,8 @@ parent     number of the row that asked for it, from 1; 0: none here
 start_us   when it was executed, in microseconds since the recording began
 end_us     when it had ended, or had executed something else, which is a row of its own
 peak_kib   most memory that was resident, in KiB; empty: not known
-cpu_us     processor time between the two, without children, in microseconds; empty: not known";
+cpu_us     processor time between the two, without children, in microseconds; empty: not known
+site       the place in the parent that created it, as a hash; empty: not known";
 
 /// Why a command is not recorded.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +62,9 @@ pub enum RecordError {
     /// The command cannot be followed.
     #[error("the command cannot be followed")]
     Follow(#[from] FollowError),
+    /// The command cannot be watched.
+    #[error("the command cannot be watched")]
+    Watch(#[from] Box<BenchError>),
     /// The trace cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -108,10 +117,37 @@ impl Recording {
             }
         }
         let rows = builder.finish();
+        let summary = summary(&rows, builder.left_out);
+        self.write(&rows, output)?;
+        Ok(Recorded { status: ExitStatus::from_raw(status), summary })
+    }
+
+    /// The same by a preloaded library, which tells the sites as well.
+    ///
+    /// # Errors
+    /// [`RecordError`] when the command cannot be executed or watched, or the trace cannot be written.
+    pub fn run_with_sites(&self, limit: Option<usize>, output: &File) -> Result<Recorded, RecordError> {
+        let mut command = Command::new(&self.path);
+        command.args(self.words.iter().skip(1));
+        if let Some(name) = self.words.first() {
+            command.arg0(name);
+        }
+        let watched = watch(&mut command).map_err(Box::new)?;
+        let lost = watched.lost();
+        let Watched { status, events, .. } = watched;
+        let (rows, left_out) = of_events::rows(&events, limit.unwrap_or(trace::MOST).min(trace::MOST));
+        self.write(&rows, output)?;
+        let mut summary = summary(&rows, left_out);
+        if lost > 0 {
+            summary.push_str(&format!("; {lost} words of processes were lost"));
+        }
+        Ok(Recorded { status, summary })
+    }
+
+    fn write(&self, rows: &[Creation], output: &File) -> Result<(), RecordError> {
         let command: Vec<_> = self.words.iter().map(|word| word.to_string_lossy()).collect();
         let comment = format!("{COLUMNS}\nRecorded below: {}", command.join(" ").replace('\n', " "));
-        trace::write(BufWriter::new(output), &comment, &rows)?;
-        Ok(Recorded { status: ExitStatus::from_raw(status), summary: summary(&rows, builder.left_out) })
+        Ok(trace::write(BufWriter::new(output), &comment, rows)?)
     }
 
     /// Starts the command, and follows it. The calling thread alone can ask what happens.

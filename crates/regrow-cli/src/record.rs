@@ -27,7 +27,11 @@ fn recorded(args: &RecordArgs) -> Result<Recorded, CliError> {
     // Before the command runs: a file that cannot be written fails at once.
     let cannot_write = |source| CliError::Write { path: args.output.clone(), source };
     let file = File::create(&args.output).map_err(cannot_write)?;
-    Ok(recording.run(args.limit, &file)?)
+    Ok(if args.sites {
+        recording.run_with_sites(args.limit, &file)?
+    } else {
+        recording.run(args.limit, &file)?
+    })
 }
 
 fn told(error: &RecordError, status: u8) -> u8 {

@@ -350,6 +350,7 @@ mod tests {
             (vec![], 0),
         ] {
             range.give_back(100, 1100).expect("it is mapped");
+            range.give_out(100, 1100);
             touched.iter().for_each(|page| block[page * PAGE_BYTES..][..PAGE_BYTES].fill(7));
             assert_eq!(there(), touched.len());
             range.zero(100, 1100, true);

@@ -152,8 +152,9 @@ fn nothing_is_mapped_ahead_where_nothing_is_kept_nor_of_pages_that_are_to_be_zer
     let keeps = service(4, 1, GiveBack::NEVER);
     let mut client = keeps.client();
     let chunk = place(&client.alloc(512, Mode::Delayed).expect("a chunk"));
+    let mut blocks = Vec::new();
     for number in 1..=40 {
-        std::mem::forget(client.alloc_zeroed(1, Mode::Immediate).expect("memory"));
+        blocks.push(client.alloc_zeroed(1, Mode::Immediate).expect("memory"));
         assert_eq!(present(&[chunk]), number);
     }
 }

@@ -17,7 +17,7 @@ pub mod model;
 pub mod place;
 pub mod site;
 
-pub use regrow_abi::sites::Arguments;
 pub use event::{Event, ProcessKey, Usage};
 pub use model::{After, DecodeError, Expected, Level, Model, Next, PlaceId, Prediction, Quantiles};
+pub use regrow_abi::sites::Arguments;
 pub use site::{Frame, ImageId, Script, Site};

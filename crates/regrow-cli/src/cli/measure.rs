@@ -65,6 +65,10 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
 
+    /// Record where each was created as well: by a preloaded library in place of ptrace, which sees no static program
+    #[arg(long)]
+    pub(crate) sites: bool,
+
     /// The command: a path, or a name that stands in PATH
     #[arg(value_name = "COMMAND")]
     pub(crate) program: OsString,
