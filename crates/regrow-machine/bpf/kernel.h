@@ -87,6 +87,8 @@ struct file {
 struct mm_struct {
     struct file *exe_file;
     unsigned long exec_vm;
+    unsigned long arg_start;
+    unsigned long arg_end;
 };
 
 struct vm_area_struct {

@@ -2,7 +2,7 @@
  *
  *   sched_process_fork   CREATED: the parent's registers at its system call and the top of its stack, which the collector unwinds;
  *                        before it MAPPING: what the parent has mapped for execution, when that is not known or has changed
- *   sched_process_exec   EXECUTED
+ *   sched_process_exec   EXECUTED, with the arguments
  *   sched_process_exit   EXITED, of the last thread
  *   sched_process_free   ENDED: the task has been switched away from for the last time, its accounts are complete
  *
@@ -391,6 +391,18 @@ int BPF_PROG(process_created, struct task_struct *parent, struct task_struct *ch
     return 0;
 }
 
+/* Reads the arguments of a program that has just begun, where there is room for all of them. */
+static __always_inline void read_arguments(struct executed *executed, struct mm_struct *memory)
+{
+    unsigned long start = memory->arg_start;
+    unsigned long bytes = memory->arg_end - start;
+
+    executed->argument_bytes = bytes;
+    executed->told_bytes = 0;
+    if (bytes > 0 && bytes < ARGUMENT_BYTES && bpf_probe_read_user(executed->arguments, bytes & (ARGUMENT_BYTES - 1), (void *)start) == 0)
+        executed->told_bytes = bytes;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_executed, struct task_struct *task)
 {
@@ -411,6 +423,7 @@ int BPF_PROG(process_executed, struct task_struct *task)
     fill_head(&executed->head, EXECUTED, task);
     executed->time_ns = bpf_ktime_get_ns();
     executed->image = identity;
+    read_arguments(executed, memory);
     bpf_ringbuf_submit(executed, 0);
     return 0;
 }

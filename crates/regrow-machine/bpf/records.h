@@ -13,6 +13,9 @@
 /* The longest component with its zero. */
 #define COMPONENT_BYTES 128
 
+/* The most of the arguments of a program that is told, in bytes, each argument with its zero. */
+#define ARGUMENT_BYTES 1024
+
 enum kind {
     CREATED = 1,
     MAPPING = 2,
@@ -98,6 +101,10 @@ struct executed {
     struct head head;
     __u64 time_ns;
     struct identity image;
+    /* How many bytes its arguments have, and how many of them are told: all or none. */
+    __u32 argument_bytes;
+    __u32 told_bytes;
+    unsigned char arguments[ARGUMENT_BYTES];
 };
 
 /* What a process has used: processor time of all its threads, and the most memory that was resident. */
@@ -125,7 +132,7 @@ _Static_assert(sizeof(struct identity) == 32, "identity");
 _Static_assert(sizeof(struct created) == 80 + 168 + STACK_BYTES, "created");
 _Static_assert(sizeof(struct mapping) == 80, "mapping");
 _Static_assert(sizeof(struct image) == 72 + PATH_BYTES + COMPONENT_BYTES, "image");
-_Static_assert(sizeof(struct executed) == 56, "executed");
+_Static_assert(sizeof(struct executed) == 64 + ARGUMENT_BYTES, "executed");
 _Static_assert(sizeof(struct exited) == 40, "exited");
 _Static_assert(sizeof(struct ended) == 32, "ended");
 

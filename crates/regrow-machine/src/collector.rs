@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use regrow_sites::{Event, ImageId, Site};
+use regrow_abi::sites::fnv1a_of_words;
+use regrow_sites::{Arguments, Event, ImageId, Site};
 
 use crate::arch;
 use crate::frames;
@@ -48,10 +49,16 @@ impl Collector {
             Some(Record::Created(created)) => self.created(&created, tell),
             Some(Record::Mapping { process, mapping, first }) => self.mapped(process, &mapping, first),
             Some(Record::Image { .. }) => {}
-            Some(Record::Executed { process, time_ns, image }) => {
+            Some(Record::Executed { process, time_ns, image, arguments }) => {
                 self.spaces.remove(&process);
                 let image = self.id(image, Met::executed(process.pid), tell);
-                tell(Event::Executed { time_us: time_ns / 1_000, process: process.key(), image });
+                let process = process.key();
+                tell(Event::Executed { time_us: time_ns / 1_000, process, image });
+                if let Some(told) = arguments {
+                    let words = || told.strip_suffix(&[0]).unwrap_or(told).split(|&byte| byte == 0);
+                    let (arguments, hash) = (Arguments::of(words()), fnv1a_of_words(words()));
+                    tell(Event::Arguments { process, arguments, hash });
+                }
             }
             Some(Record::Exited { process, time_ns, accounts }) => {
                 self.exited.insert(process, (time_ns, accounts));

@@ -124,6 +124,8 @@ pub(crate) enum Record<'a> {
         process: Process,
         time_ns: u64,
         image: FileIdentity,
+        /// Each with its zero; `None`: they are too long to be told.
+        arguments: Option<&'a [u8]>,
     },
     Exited {
         process: Process,
@@ -154,7 +156,10 @@ impl<'a> Record<'a> {
                 let (start, end) = (rest.u64()?, rest.u64()?);
                 Self::Image { process, file, mapped: (end != 0).then_some((start, end)), path: rest.path()? }
             }
-            4 => Self::Executed { process, time_ns: rest.u64()?, image: rest.file()?? },
+            4 => {
+                let (time_ns, image) = (rest.u64()?, rest.file()??);
+                Self::Executed { process, time_ns, image, arguments: rest.arguments()? }
+            }
             5 => Self::Exited { process, time_ns: rest.u64()?, accounts: rest.accounts()? },
             6 => Self::Ended { process, accounts: rest.accounts()? },
             _ => return None,
@@ -191,6 +196,17 @@ impl<'a> Rest<'a> {
         let (device, ctime_ns) = (self.u32()?, self.u32()?);
         let device = (device >> 20, device & 0xf_ffff);
         Some((inode != 0).then_some(FileIdentity { inode, ctime_s, ctime_ns, size_bytes, device }))
+    }
+
+    /// `Some(None)`: they were too long to be told, or there are none.
+    #[expect(
+        clippy::option_option,
+        reason = "a record that is too short is not one whose arguments are too long"
+    )]
+    fn arguments(&mut self) -> Option<Option<&'a [u8]>> {
+        let (_all, told) = (self.u32()?, usize::try_from(self.u32()?).ok()?);
+        let arguments = self.take(told)?;
+        Some((told > 0).then_some(arguments))
     }
 
     fn accounts(&mut self) -> Option<Accounts> {
@@ -278,7 +294,14 @@ mod tests {
         let mut bytes = head(Kind::Executed);
         bytes.extend(8_u64.to_le_bytes());
         bytes.extend(file(11));
-        assert!(matches!(Record::read(&bytes), Some(Record::Executed { time_ns: 8, .. })));
+        bytes.extend(5_u32.to_le_bytes());
+        bytes.extend(5_u32.to_le_bytes());
+        bytes.extend(b"ls\0a\0");
+        let told = |bytes: &[u8]| match Record::read(bytes) {
+            Some(Record::Executed { time_ns: 8, arguments, .. }) => arguments.map(<[u8]>::to_vec),
+            _ => None,
+        };
+        assert_eq!(told(&bytes), Some(b"ls\0a\0".to_vec()));
         for length in 0..bytes.len() {
             assert!(Record::read(&bytes[..length]).is_none(), "{length} bytes");
         }

@@ -133,6 +133,7 @@ impl Drop for Block {
 mod tests {
     use super::*;
     use crate::client::Client;
+    use crate::giving_back::GiveBack;
     use crate::seat::Seat;
     use crate::service::{Service, ServiceOptions};
 
@@ -142,7 +143,9 @@ mod tests {
     #[test]
     fn clients_and_slaves_share_no_cache_line_that_is_written() -> Result<(), crate::error::ServiceError> {
         assert!([align_of::<Client>(), align_of::<Seat>(), align_of::<Home>()].iter().all(|&to| to >= LINES));
-        let service = Service::new(&ServiceOptions { chunks: 8, zones: 2, ..ServiceOptions::default() })?;
+        let give_back = GiveBack::NEVER;
+        let options = ServiceOptions { chunks: 8, zones: 2, give_back, ..ServiceOptions::default() };
+        let service = Service::new(&options)?;
         let (mut one, mut other) = (service.client(), service.client());
         let blocks =
             [one.alloc(1, Mode::Delayed)?, one.alloc(1, Mode::Delayed)?, other.alloc(1, Mode::Delayed)?];

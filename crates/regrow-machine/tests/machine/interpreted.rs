@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use regrow_abi::sites::fnv1a_of_words;
+use regrow_sites::Event;
+
 use crate::case::{Case, programs};
 use crate::program::{Workshop, output};
 use crate::seen::{Places, look_at_all};
@@ -11,6 +14,12 @@ use crate::seen::{Places, look_at_all};
 pub(crate) const CASES: &[Case] = &[
     Case { name: "places_of_python", looks: true, needs: python, run: places_of_python },
     Case { name: "places_of_a_shell", looks: true, needs: || programs(&["dash"]), run: places_of_a_shell },
+    Case {
+        name: "arguments_of_programs",
+        looks: true,
+        needs: || programs(&["dash"]),
+        run: arguments_of_programs,
+    },
     Case { name: "places_of_go", looks: true, needs: || programs(&["go"]), run: places_of_go },
 ];
 
@@ -45,6 +54,32 @@ fn places_of_a_shell() {
     let mut counts: Vec<usize> = sites.values().copied().collect();
     counts.sort_unstable();
     assert_eq!(counts, [3, 5], "{sites:?}");
+}
+
+/// What a program is given is told as it was executed: of each call its own hash, and of calls that ask for the same one class. What is too long is not told.
+fn arguments_of_programs() {
+    let long = "x".repeat(2000);
+    let script = format!("/bin/true a; /bin/true b c -d; /bin/true b 8 -d; /bin/true {long}; :");
+    let (seen, _) = look_at_all(|| output(Command::new("dash").args(["-c", &script])));
+    let mut told: Vec<(u64, u32)> = Vec::new();
+    for event in &seen.events {
+        if let Event::Arguments { arguments, hash, .. } = event {
+            told.push((*hash, arguments.class));
+        }
+    }
+    let class_of = |words: &[&str]| {
+        let hash = fnv1a_of_words(words.iter().map(|word| word.as_bytes()));
+        let found: Vec<u32> =
+            told.iter().filter(|(other, _)| *other == hash).map(|&(_, class)| class).collect();
+        assert_eq!(found.len(), 1, "{words:?}: {told:?}");
+        found[0]
+    };
+    let [one, other, like] =
+        [&["/bin/true", "a"][..], &["/bin/true", "b", "c", "-d"], &["/bin/true", "b", "8", "-d"]]
+            .map(class_of);
+    assert!(one != other && other == like, "what stands behind the first word does not count");
+    let long_hash = fnv1a_of_words(["/bin/true".as_bytes(), long.as_bytes()]);
+    assert!(told.iter().all(|&(hash, _)| hash != long_hash));
 }
 
 /// The file of a program on the search path.

@@ -3,6 +3,9 @@
 use std::fs;
 use std::process::Command;
 
+use regrow_abi::sites::fnv1a_of_words;
+use regrow_sites::Event;
+
 use crate::harness::{Place, Told, is_there, plain};
 
 /// The lines of the scripts at which processes were created, in order.
@@ -65,6 +68,27 @@ fn a_script_of_python_has_the_line_that_calls_the_library() {
     // `os.system` has given up the lock by which frames may be looked at.
     assert_eq!(lines(&told), [3, 3, 6, 7, 10, 0]);
     assert_eq!(files(&told), 1);
+}
+
+#[test]
+fn what_a_program_is_given_is_told_when_it_begins() {
+    let told =
+        Place::new().watch_shell("dash", "/bin/true a 'b c' ''\n/bin/true\nexec /bin/true -x 1\n").whole();
+    let hashes = |event: &Event| match event {
+        Event::Arguments { process, hash, arguments } => Some((*process, *hash, arguments.magnitude)),
+        _ => None,
+    };
+    let found: Vec<_> = told.events.iter().filter_map(hashes).collect();
+    let expected = [
+        (&["dash", "script.sh"][..], 1),
+        (&["/bin/true", "a", "b c", ""], 2),
+        (&["/bin/true"], 0),
+        (&["/bin/true", "-x", "1"], 2),
+    ];
+    let expected = expected
+        .map(|(words, magnitude)| (fnv1a_of_words(words.iter().map(|word| word.as_bytes())), magnitude));
+    assert_eq!(found.iter().map(|&(_, hash, magnitude)| (hash, magnitude)).collect::<Vec<_>>(), expected);
+    assert_eq!(found[0].0, found[3].0, "the shell's own process");
 }
 
 #[test]
