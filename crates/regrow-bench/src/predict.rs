@@ -146,7 +146,7 @@ fn cases(events: &[Event], middle: usize) -> Vec<Case> {
                     case.take(event, is_learned);
                 }
             }
-            Event::Named { .. } | Event::Symbol { .. } => {}
+            Event::Named { .. } | Event::Outlived { .. } | Event::Symbol { .. } => {}
         }
         alive.observe(event);
     }

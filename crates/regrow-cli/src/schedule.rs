@@ -58,6 +58,11 @@ pub(crate) fn schedule(args: &ScheduleArgs) -> Result<u8, CliError> {
             Ok(exit_status::of_run(status))
         }
         Err(CliError::Below(error @ BelowError::Start { .. })) => Ok(below::not_started(&error)),
+        // The command was not started, as the kernel does not tell.
+        Err(error @ CliError::Machine(_)) => {
+            complain(&chain(&error));
+            Ok(exit_status::FAILED)
+        }
         Err(error) => Err(error),
     }
 }
@@ -78,7 +83,7 @@ fn by_library(args: &ScheduleArgs, scheduling: Scheduling, model: &mut Model) ->
         for event in events {
             model.observe(event);
         }
-        below.publish(&mut |site| class_of(model, site, args.limit_us));
+        below.publish(&mut |site| class_of(model, site, None, args.limit_us));
     })?;
     Ok(Ran { status, summary, lacking: below::describe(&summary) })
 }

@@ -46,6 +46,21 @@ fn a_child_is_scheduled_by_what_those_before_it_have_used_and_by_what_was_kept()
 }
 
 #[test]
+fn children_that_never_end_teach_while_they_run() {
+    let folder = tempfile::tempdir().unwrap();
+    scripts::put(folder.path());
+    let ran = schedule(folder.path(), &["--fresh"], &["sh", "endless.sh"]);
+    let began: Vec<String> = stdout(&ran).lines().map(str::to_owned).collect();
+    assert_eq!(
+        (ran.status.code(), began.last().map(String::as_str)),
+        (Some(0), Some("7")),
+        "{began:?}: {}",
+        stderr(&ran)
+    );
+    assert_eq!(began.first().map(String::as_str), Some("0"), "nothing is known of the first");
+}
+
+#[test]
 fn what_a_process_has_chosen_for_itself_stays() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!(

@@ -91,11 +91,12 @@ impl Below {
         schedule::publish(&mut self.processes, channel, class_of);
     }
 
-    /// Schedules those anew that have outlived what was predicted.
-    fn take_back(&mut self) {
-        if let Some(scheduling) = self.scheduling {
-            self.taken_back += schedule::take_back(&mut self.processes, scheduling);
-        }
+    /// Schedules those as long ones that have outlived the limit, and tells of them.
+    fn take_back(&mut self) -> Vec<Event> {
+        let Some(scheduling) = self.scheduling else { return Vec::new() };
+        let (taken_back, outlived) = schedule::take_back(&mut self.processes, scheduling);
+        self.taken_back += taken_back;
+        outlived
     }
 
     /// The variables of the environment by which a process below is watched. What is preloaded already is preloaded behind the library.
@@ -142,9 +143,9 @@ impl Below {
             if let Some(signals) = signals.filter(|_| is_ready) {
                 signals::pass_on(signals, pidfd.as_fd());
             }
-            let events = self.collect();
+            let mut events = self.collect();
+            events.extend(self.take_back());
             each(&mut self, &events);
-            self.take_back();
             if has_ended {
                 break;
             }

@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 
 use regrow_abi::sites::Class;
-use regrow_sites::{Event, ProcessKey, Site};
+use regrow_sites::{Arguments, Event, ProcessKey, Site};
 use regrow_sys::scheduling::processor_time_ns;
 
 use crate::below::Counts;
-use crate::scheduling::{Scheduling, is_the_same};
+use crate::scheduling::{Scheduling, is_the_same, outlived_now};
 
 /// A process that lives.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ impl Outside {
         Outside { scheduling, living: HashMap::new(), counts: Counts::default(), taken_back: 0 }
     }
 
-    /// Takes what has happened, before the model learns of it: `class_of` says what is predicted of a site.
-    pub fn take(&mut self, event: &Event, class_of: impl Fn(&Site) -> Class) {
+    /// Takes what has happened, before the model learns of it: `class_of` says what is predicted of a site, and of the arguments of what it executes.
+    pub fn take(&mut self, event: &Event, class_of: impl Fn(&Site, Option<Arguments>) -> Class) {
         match event {
             Event::Created { process, parent, site, .. } => {
                 self.counts.created += 1;
@@ -55,14 +55,20 @@ impl Outside {
                 let class = self.living.get(&parent.pid).map_or(Class::Unknown, Living::class);
                 let living = Living { key: *process, site: *site, class, is_taken_back: false };
                 self.living.insert(process.pid, living);
-                self.schedule(*process, class_of(site));
+                self.schedule(*process, class_of(site, None));
             }
             Event::Executed { process, image, .. } => {
                 self.counts.executed += 1;
                 let living = self.living.get_mut(&process.pid).filter(|living| living.key == *process);
                 let Some(living) = living else { return };
                 living.site.child = Some(*image);
-                let class = class_of(&living.site);
+                let class = class_of(&living.site, None);
+                self.schedule(*process, class);
+            }
+            Event::Arguments { process, arguments, .. } => {
+                let living = self.living.get(&process.pid).filter(|living| living.key == *process);
+                let Some(living) = living else { return };
+                let class = class_of(&living.site, Some(*arguments));
                 self.schedule(*process, class);
             }
             Event::Ended { process, .. }
@@ -89,20 +95,25 @@ impl Outside {
         counts.long += u64::from(class == Class::Long);
     }
 
-    /// Schedules those as long ones that have outlived the limit. What it is about is to be called some times in that time.
-    pub fn look(&mut self) {
+    /// Schedules those as long ones that have outlived the limit, and tells of them. It is to be called some times in that time.
+    pub fn look(&mut self) -> Vec<Event> {
         let scheduling = self.scheduling;
+        let mut outlived = Vec::new();
         for (&pid, living) in &mut self.living {
-            if living.class() == Class::Long {
+            if living.is_taken_back {
                 continue;
             }
             let Ok(pid) = i32::try_from(pid) else { continue };
             let Ok(used_ns) = processor_time_ns(pid) else { continue };
             if scheduling.has_outlived(&living.key, used_ns) {
                 living.is_taken_back = true;
-                self.taken_back += u64::from(scheduling.apply(pid, Class::Long));
+                outlived.push(outlived_now(living.key, used_ns));
+                if living.class != Class::Long {
+                    self.taken_back += u64::from(scheduling.apply(pid, Class::Long));
+                }
             }
         }
+        outlived
     }
 
     /// Nobody watches any more: those that live on are as if nothing were known of them.
@@ -177,11 +188,13 @@ mod tests {
         let usual = read_of(0).expect("this thread").nice;
         let (waiting, mut outside) = (Waiting::start(), outside(Duration::from_hours(1)));
         let key = waiting.key();
-        outside.take(&created(key), |_| Class::Long);
+        outside.take(&created(key), |_, _| Class::Long);
         assert_eq!(waiting.nice(), usual + 7);
         let executed = Event::Executed { time_us: 0, process: key, image: ImageId(9) };
-        outside
-            .take(&executed, |site| if site.child == Some(ImageId(9)) { Class::Short } else { Class::Long });
+        outside.take(
+            &executed,
+            |site, _| if site.child == Some(ImageId(9)) { Class::Short } else { Class::Long },
+        );
         assert_eq!(waiting.nice(), usual);
         let (counts, taken_back) = outside.counts();
         assert_eq!((counts.created, counts.executed, counts.short, counts.long, taken_back), (1, 1, 1, 1, 0));
@@ -191,9 +204,14 @@ mod tests {
     fn one_that_outlives_the_limit_is_a_long_one_until_nobody_watches() {
         let usual = read_of(0).expect("this thread").nice;
         let (waiting, mut outside) = (Waiting::start(), outside(Duration::ZERO));
-        outside.take(&created(waiting.key()), |_| Class::Short);
-        outside.look();
+        outside.take(&created(waiting.key()), |_, _| Class::Short);
+        let told = outside.look();
+        assert!(
+            matches!(told[..], [Event::Outlived { process, .. }] if process == waiting.key()),
+            "{told:?}"
+        );
         assert_eq!((waiting.nice(), outside.counts().1), (usual + 7, 1));
+        assert!(outside.look().is_empty(), "it is told once");
         outside.release();
         assert_eq!(waiting.nice(), usual);
     }
@@ -203,10 +221,10 @@ mod tests {
         let usual = read_of(0).expect("this thread").nice;
         let (waiting, mut outside) = (Waiting::start(), outside(Duration::ZERO));
         let other = ProcessKey { created_us: waiting.key().created_us + 10_000_000, ..waiting.key() };
-        outside.take(&created(other), |_| Class::Long);
+        outside.take(&created(other), |_, _| Class::Long);
         assert_eq!(waiting.nice(), usual, "it is not the one that was created then");
         let ended = Event::Ended { time_us: 0, process: waiting.key(), usage: Usage::default() };
-        outside.take(&ended, |_| Class::Unknown);
+        outside.take(&ended, |_, _| Class::Unknown);
         outside.look();
         outside.release();
         assert_eq!((waiting.nice(), outside.counts().1), (usual, 0));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use regrow_abi::SchedAttr;
 use regrow_abi::sites::{Class, Lever, Levers};
-use regrow_sites::ProcessKey;
+use regrow_sites::{Event, ProcessKey};
 use regrow_sys::scheduling;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -84,6 +84,14 @@ impl Scheduling {
     pub(crate) fn has_outlived(&self, key: &ProcessKey, used_ns: u64) -> bool {
         used_ns >= self.limit_ns && i32::try_from(key.pid).is_ok_and(|pid| is_the_same(key, pid))
     }
+}
+
+/// A process that has used so much has outlived the limit at this time.
+pub(crate) fn outlived_now(process: ProcessKey, used_ns: u64) -> Event {
+    let time = clock_gettime(ClockId::Monotonic);
+    let part = |number: i64| u64::try_from(number).unwrap_or(0);
+    let time_us = part(time.tv_sec) * 1_000_000 + part(time.tv_nsec) / 1000;
+    Event::Outlived { time_us, process, cpu_us: used_ns / 1000 }
 }
 
 /// Whether the process of this number is the one that was created then: a process of another namespace may have said the number.

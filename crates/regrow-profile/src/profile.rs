@@ -82,7 +82,7 @@ impl Profile {
         match event {
             Event::Named { image, path } => self.name_image(image, path),
             // They are the model's.
-            Event::Arguments { .. } | Event::Symbol { .. } => {}
+            Event::Arguments { .. } | Event::Outlived { .. } | Event::Symbol { .. } => {}
             event => self.window.push(event),
         }
         while let Some(event) = self.window.next_due() {
@@ -126,7 +126,8 @@ impl Profile {
             Event::Created { process, parent, site, .. } => self.created(process, parent, site),
             Event::Executed { time_us, process, image } => self.executed(process, time_us, image),
             Event::Ended { process, usage, .. } => self.ended(process, &usage),
-            Event::Named { .. } | Event::Arguments { .. } | Event::Symbol { .. } => {}
+            Event::Named { .. } | Event::Arguments { .. } | Event::Outlived { .. } | Event::Symbol { .. } => {
+            }
         }
     }
 

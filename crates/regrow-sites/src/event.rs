@@ -51,6 +51,15 @@ pub enum Event {
         /// The program.
         image: ImageId,
     },
+    /// A process lives that has used more than was predicted, or more than tells short from long; told once at most.
+    Outlived {
+        /// When.
+        time_us: u64,
+        /// The process.
+        process: ProcessKey,
+        /// The processor time that it has used by then, in microseconds.
+        cpu_us: u64,
+    },
     /// A process has ended.
     Ended {
         /// When.

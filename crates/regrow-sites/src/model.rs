@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Created, Executed, Arguments, Ended ──> Processes ──a run, once both its ends are known──> Tree    histograms for each key of its chain
+//!   Outlived ──> the same at once, and again at its end
 //!                                               └──what came after what──> Cues
 //!   Named, Symbol ──> Names ──> keys that outlive a build
 //!
@@ -151,6 +152,7 @@ impl Model {
             }
             Event::Executed { time_us, process, image } => self.executed(*time_us, *process, *image),
             Event::Arguments { process, arguments, .. } => self.called(*process, *arguments),
+            Event::Outlived { time_us, process, cpu_us } => self.outlived(*time_us, *process, *cpu_us),
             Event::Ended { time_us, process, usage } => self.ended(*time_us, *process, usage),
             Event::Named { image, path } => self.names.note_image(*image, Some(path_hash(path))),
             Event::Symbol { frame, name } => self.names.note_symbol(*frame, name),
@@ -251,6 +253,21 @@ impl Model {
         if process.executions <= 1 {
             process.first = process.last;
         }
+    }
+
+    /// Counts a process that lives: what it has used so far is likely half of what it will use, and a process that never ends would teach nothing.
+    fn outlived(&mut self, time_us: u64, key: ProcessKey, cpu_us: u64) {
+        let Some(process) = self.processes.get(key).filter(|process| process.ended.is_none()) else { return };
+        let Some(place) = process.place else { return };
+        let life_us = time_us.saturating_sub(key.created_us);
+        let usage = Usage {
+            cpu_us: cpu_us.saturating_mul(2),
+            life_us: life_us.saturating_mul(2),
+            ..Usage::default()
+        };
+        let call = if process.last.is_known() { process.last } else { Call::FORK };
+        self.tree.count(&Chain::new(&place, &call, &self.names), &Sample::of(&usage));
+        self.counts.runs += 1;
     }
 
     fn ended(&mut self, time_us: u64, key: ProcessKey, usage: &Usage) {

@@ -172,6 +172,38 @@ fn a_wrong_guess_is_seen_by_what_it_has_used() {
 }
 
 #[test]
+fn processes_that_never_end_teach_as_they_outlive_the_limit() {
+    let (mut model, mut teller) = (Model::default(), Teller::at(1_000));
+    let site = place("server", &[10]);
+    let mut outlive = |model: &mut Model, cpu_us| {
+        let events = teller.events(&site, None, cpu(0));
+        let process = events.iter().find_map(|event| match event {
+            Event::Created { process, .. } => Some(*process),
+            _ => None,
+        });
+        let process = process.expect("it was created");
+        // Its end is never told.
+        events
+            .iter()
+            .filter(|event| !matches!(event, Event::Ended { .. }))
+            .for_each(|event| model.observe(event));
+        let time_us = process.created_us + 2 * cpu_us;
+        model.observe(&Event::Outlived { time_us, process, cpu_us });
+    };
+    for _ in 0..4 {
+        outlive(&mut model, 30_000);
+    }
+    let prediction = model.predict(&site);
+    assert!(prediction.is_long(20_000));
+    assert!(is_close(median(&model, &site), 60_000), "as much again: {}", median(&model, &site));
+    // One that nobody was told of teaches nothing.
+    let unknown = ProcessKey { pid: 99, created_us: 5 };
+    let before = model.counts().runs;
+    model.observe(&Event::Outlived { time_us: 9, process: unknown, cpu_us: 9 });
+    assert_eq!(model.counts().runs, before);
+}
+
+#[test]
 fn a_child_that_sleeps_and_then_computes_is_not_taken_for_a_short_one() {
     let (mut model, mut teller) = (Model::default(), Teller::default());
     let site = place("app", &[1]);

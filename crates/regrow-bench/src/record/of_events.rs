@@ -70,7 +70,7 @@ impl Rows {
             Event::Named { image, path } => {
                 self.names.insert(*image, path.clone());
             }
-            Event::Symbol { .. } => {}
+            Event::Outlived { .. } | Event::Symbol { .. } => {}
         }
     }
 

@@ -70,7 +70,7 @@ impl Scheduler<'_> {
     /// Schedules by what was known before, then learns.
     fn take(&mut self, event: &Event) {
         let Scheduler { outside, model, limit_us } = self;
-        let class = |site: &Site| class_of(model, site, *limit_us);
+        let class = |site: &Site, arguments| class_of(model, site, arguments, *limit_us);
         if let Event::Created { time_us, process, parent, site } = event {
             let site = model.completed(*parent, site);
             outside
@@ -93,7 +93,8 @@ fn collect(
     loop {
         machine.collect(LOOK_EVERY, &mut |event| scheduler.take(&event))?;
         if looked.elapsed() >= LOOK_EVERY {
-            scheduler.outside.look();
+            let outlived = scheduler.outside.look();
+            outlived.iter().for_each(|event| scheduler.model.observe(event));
             looked = Instant::now();
         }
         signals::pass_on(signals.descriptor(), command.as_fd());

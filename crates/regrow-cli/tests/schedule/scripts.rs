@@ -23,7 +23,24 @@ done
 exit 1
 "#;
 
-/// Puts `child.sh` and `children.sh` into a folder.
+/// Starts children that never end, one while the others run, until one begins as a long one; at most ten. Then it ends them.
+const ENDLESS: &str = r#"
+began=0
+for each in 0 1 2 3 4 5 6 7 8 9; do
+    : >began
+    sh ./loop.sh &
+    all="$all $!"
+    until began=$(cat began) && [ -n "$began" ]; do :; done
+    echo "$began"
+    [ "$began" = 7 ] && break
+    # Until it is scheduled as a long one, and what was learned of it is published.
+    sleep 0.3
+done
+kill $all
+[ "$began" = 7 ]
+"#;
+
+/// Puts `child.sh`, `children.sh`, `endless.sh` and `loop.sh` into a folder.
 pub(crate) fn put(folder: &Path) {
     // It goes on for a while, so that nobody takes it for one that is hardly long.
     let child = format!(
@@ -31,4 +48,7 @@ pub(crate) fn put(folder: &Path) {
     );
     std::fs::write(folder.join("child.sh"), child).unwrap();
     std::fs::write(folder.join("children.sh"), CHILDREN).unwrap();
+    std::fs::write(folder.join("endless.sh"), ENDLESS).unwrap();
+    let endless = format!("{FUNCTIONS}\nniceness; echo $nice >began; while :; do :; done");
+    std::fs::write(folder.join("loop.sh"), endless).unwrap();
 }

@@ -170,6 +170,12 @@ impl Process {
         self.key
     }
 
+    /// Its place, and what it has executed there.
+    pub(super) fn touched(&self) -> Touched {
+        let executed = (self.image != ImageId::UNKNOWN).then_some((self.path, self.image));
+        Touched { place: self.place, executed }
+    }
+
     /// What it and the children that it has waited for have used.
     fn total_ns(&self) -> u64 {
         self.own_end.map_or(self.clock_ns, |(_, cpu_ns)| cpu_ns) + self.children_ns
@@ -389,10 +395,7 @@ impl Processes {
         self.counts.inexact += u64::from(cpu_ns.is_none());
         let cpu_us = us(cpu_ns.unwrap_or(process.clock_ns));
         let usage = Usage { cpu_us, life_us, peak_kib, startup_us: process.startup_us };
-        self.touched.push(Touched {
-            place: process.place,
-            executed: (process.image != ImageId::UNKNOWN).then_some((process.path, process.image)),
-        });
+        self.touched.push(process.touched());
         let time_us = process.key.created_us + life_us;
         self.events.push(Event::Ended { time_us, process: process.key, usage });
     }

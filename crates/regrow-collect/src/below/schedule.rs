@@ -7,11 +7,11 @@
 use std::collections::HashSet;
 
 use regrow_abi::sites::{Channel, Class, Place};
-use regrow_sites::{ImageId, Site};
+use regrow_sites::{Event, ImageId, Site};
 use regrow_sys::scheduling::processor_time_ns;
 
 use super::processes::{Processes, Touched, site_of};
-use crate::scheduling::Scheduling;
+use crate::scheduling::{Scheduling, outlived_now};
 
 /// Publishes the classes of all sites of which something was learned since this was called last, where there is a channel that is scheduled by.
 pub(super) fn publish(
@@ -29,11 +29,11 @@ pub(super) fn publish(
     }
 }
 
-/// Schedules those anew that have outlived what was predicted. Gives how many they were.
-pub(super) fn take_back(processes: &mut Processes, scheduling: Scheduling) -> u64 {
-    let mut taken_back = 0;
+/// Schedules those as long ones that have outlived the limit. Gives how many were scheduled anew, and tells of all.
+pub(super) fn take_back(processes: &mut Processes, scheduling: Scheduling) -> (u64, Vec<Event>) {
+    let (mut taken_back, mut outlived, mut touched) = (0, Vec::new(), Vec::new());
     for (&pid, process) in &mut processes.all {
-        if process.is_taken_back || process.class == Class::Long {
+        if process.is_taken_back {
             continue;
         }
         let Ok(pid) = i32::try_from(pid) else { continue };
@@ -41,10 +41,15 @@ pub(super) fn take_back(processes: &mut Processes, scheduling: Scheduling) -> u6
         process.clock_ns = process.clock_ns.max(clock_ns);
         if scheduling.has_outlived(&process.key(), clock_ns) {
             process.is_taken_back = true;
-            taken_back += u64::from(scheduling.apply(pid, Class::Long));
+            outlived.push(outlived_now(process.key(), clock_ns));
+            touched.push(process.touched());
+            if process.class != Class::Long {
+                taken_back += u64::from(scheduling.apply(pid, Class::Long));
+            }
         }
     }
-    taken_back
+    processes.touched.extend(touched);
+    (taken_back, outlived)
 }
 
 /// The sites that predictions stand under, each with its key: see [`Place::keys`].

@@ -21,14 +21,14 @@ pub(super) fn time_us(event: &Event) -> u64 {
             _ => time_us,
         },
         Event::Executed { time_us, .. } | Event::Ended { time_us, .. } => time_us,
-        Event::Named { .. } | Event::Arguments { .. } | Event::Symbol { .. } => 0,
+        Event::Named { .. } | Event::Arguments { .. } | Event::Outlived { .. } | Event::Symbol { .. } => 0,
     }
 }
 
 /// What comes first of things that happened at one time.
 fn rank(event: &Event) -> u8 {
     match event {
-        Event::Named { .. } | Event::Arguments { .. } | Event::Symbol { .. } => 0,
+        Event::Named { .. } | Event::Arguments { .. } | Event::Outlived { .. } | Event::Symbol { .. } => 0,
         Event::Created { .. } => 1,
         Event::Executed { .. } => 2,
         Event::Ended { .. } => 3,
