@@ -76,7 +76,8 @@ bench-memory: build memory ## blocks of the memory service beside what the kerne
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --memory --json $(TARGET)/bench/memory.json $(ARGS)
 
-bench-sites: build ## what it costs to see where processes are created, and what is gained by scheduling by it (root); the figures go to target/bench/sites.json
+bench-sites: build ## what it costs to see where processes are created, and what is gained by it (root); the figures go to target/bench/sites.json
+	@scripts/install-deps bench-sites
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --sites --json $(TARGET)/bench/sites.json
 

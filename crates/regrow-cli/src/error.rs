@@ -38,9 +38,9 @@ pub(crate) enum CliError {
     /// The gateway cannot serve.
     #[error(transparent)]
     Gateway(#[from] regrow_web::error::WebError),
-    /// The flags of the gateway contradict one another.
+    /// Flags contradict one another.
     #[error("{0}")]
-    Web(&'static str),
+    Flags(&'static str),
     /// There is no user or group that a flag names.
     #[error("{flag}: there is no {name:?}")]
     NoAccount {

@@ -18,13 +18,13 @@ use regrow_collect::below::{BelowError, Lever, Summary};
 use regrow_collect::kept::{Kept, SetAside};
 use regrow_sites::Model;
 
-use crate::cli::schedule::ScheduleArgs;
+use crate::cli::schedule::{Basis, ScheduleArgs};
 use crate::error::CliError;
 use crate::exit_status;
 use crate::message::{chain, complain};
 use crate::sites::below::{self, HeldSignals};
 use crate::sites::machine;
-use class::class_of;
+use class::Classes;
 
 /// What the model may take.
 const BUDGET_BYTES: usize = 1 << 20;
@@ -77,13 +77,19 @@ struct Ran {
 
 /// Has the library in each process schedule its children.
 fn by_library(args: &ScheduleArgs, scheduling: Scheduling, model: &mut Model) -> Result<Ran, CliError> {
+    if args.by == Basis::Parent {
+        return Err(CliError::Flags(
+            "--by parent needs --outside: a library does not see what its process has used",
+        ));
+    }
+    let classes = Classes::new(args.by, args.limit_us);
     let (below, signals) = (below::start(Some(scheduling))?, HeldSignals::hold()?);
     let mut command = signals.command(&args.program, &args.args);
     let (status, summary) = below.run(&mut command, Some(signals.descriptor()), |below, events| {
         for event in events {
             model.observe(event);
         }
-        below.publish(&mut |site| class_of(model, site, None, args.limit_us));
+        below.publish(&mut |site| classes.predicted(model, site, None));
     })?;
     Ok(Ran { status, summary, lacking: below::describe(&summary) })
 }

@@ -41,7 +41,7 @@ pub(crate) fn web(args: &WebArgs) -> Result<u8, CliError> {
     if settings.http.is_empty() && settings.fastcgi.is_empty() {
         let port = from_env("port").filter(|_| args.function).map(|port| format!("0.0.0.0:{port}"));
         let address = port.unwrap_or_else(|| if args.function { "0.0.0.0:8080" } else { ADDRESS }.to_owned());
-        settings.http.push(address.parse().map_err(|_| CliError::Web("the variable port is no port"))?);
+        settings.http.push(address.parse().map_err(|_| CliError::Flags("the variable port is no port"))?);
     }
     regrow_web::serve(settings, |address| {
         // Nobody reads it any more.
@@ -58,7 +58,9 @@ fn content(args: &WebArgs) -> Result<Content, CliError> {
         if args.words.is_empty() && name.contains(':') {
             Ok(Content::Application(ApplicationSettings { python, interface, name: name.clone(), directory }))
         } else {
-            Err(CliError::Web("an application is named by MODULE:NAME, and nothing else is served beside it"))
+            Err(CliError::Flags(
+                "an application is named by MODULE:NAME, and nothing else is served beside it",
+            ))
         }
     };
     match (&args.wsgi, &args.asgi) {
@@ -71,9 +73,9 @@ fn content(args: &WebArgs) -> Result<Content, CliError> {
         (None, words) if args.function => Ok(Content::Function(function(words)?)),
         (None, words) if args.program => Ok(Content::Program(found(words)?)),
         (None, []) => {
-            Err(CliError::Web("name a folder of scripts, or say --program, --function, --wsgi or --asgi"))
+            Err(CliError::Flags("name a folder of scripts, or say --program, --function, --wsgi or --asgi"))
         }
-        (None, _) => Err(CliError::Web("is what follows -- a --program or a --function?")),
+        (None, _) => Err(CliError::Flags("is what follows -- a --program or a --function?")),
     }
 }
 
@@ -99,7 +101,8 @@ fn from_here(program: &OsStr) -> Result<OsString, CliError> {
 fn function(words: &[OsString]) -> Result<FunctionSettings, CliError> {
     let command = if words.is_empty() {
         let text = from_env("fprocess").or_else(|| from_env("function_process"));
-        let text = text.ok_or(CliError::Web("name the function's program, or set the variable fprocess"))?;
+        let text =
+            text.ok_or(CliError::Flags("name the function's program, or set the variable fprocess"))?;
         text.split_whitespace().map(OsString::from).collect()
     } else {
         words.to_vec()
@@ -185,7 +188,7 @@ fn fastcgi(text: &str) -> Result<FastCgiAddress, CliError> {
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(FastCgiAddress::Unix(PathBuf::from(path)));
     }
-    let wrong = |_| CliError::Web("an address of --fastcgi is unix:PATH or ADDR:PORT");
+    let wrong = |_| CliError::Flags("an address of --fastcgi is unix:PATH or ADDR:PORT");
     text.parse().map(FastCgiAddress::Tcp).map_err(wrong)
 }
 
@@ -193,7 +196,7 @@ fn fastcgi(text: &str) -> Result<FastCgiAddress, CliError> {
 fn socket_rights(args: &WebArgs) -> Result<SocketRights, CliError> {
     let is_said = args.socket_owner.is_some() || args.socket_group.is_some() || args.socket_mode.is_some();
     if is_said && !args.fastcgi.iter().any(|text| text.starts_with("unix:")) {
-        return Err(CliError::Web(
+        return Err(CliError::Flags(
             "--socket-owner, --socket-group and --socket-mode need --fastcgi unix:PATH",
         ));
     }

@@ -46,8 +46,8 @@ impl Outside {
         Outside { scheduling, living: HashMap::new(), counts: Counts::default(), taken_back: 0 }
     }
 
-    /// Takes what has happened, before the model learns of it: `class_of` says what is predicted of a site, and of the arguments of what it executes.
-    pub fn take(&mut self, event: &Event, class_of: impl Fn(&Site, Option<Arguments>) -> Class) {
+    /// Takes what has happened, before the model learns of it: `class_of` says what is predicted of a process at its site, and of the arguments of what it executes.
+    pub fn take(&mut self, event: &Event, class_of: impl Fn(ProcessKey, &Site, Option<Arguments>) -> Class) {
         match event {
             Event::Created { process, parent, site, .. } => {
                 self.counts.created += 1;
@@ -55,20 +55,20 @@ impl Outside {
                 let class = self.living.get(&parent.pid).map_or(Class::Unknown, Living::class);
                 let living = Living { key: *process, site: *site, class, is_taken_back: false };
                 self.living.insert(process.pid, living);
-                self.schedule(*process, class_of(site, None));
+                self.schedule(*process, class_of(*process, site, None));
             }
             Event::Executed { process, image, .. } => {
                 self.counts.executed += 1;
                 let living = self.living.get_mut(&process.pid).filter(|living| living.key == *process);
                 let Some(living) = living else { return };
                 living.site.child = Some(*image);
-                let class = class_of(&living.site, None);
+                let class = class_of(*process, &living.site, None);
                 self.schedule(*process, class);
             }
             Event::Arguments { process, arguments, .. } => {
                 let living = self.living.get(&process.pid).filter(|living| living.key == *process);
                 let Some(living) = living else { return };
-                let class = class_of(&living.site, Some(*arguments));
+                let class = class_of(*process, &living.site, Some(*arguments));
                 self.schedule(*process, class);
             }
             Event::Ended { process, .. }
@@ -188,12 +188,12 @@ mod tests {
         let usual = read_of(0).expect("this thread").nice;
         let (waiting, mut outside) = (Waiting::start(), outside(Duration::from_hours(1)));
         let key = waiting.key();
-        outside.take(&created(key), |_, _| Class::Long);
+        outside.take(&created(key), |_, _, _| Class::Long);
         assert_eq!(waiting.nice(), usual + 7);
         let executed = Event::Executed { time_us: 0, process: key, image: ImageId(9) };
         outside.take(
             &executed,
-            |site, _| if site.child == Some(ImageId(9)) { Class::Short } else { Class::Long },
+            |_, site, _| if site.child == Some(ImageId(9)) { Class::Short } else { Class::Long },
         );
         assert_eq!(waiting.nice(), usual);
         let (counts, taken_back) = outside.counts();
@@ -204,7 +204,7 @@ mod tests {
     fn one_that_outlives_the_limit_is_a_long_one_until_nobody_watches() {
         let usual = read_of(0).expect("this thread").nice;
         let (waiting, mut outside) = (Waiting::start(), outside(Duration::ZERO));
-        outside.take(&created(waiting.key()), |_, _| Class::Short);
+        outside.take(&created(waiting.key()), |_, _, _| Class::Short);
         let told = outside.look();
         assert!(
             matches!(told[..], [Event::Outlived { process, .. }] if process == waiting.key()),
@@ -221,10 +221,10 @@ mod tests {
         let usual = read_of(0).expect("this thread").nice;
         let (waiting, mut outside) = (Waiting::start(), outside(Duration::ZERO));
         let other = ProcessKey { created_us: waiting.key().created_us + 10_000_000, ..waiting.key() };
-        outside.take(&created(other), |_, _| Class::Long);
+        outside.take(&created(other), |_, _, _| Class::Long);
         assert_eq!(waiting.nice(), usual, "it is not the one that was created then");
         let ended = Event::Ended { time_us: 0, process: waiting.key(), usage: Usage::default() };
-        outside.take(&ended, |_, _| Class::Unknown);
+        outside.take(&ended, |_, _, _| Class::Unknown);
         outside.look();
         outside.release();
         assert_eq!((waiting.nice(), outside.counts().1), (usual, 0));

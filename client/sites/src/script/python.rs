@@ -122,4 +122,6 @@ fn is_library(file: &[u8]) -> bool {
         || (has(b"/lib/python3") || has(b"/lib/pypy3"))
             && !has(b"/site-packages/")
             && !has(b"/dist-packages/")
+            // Tests that come with the library are users of it.
+            && !has(b"/test/test_")
 }

@@ -38,7 +38,7 @@ impl Arguments {
             if word.first() == Some(&b'-') {
                 options += 1;
                 if options <= OPTIONS {
-                    hash = with(hash, start_of(word, |byte| byte != b'='));
+                    hash = with(hash, start_of_option(word));
                 }
             } else if first.is_none() {
                 first = Some(start_of(word, |byte| byte.is_ascii_alphabetic() || byte == b'_'));
@@ -54,6 +54,14 @@ impl Arguments {
 /// A hash with bytes more, and with how many they are.
 fn with(hash: u64, bytes: &[u8]) -> u64 {
     fnv1a_after(fnv1a_after(hash, bytes), &[bytes.len() as u8])
+}
+
+/// The first bytes of an option; of a value behind `=` the letters alone: `--type=gpu` is no `--type=renderer`, and `--size=7` is `--size=8`.
+fn start_of_option(word: &[u8]) -> &[u8] {
+    let start = start_of(word, |_| true);
+    let Some(at) = start.iter().position(|&byte| byte == b'=') else { return start };
+    let (name, value) = start.split_at(at + 1);
+    &start[..name.len() + value.iter().take_while(|byte| byte.is_ascii_alphabetic()).count()]
 }
 
 /// The first bytes of a word while they are such, at most [`BYTES`].
@@ -74,6 +82,7 @@ mod tests {
     fn calls_that_differ_in_names_and_values_are_of_one_class() {
         assert_eq!(class("cc -O2 -c -o a.o a.c"), class("/usr/bin/cc -O2 -c -o a1.o a12.c"));
         assert_eq!(class("ld --hash-style=gnu x"), class("ld --hash-style=sysv x"));
+        assert_eq!(class("dd bs=1 --a=12 x"), class("dd bs=1 --a=7 x"));
         assert_eq!(class("mv objs/adler32.o adler32.lo"), class("mv objs/crc32.o crc32.lo"));
         assert_eq!(class("cp 1 2"), class("cp 3 44"));
     }
@@ -83,6 +92,7 @@ mod tests {
         assert_ne!(class("git status"), class("git gc"));
         assert_ne!(class("git gc"), class("git gc --aggressive"));
         assert_ne!(class("cc -O2 -c a.c"), class("cc -O0 -c a.c"));
+        assert_ne!(class("browser --type=gpu x"), class("browser --type=renderer x"));
         assert_ne!(class("rm a b"), class("rm a b c d"), "another magnitude");
         assert_eq!(class("rm a b c d").magnitude, 3);
         assert_ne!(class("a -x y"), class("a y"), "with an option");

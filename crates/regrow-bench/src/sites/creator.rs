@@ -36,6 +36,12 @@ impl Creator {
         let failed = BenchError::system("creator.c cannot be compiled");
         compile(&["-O2"], &[&source], &program(folder.path()))
             .map_err(|error| failed(std::io::Error::other(error)))?;
+        let nothing = folder.path().join("nothing.c");
+        std::fs::write(&nothing, "int nothing_is_here;\n")
+            .map_err(BenchError::system("a source cannot be written"))?;
+        let failed = BenchError::system("an empty library cannot be compiled");
+        compile(&["-shared", "-fPIC"], &[&nothing], &empty_library(folder.path()))
+            .map_err(|error| failed(std::io::Error::other(error)))?;
         let child = compile_static(folder.path())
             .map_err(|why| BenchError::system("a program cannot be compiled")(std::io::Error::other(why)))?;
         Ok(Creator { folder, child })
@@ -48,11 +54,22 @@ impl Creator {
         command
     }
 
+    /// The same with a preloaded library in which there is nothing.
+    pub(super) fn turn_with_empty_library(&self, way: &str) -> Result<f64, BenchError> {
+        let mut command = self.command(way);
+        let ran = command.env("LD_PRELOAD", empty_library(self.folder.path())).output().map_err(failed())?;
+        read(&ran.stdout, way)
+    }
+
     /// A turn: the median of its creations, in microseconds.
     pub(super) fn turn(&self, way: &str) -> Result<f64, BenchError> {
         let ran = self.command(way).output().map_err(failed())?;
         read(&ran.stdout, way)
     }
+}
+
+fn empty_library(folder: &Path) -> PathBuf {
+    folder.join("nothing.so")
 }
 
 fn program(folder: &Path) -> PathBuf {

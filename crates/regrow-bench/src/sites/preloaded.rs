@@ -1,7 +1,7 @@
 //! What a creation costs more where the preloaded library tells of it.
 //!
 //! A turn with the library and one without it go by in pairs, in the order A B B A; every creation must be told. The difference is that of a pair, and of
-//! all differences the median is the figure.
+//! all differences the median is the figure. Beside it stands what a library costs in which there is nothing: its mappings alone, which a fork copies.
 
 use std::fs::File;
 
@@ -24,16 +24,22 @@ pub(super) fn measure(creator: &Creator) -> Result<Vec<Figure>, BenchError> {
     let output = folder.path().join("output");
     let mut figures = Vec::new();
     for (name, way) in WAYS {
-        let (mut without, mut more) = (Vec::new(), Vec::new());
+        let (mut without, mut more, mut empty) = (Vec::new(), Vec::new(), Vec::new());
         for pair in 0..PAIRS {
             let first = if pair % 2 == 0 { Some(creator.turn(way)?) } else { None };
             let with = watched(creator, way, &output)?;
             let plain = first.map_or_else(|| creator.turn(way), Ok)?;
             without.push(plain);
             more.push(with - plain);
+            empty.push(creator.turn_with_empty_library(way)? - plain);
         }
         let title = |what: &str| format!("preloaded library, {name}: {what}");
         figures.push(Figure::at_most(&title("more for each creation"), median(more), ASKED_US, "µs"));
+        figures.push(Figure::told(
+            &title("more with a library in which there is nothing"),
+            median(empty),
+            "µs",
+        ));
         figures.push(Figure::told(&title("without it"), median(without), "µs"));
     }
     Ok(figures)

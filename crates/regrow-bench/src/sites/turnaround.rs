@@ -6,6 +6,8 @@
 //! | niceness -10 | each child, by its parent |
 //! | library | `regrow schedule`: a library in each process |
 //! | outside | `regrow schedule --outside`: the kernel tells, nothing is in the processes |
+//! | parent | `--outside --by parent`: a process begins as what its parent has used says |
+//! | program | `--outside --by program`: by the child's program alone |
 //! | oracle | each child comes first and each loop is easily interrupted, by who knows which is which |
 //!
 //! The ways come in turn. A turn in which a child failed, one is missing, or nothing was scheduled as long, is an error.
@@ -39,11 +41,13 @@ struct Way {
     schedule: Option<&'static [&'static str]>,
 }
 
-const WAYS: [Way; 5] = [
+const WAYS: [Way; 7] = [
     Way { name: "default", word: "plain", schedule: None },
     Way { name: "niceness -10", word: "nicer", schedule: None },
     Way { name: "library", word: "plain", schedule: Some(&[]) },
     Way { name: "outside", word: "plain", schedule: Some(&["--outside"]) },
+    Way { name: "parent", word: "plain", schedule: Some(&["--outside", "--by", "parent"]) },
+    Way { name: "program", word: "plain", schedule: Some(&["--outside", "--by", "program"]) },
     Way { name: "oracle", word: "oracle", schedule: None },
 ];
 
@@ -130,7 +134,7 @@ fn parse(said: &str) -> Option<Turn> {
 }
 
 fn figures(turns: &[Turn; WAYS.len()]) -> Vec<Figure> {
-    let [default, nicer, _, outside, oracle] = *turns;
+    let [default, nicer, _, outside, parent, program, oracle] = *turns;
     let less = |turn: Turn| (1.0 - turn.child_ms / default.child_ms) * 100.0;
     let title = |what: &str| format!("short children beside endless loops: {what}");
     let mut figures: Vec<Figure> = WAYS
@@ -147,13 +151,10 @@ fn figures(turns: &[Turn; WAYS.len()]) -> Vec<Figure> {
     }));
     let share = less(outside) / less(oracle) * 100.0;
     figures.push(Figure::at_least(&title("of the oracle's gain, outside"), share, ASKED_OF_ORACLE, "%"));
-    let against = nicer.child_ms / outside.child_ms;
-    figures.push(Figure::at_least(
-        &title("niceness -10 takes so many times as long as outside"),
-        against,
-        1.0,
-        "times",
-    ));
+    for (name, other) in [("niceness -10", nicer), ("parent", parent), ("program", program)] {
+        let title = title(&format!("{name} takes so many times as long as outside"));
+        figures.push(Figure::at_least(&title, other.child_ms / outside.child_ms, 1.0, "times"));
+    }
     let lost = (1.0 - outside.rounds / default.rounds) * 100.0;
     figures.push(Figure::at_most(&title("what the loops lose, outside"), lost, MAY_LOSE, "%"));
     figures
@@ -180,8 +181,9 @@ mod tests {
     #[test]
     fn shares_are_those_of_the_medians() {
         let turn = |child_ms, rounds| Turn { child_ms, rounds };
-        let turns =
-            [turn(20.0, 100.0), turn(18.0, 90.0), turn(14.0, 100.0), turn(12.0, 98.0), turn(10.0, 80.0)];
+        let turns = [20.0, 18.0, 14.0, 12.0, 15.0, 12.0, 10.0].map(|child_ms| turn(child_ms, 100.0));
+        let mut turns = turns;
+        turns[3].rounds = 98.0;
         let figures = figures(&turns);
         let of = |what: &str| {
             let found = figures.iter().find(|figure| figure.name().ends_with(what));
@@ -191,5 +193,6 @@ mod tests {
         assert_eq!(of("of the oracle's gain, outside"), Some((80.0, Some(true))));
         assert_eq!(of("what the loops lose, outside"), Some((2.0, Some(true))));
         assert_eq!(of("niceness -10 takes so many times as long as outside"), Some((1.5, Some(true))));
+        assert_eq!(of("parent takes so many times as long as outside"), Some((1.25, Some(true))));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// What `regrow schedule --help` ends with.
 const EXAMPLES: &str = "\
@@ -22,6 +22,17 @@ Examples:
   regrow schedule --limit-us 50000 -- ./tests.sh
   sudo regrow schedule --short-nice -5 -- make -j4
   sudo regrow schedule --outside -- make -j4";
+
+/// What a prediction rests on. All but the site are there to be compared with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Basis {
+    /// The place of the creation, the program and its arguments
+    Site,
+    /// The program alone
+    Program,
+    /// What the parent has used until then; with --outside alone
+    Parent,
+}
 
 /// The arguments of `regrow schedule`.
 #[derive(Debug, Args)]
@@ -54,6 +65,10 @@ pub(crate) struct ScheduleArgs {
     /// As root: look at what is created by BPF, and schedule it from outside; the programs load no library
     #[arg(long)]
     pub(crate) outside: bool,
+
+    /// What a prediction rests on
+    #[arg(long, value_name = "WHAT", default_value = "site")]
+    pub(crate) by: Basis,
 
     /// Begin without what was learned before, and keep nothing
     #[arg(long)]

@@ -14,7 +14,7 @@ use regrow_sites::{Event, Model, Site};
 use regrow_sys::{raw, scheduling};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::class::class_of;
+use super::class::Classes;
 use crate::cli::schedule::ScheduleArgs;
 use crate::error::CliError;
 use crate::message::{chain, complain};
@@ -45,7 +45,8 @@ pub(super) fn run(
     let pidfd = raw::pidfd_open(child.id().cast_signed())
         .map_err(CliError::system("the command cannot be waited for"))?;
     come_first();
-    let mut scheduler = Scheduler { outside: Outside::new(scheduling), model, limit_us: args.limit_us };
+    let classes = Classes::new(args.by, args.limit_us);
+    let mut scheduler = Scheduler { outside: Outside::new(scheduling), model, classes };
     let collected = collect(&mut machine, &pidfd, &signals, &mut scheduler);
     if let Err(error) = &collected {
         // The command goes on to its end all the same.
@@ -63,14 +64,15 @@ pub(super) fn run(
 struct Scheduler<'a> {
     outside: Outside,
     model: &'a mut Model,
-    limit_us: u64,
+    classes: Classes,
 }
 
 impl Scheduler<'_> {
     /// Schedules by what was known before, then learns.
     fn take(&mut self, event: &Event) {
-        let Scheduler { outside, model, limit_us } = self;
-        let class = |site: &Site, arguments| class_of(model, site, arguments, *limit_us);
+        let Scheduler { outside, model, classes } = self;
+        classes.take(event);
+        let class = |process, site: &Site, arguments| classes.of(model, process, site, arguments);
         if let Event::Created { time_us, process, parent, site } = event {
             let site = model.completed(*parent, site);
             outside

@@ -71,6 +71,17 @@ fn a_script_of_python_has_the_line_that_calls_the_library() {
 }
 
 #[test]
+fn a_test_of_python_that_comes_with_it_is_no_part_of_the_library() {
+    let place = Place::new();
+    let folder = place.path("lib/python3.11/test");
+    fs::create_dir_all(&folder).expect("it is made");
+    fs::write(folder.join("test_own.py"), "import subprocess\n\nsubprocess.run(['/bin/true'])\n")
+        .expect("it is written");
+    let told = place.watch(Command::new("/usr/bin/python3").arg(folder.join("test_own.py"))).whole();
+    assert_eq!(lines(&told), [3]);
+}
+
+#[test]
 fn what_a_program_is_given_is_told_when_it_begins() {
     let told =
         Place::new().watch_shell("dash", "/bin/true a 'b c' ''\n/bin/true\nexec /bin/true -x 1\n").whole();
