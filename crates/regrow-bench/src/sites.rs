@@ -4,12 +4,16 @@
 //!   preloaded    a creation with the library and without it, in turn
 //!   machine      the whole machine by BPF: the same
 //!   turnaround   short children beside endless loops, by each way to schedule them
+//!   pool         creations from a ready body, with sites and without, in the simulator
 //!   prediction   processor times of what make, git, Python and a browser create, against the program alone
+//!   desktop      music while pages load, with and without scheduling: the paper's table 4
 //!   tables       average running times by program and place: the paper's tables 1 to 3
 //! ```
 
 mod creator;
+mod desktop;
 mod machine;
+mod pool;
 mod prediction;
 mod preloaded;
 mod tables;
@@ -30,29 +34,10 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     let mut figures = preloaded::measure(&creator)?;
     figures.extend(machine::measure(&creator)?);
     figures.extend(turnaround::measure()?);
+    figures.extend(pool::measure()?);
     let workloads = Workloads::new()?;
     figures.extend(prediction::measure(&workloads)?);
     figures.extend(tables::measure(&workloads)?);
+    figures.extend(desktop::measure(&workloads)?);
     Ok(figures)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    #[test]
-    fn zz_try() {
-        let w = Workloads::new().unwrap();
-        let what = std::env::var("ZZ").unwrap();
-        if what.contains('p') {
-            println!("{}", crate::figure::describe(&prediction::measure(&w).unwrap()));
-        }
-        if what.contains('t') {
-            println!("{}", crate::figure::describe(&tables::measure(&w).unwrap()));
-        }
-        if what.contains('c') {
-            let c = Creator::compile().unwrap();
-            println!("{}", crate::figure::describe(&preloaded::measure(&c).unwrap()));
-            println!("{}", crate::figure::describe(&machine::measure(&c).unwrap()));
-        }
-    }
 }

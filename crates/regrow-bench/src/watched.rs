@@ -8,6 +8,9 @@ use regrow_sites_preload::LIBRARY;
 
 use crate::error::BenchError;
 
+/// What the hashes of scripts' files stand for.
+pub(crate) type Scripts = Vec<(u64, String)>;
+
 /// What was told below a command.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -15,6 +18,8 @@ pub(crate) struct Watched {
     pub(crate) status: ExitStatus,
     /// As they were told.
     pub(crate) events: Vec<Event>,
+    /// Names of scripts.
+    pub(crate) scripts: Scripts,
     summary: Summary,
 }
 
@@ -34,7 +39,13 @@ pub(crate) fn watch(command: &mut Command) -> Result<Watched, BenchError> {
     let library = folder.path().join("libregrow_sites.so");
     std::fs::write(&library, LIBRARY).map_err(BenchError::system("the library cannot be written"))?;
     let mut events = Vec::new();
-    let run = |below: Below| below.run(command, None, |_, some| events.extend_from_slice(some));
+    let mut scripts = Scripts::new();
+    let run = |below: Below| {
+        below.run(command, None, |below, some| {
+            events.extend_from_slice(some);
+            scripts.extend(below.take_scripts());
+        })
+    };
     let (status, summary) = Below::new(&library, None).and_then(run)?;
-    Ok(Watched { status, events, summary })
+    Ok(Watched { status, events, scripts, summary })
 }

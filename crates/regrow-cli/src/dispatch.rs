@@ -81,7 +81,7 @@ fn plain_run(args: &[OsString]) -> Option<PlainRun<'_>> {
         return None;
     }
     let (file, args) = rest.split_first()?;
-    let program = ProgramName { file, argv0: file, preload, single_use };
+    let program = ProgramName { file, argv0: file, preload, single_use, slice: None };
     Some(PlainRun { no_tty, program, args })
 }
 

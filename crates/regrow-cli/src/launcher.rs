@@ -63,8 +63,13 @@ pub(crate) fn run(name: &OsStr, args: &[OsString]) -> u8 {
         Ok(file) => {
             // Who looks for a program's path and executes that has found the launcher of `regrow env` in the program's place.
             let argv0 = if by_path { file.as_os_str() } else { argv0 };
-            let program =
-                ProgramName { file: file.as_os_str(), argv0, preload: OsStr::new(""), single_use: false };
+            let program = ProgramName {
+                file: file.as_os_str(),
+                argv0,
+                preload: OsStr::new(""),
+                single_use: false,
+                slice: None,
+            };
             shared::run_as(program, rest, false)
         }
         Err(missing) => missing.tell(),

@@ -10,6 +10,7 @@ mod caller;
 mod process;
 mod relay;
 mod report;
+mod scheduled;
 pub(crate) mod shared;
 mod signals;
 
@@ -33,6 +34,7 @@ use self::report::{RunLine, RunReport};
 
 /// Carries out the command.
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
+    let slice = args.schedule.and_then(|how| scheduled::slice(how, &args.program, &args.args));
     if !args.wants_own_pool() {
         let preload = args.preload.join(",");
         let program = shared::ProgramName {
@@ -40,6 +42,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
             file: &args.program,
             argv0: &args.program,
             single_use: args.single_use,
+            slice,
         };
         return Ok(shared::run(program, &args.args, args.no_tty));
     }
@@ -57,6 +60,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     let pool = Pool::builder().verify(args.verify).point(args.point.into()).reuse(reuse).build();
     let mut command = pool.command(behind.as_deref().map_or(args.program.as_os_str(), Path::as_os_str));
     command.arg0(&args.program).args(&args.args).preload(args.preload.iter().map(String::as_str));
+    if let Some(slice) = slice {
+        command.slice(slice);
+    }
     for (descriptor, number) in given {
         command.fd(descriptor, number);
     }

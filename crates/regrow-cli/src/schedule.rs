@@ -27,7 +27,7 @@ use crate::sites::machine;
 use class::Classes;
 
 /// What the model may take.
-const BUDGET_BYTES: usize = 1 << 20;
+pub(crate) const BUDGET_BYTES: usize = 1 << 20;
 
 /// Carries out the command.
 pub(crate) fn schedule(args: &ScheduleArgs) -> Result<u8, CliError> {

@@ -108,9 +108,9 @@ impl Outside {
             if scheduling.has_outlived(&living.key, used_ns) {
                 living.is_taken_back = true;
                 outlived.push(outlived_now(living.key, used_ns));
-                if living.class != Class::Long {
-                    self.taken_back += u64::from(scheduling.apply(pid, Class::Long));
-                }
+                // One that was a long one from the beginning may have been given back its niceness since, by its parent or by itself.
+                let is_changed = scheduling.apply(pid, Class::Long);
+                self.taken_back += u64::from(is_changed && living.class != Class::Long);
             }
         }
         outlived
@@ -142,7 +142,7 @@ mod tests {
 
     use regrow_abi::sites::Lever;
     use regrow_sites::{ImageId, Usage};
-    use regrow_sys::scheduling::read_of;
+    use regrow_sys::scheduling::{read_of, set_of};
 
     use super::*;
     use crate::scheduling::created_us;
@@ -214,6 +214,18 @@ mod tests {
         assert!(outside.look().is_empty(), "it is told once");
         outside.release();
         assert_eq!(waiting.nice(), usual);
+    }
+
+    #[test]
+    fn a_long_one_whose_niceness_was_given_back_is_scheduled_again_when_it_outlives_the_limit() {
+        let usual = read_of(0).expect("this thread").nice;
+        let (waiting, mut outside) = (Waiting::start(), outside(Duration::ZERO));
+        outside.take(&created(waiting.key()), |_, _, _| Class::Long);
+        let own = read_of(0).expect("this thread");
+        set_of(waiting.0.id().cast_signed(), &own).expect("its own user may");
+        assert_eq!(waiting.nice(), usual);
+        outside.look();
+        assert_eq!((waiting.nice(), outside.counts().1), (usual + 7, 0), "it was one before");
     }
 
     #[test]

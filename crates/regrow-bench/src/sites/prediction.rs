@@ -24,9 +24,9 @@ const PAGE_SECONDS: u32 = 2;
 pub(super) fn measure(workloads: &Workloads) -> Result<Vec<Figure>, BenchError> {
     let mut figures = Vec::new();
     let watched = [
-        ("make", by_library("make", &mut workloads.make())?),
-        ("git", by_library("git", &mut workloads.git())?),
-        ("Python", by_library("Python", &mut workloads.python())?),
+        ("make", by_library("make", &mut workloads.make())?.0),
+        ("git", by_library("git", &mut workloads.git())?.0),
+        ("Python", by_library("Python", &mut workloads.python())?.0),
         ("browser", by_kernel("browser", &mut workloads.browser(PAGE_SECONDS, &PAGES))?),
     ];
     for (name, events) in watched {

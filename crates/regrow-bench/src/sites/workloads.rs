@@ -1,5 +1,6 @@
 //! Real programs that create processes: what is watched here. All of them are Debian's.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use regrow_machine::{Machine, MachineOptions, Scope};
@@ -7,15 +8,16 @@ use regrow_sites::Event;
 use tempfile::TempDir;
 
 use crate::error::BenchError;
-use crate::watched::{Watched, watch};
+use crate::watched::{Scripts, Watched, watch};
 
 /// The scripts, by the names of their files.
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 6] = [
     ("make.sh", include_str!("../../../../traces/drivers/make.sh")),
     ("git.sh", include_str!("../../../../traces/drivers/git.sh")),
     ("python.sh", include_str!("../../../../traces/drivers/python.sh")),
     ("browser.sh", include_str!("scripts/browser.sh")),
     ("office.sh", include_str!("scripts/office.sh")),
+    ("desktop.sh", include_str!("scripts/desktop.sh")),
 ];
 
 /// Tests of Python that take some seconds, and start processes.
@@ -85,6 +87,18 @@ impl Workloads {
         command
     }
 
+    /// Two browsers that load a page, and a player.
+    pub(super) fn desktop(&self) -> Command {
+        let mut command = Command::new("bash");
+        command.arg(self.folder.path().join("desktop.sh")).arg(self.folder.path());
+        command
+    }
+
+    /// A folder for what is learned.
+    pub(super) fn state(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("state-{name}"))
+    }
+
     /// LibreOffice with a document of this kind.
     pub(super) fn office(&self, kind: &str) -> Command {
         self.script("office.sh", &[self.path(), kind])
@@ -92,15 +106,15 @@ impl Workloads {
 }
 
 /// What happens below a command, by the preloaded library.
-pub(super) fn by_library(name: &str, command: &mut Command) -> Result<Vec<Event>, BenchError> {
+pub(super) fn by_library(name: &str, command: &mut Command) -> Result<(Vec<Event>, Scripts), BenchError> {
     let watched = watch(command)?;
     let lost = watched.lost();
-    let Watched { status, events, .. } = watched;
+    let Watched { status, events, scripts, .. } = watched;
     if !status.success() || lost > 0 {
         let what = format!("{status}, and {lost} words of processes were lost");
         return Err(BenchError::WrongRun { program: name.to_owned(), what });
     }
-    Ok(events)
+    Ok((events, scripts))
 }
 
 /// The same as the kernel tells it, which needs root, and sees static programs and system calls without a library.

@@ -33,6 +33,7 @@ is no such program; 126 when it cannot be executed; 125 when Regrow itself faile
 Examples:
   regrow run -- git --version
   regrow run --no-tty -- make
+  regrow run --schedule -- cc -O2 -c large.c
   regrow run --single-use -- python3 from-somebody.py
   regrow run --repeat 100 --verify --report runs.jsonl -- sh -c 'echo hello'";
 
@@ -72,6 +73,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
 
+    /// Give the program the slice of one that will use much processor time, so that others come before it at once
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "predicted")]
+    pub(crate) schedule: Option<ScheduleArg>,
+
     /// The program: a path, or a name that stands in PATH
     #[arg(value_name = "PROG", value_hint = ValueHint::CommandName)]
     pub(crate) program: OsString,
@@ -87,6 +92,15 @@ impl RunArgs {
         let many = self.repeat > 1 || self.verify || self.report.is_some();
         self.embedded || many || self.point != PointArg::Auto
     }
+}
+
+/// When a run is scheduled as a long one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScheduleArg {
+    /// Where `regrow schedule` has learned that such a call of the program takes long
+    Predicted,
+    /// Always
+    Long,
 }
 
 /// A snapshot point on the command line.

@@ -16,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use regrow_daemon::caller::{borrow, inherited_descriptors, spawn_message};
 use regrow_daemon::client::{Answer, Client, ClientError};
@@ -23,6 +24,7 @@ use regrow_daemon::place::Place;
 use regrow_sys::strings::NulFound;
 
 use super::relay::{self, Relay, RunEnd};
+use super::scheduled;
 use super::signals::Signals;
 use crate::env::place::is_found_by_path;
 use crate::exit_status::{self, REGROW_FAILED};
@@ -40,6 +42,8 @@ pub(crate) struct ProgramName<'a> {
     pub(crate) argv0: &'a OsStr,
     /// It is to have its body alone.
     pub(crate) single_use: bool,
+    /// How long the scheduler lets it run before others; `None`: as long as others.
+    pub(crate) slice: Option<Duration>,
 }
 
 /// Runs a program, or the program behind it if it is a launcher, and returns the exit status of the command. Does not return
@@ -143,7 +147,8 @@ pub(crate) fn take_over(what: &OsStr, args: &[OsString]) -> u8 {
         return REGROW_FAILED;
     };
     let argv0 = if is_found_by_path(Path::new(argv0)) { handed.program } else { argv0 };
-    let program = ProgramName { preload: OsStr::new(""), file: handed.program, argv0, single_use: false };
+    let program =
+        ProgramName { preload: OsStr::new(""), file: handed.program, argv0, single_use: false, slice: None };
     let mut client = Client::taken_over(handed.socket, handed.ticket);
     let signals = match Signals::held_since(handed.blocked) {
         Ok(signals) => signals,
@@ -183,6 +188,9 @@ fn ask(
     let mut client = Client::connect(place)?;
     let mut message = spawn_message(program.file, args)?;
     message.single_use = program.single_use;
+    if let Some(slice) = program.slice {
+        message.task.set_slice_ns(u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX));
+    }
     message.arg0 = (program.argv0 != program.file).then(|| program.argv0.as_bytes().to_vec());
     let modules = program.preload.as_bytes().split(|&byte| byte == b',');
     for module in modules.filter(|module| !module.is_empty()) {
@@ -209,6 +217,7 @@ fn has_terminal() -> bool {
 /// Becomes the program. Returns the status for when that fails.
 fn execute(program: ProgramName<'_>, args: &[OsString], why: &str) -> u8 {
     tracing::info!(why, "executed by the command itself");
+    scheduled::take(program.slice);
     let error = detach::become_program(program.file, program.argv0, args);
     complain(&format!("{}: {error}", program.file.display()));
     exit_status::of_error(&error)

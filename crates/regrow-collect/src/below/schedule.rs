@@ -43,9 +43,9 @@ pub(super) fn take_back(processes: &mut Processes, scheduling: Scheduling) -> (u
             process.is_taken_back = true;
             outlived.push(outlived_now(process.key(), clock_ns));
             touched.push(process.touched());
-            if process.class != Class::Long {
-                taken_back += u64::from(scheduling.apply(pid, Class::Long));
-            }
+            // One that was a long one from the beginning may have been given back its niceness since, by its parent or by itself.
+            let is_changed = scheduling.apply(pid, Class::Long);
+            taken_back += u64::from(is_changed && process.class != Class::Long);
         }
     }
     processes.touched.extend(touched);
