@@ -265,6 +265,17 @@ def allocators(name: str, says: str, *words: str) -> Part:
     return Part(name, lambda target: ["tests/allocators/check.py", str(target), *words], says, ("memory",), limit_s=7200)
 
 
+def creations(name: str, says: str, *words: str) -> Part:
+    """The tests of programs that create others, below `regrow schedule`."""
+    return Part(
+        name,
+        lambda target: ["tests/creations/check.py", str(target), str(target / "checked/regrow"), *words],
+        says,
+        (BUILD,),
+        limit_s=7200,
+    )
+
+
 def test() -> list[Part]:
     """What `make test` runs: everything that CI does."""
     return [
@@ -278,6 +289,7 @@ def test() -> list[Part]:
         make("miri-zones", "the memory service's zones, instruction by instruction", lock="miri"),
         make("memory", "the memory service for C programs, as users get it", lock="release"),
         allocators("allocators", "some of jemalloc's and mimalloc's own tests over the memory service", "--short"),
+        creations("creations", "some of bash's and make's own tests below regrow schedule", "--short"),
         *as_nobody(again=True),
     ]
 
@@ -302,6 +314,7 @@ def soak() -> list[Part]:
         longer("regrow-sites/memory", "10,000,000 events for the model of creation sites", REGROW_EVENTS="10000000"),
         longer("regrow-memory/service", "100,000,000 steps of eight threads with blocks of memory", REGROW_STEPS="12500000"),
         make("memory", "the memory service for C programs, as users get it", needs=("build",), lock="release"),
+        creations("soak/creations", "bash's and make's own tests below regrow schedule"),
         allocators("soak/allocators", "jemalloc's and mimalloc's own tests over the memory service"),
         make("miri", "the memory service, instruction by instruction", lock="miri", limit_s=7200),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),

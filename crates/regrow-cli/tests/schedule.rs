@@ -10,6 +10,9 @@ use std::process::{Command, Output};
 use common::{output, regrow, shell_status, stderr, stdout};
 use scripts::{FUNCTIONS, LONG_NICE};
 
+/// Debian's own: another one may be a script.
+const PYTHON: &str = "/usr/bin/python3";
+
 /// `regrow schedule` with what it keeps in a folder, in which it runs.
 fn schedule(folder: &Path, options: &[&str], command: &[&str]) -> Output {
     let mut regrow = regrow();
@@ -58,6 +61,37 @@ fn children_that_never_end_teach_while_they_run() {
         stderr(&ran)
     );
     assert_eq!(began.first().map(String::as_str), Some("0"), "nothing is known of the first");
+}
+
+#[test]
+fn a_run_has_a_long_slice_where_that_is_asked_for_or_was_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    scripts::put(folder.path());
+    let python = |options: &[&str]| {
+        let mut run = regrow();
+        run.current_dir(folder.path()).env("XDG_STATE_HOME", folder.path().join("state"));
+        let ran =
+            run.args(["run", "--embedded"]).args(options).args(["--", PYTHON, "slice.py"]).output().unwrap();
+        assert!(ran.status.success(), "{}", stderr(&ran));
+        stdout(&ran).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let usual = python(&[]);
+    assert_eq!(python(&["--schedule=long"]), ["20000000"], "by exec");
+    assert_eq!(python(&["--schedule=long", "--repeat", "3"]), ["20000000"; 3], "in bodies");
+    assert_eq!(python(&["--schedule"]), usual, "nothing is known");
+    let learning = format!("for each in 1 2 3 4 5 6; do {PYTHON} slice.py; done; :");
+    let ran = schedule(folder.path(), &[], &["sh", "-c", &learning]);
+    assert!(ran.status.success(), "{}", stderr(&ran));
+    assert_eq!(python(&["--schedule"]), ["20000000"]);
+    assert_eq!(python(&["--schedule", "--repeat", "2"]), ["20000000"; 2]);
+    assert_eq!(python(&[]), usual, "it is asked for");
+}
+
+#[test]
+fn what_needs_the_kernel_is_not_asked_of_the_library() {
+    let refused = output(["schedule", "--by", "parent", "--", "true"]);
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(stderr(&refused).contains("--by parent needs --outside"), "{}", stderr(&refused));
 }
 
 #[test]

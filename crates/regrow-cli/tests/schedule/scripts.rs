@@ -5,6 +5,16 @@ use std::path::Path;
 /// How much nicer long ones are in these tests; `child.sh` waits for that.
 pub(crate) const LONG_NICE: &str = "7";
 
+/// Computes for 60 ms, and prints its slice in nanoseconds (`sched_getattr`).
+const SLICE: &str = r#"
+import ctypes, os, time
+while time.process_time() < 0.06: pass
+number = {"x86_64": 315, "aarch64": 275}[os.uname().machine]
+words = (ctypes.c_uint32 * 14)(56)
+assert ctypes.CDLL(None).syscall(number, 0, ctypes.byref(words), 56, 0) == 0
+print(words[6] | words[7] << 32)
+"#;
+
 /// Functions of scripts: `niceness` sets `nice` to that of the shell; `compute` computes until it is $1.
 pub(crate) const FUNCTIONS: &str = r#"
 niceness() { read -r line </proc/$$/stat; set -- ${line##*) }; nice=${17}; }
@@ -40,7 +50,7 @@ kill $all
 [ "$began" = 7 ]
 "#;
 
-/// Puts `child.sh`, `children.sh`, `endless.sh` and `loop.sh` into a folder.
+/// Puts `child.sh`, `children.sh`, `endless.sh`, `loop.sh` and `slice.py` into a folder.
 pub(crate) fn put(folder: &Path) {
     // It goes on for a while, so that nobody takes it for one that is hardly long.
     let child = format!(
@@ -49,6 +59,7 @@ pub(crate) fn put(folder: &Path) {
     std::fs::write(folder.join("child.sh"), child).unwrap();
     std::fs::write(folder.join("children.sh"), CHILDREN).unwrap();
     std::fs::write(folder.join("endless.sh"), ENDLESS).unwrap();
+    std::fs::write(folder.join("slice.py"), SLICE).unwrap();
     let endless = format!("{FUNCTIONS}\nniceness; echo $nice >began; while :; do :; done");
     std::fs::write(folder.join("loop.sh"), endless).unwrap();
 }
