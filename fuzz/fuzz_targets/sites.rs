@@ -49,6 +49,9 @@ fn check(bytes: &[u8]) {
         let parent = ProcessKey { pid: number / 2, created_us: 1 };
         model.observe(&Event::Created { time_us: 1, process, parent, site: site(u64::from(number)) });
         model.observe(&Event::Executed { time_us: 2, process, image: ImageId(u64::from(number % 4)) });
+        let arguments = Arguments { magnitude: 1, class: number };
+        model.observe(&Event::Arguments { process, arguments, hash: 0 });
+        model.observe(&Event::Outlived { time_us: 3, process, cpu_us: u64::MAX });
         model.observe(&Event::Ended { time_us: 3, process, usage: Usage::default() });
     }
     model.merge(&again);

@@ -31,13 +31,23 @@ const HOT_ORDER: usize = CHUNK_ORDER as usize;
 /// How many pages may be hot in blocks of one order.
 const HOT_PAGES: usize = 1024;
 
+/// Room for so many pages at least is made for hot blocks of an order: two cache lines, so that the first entries of two zones share none.
+const HOT_ROOM: usize = 32;
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Zone {
     buddy: Buddy,
     table: Table,
     hot: [Vec<Page>; HOT_ORDER + 1],
     idle: Idle,
+}
+
+impl Default for Zone {
+    fn default() -> Zone {
+        let hot = std::array::from_fn(|order| Vec::with_capacity((HOT_PAGES >> order).max(HOT_ROOM)));
+        Zone { buddy: Buddy::default(), table: Table::default(), hot, idle: Idle::default() }
+    }
 }
 
 impl Zone {

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use regrow_memory::{Client, Mode, PAGE_BYTES};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::turns::{AT_ONCE, TURN, joined, refused, touch};
 use crate::error::BenchError;
@@ -57,15 +58,32 @@ impl Worker {
     }
 }
 
-/// A turn of several that begin at the same time: blocks per second of all together.
+/// Has the calling thread run on one of the processors that it may use, by its number among them, alone.
+pub(super) fn stay_on(number: usize) {
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect();
+    let mut only = CpuSet::new();
+    all.get(number % all.len().max(1)).into_iter().for_each(|&processor| only.set(processor));
+    // Where this is refused the thread goes where the scheduler puts it.
+    let _ = sched_setaffinity(None, &only);
+}
+
+/// A turn of several that begin at the same time: blocks per second of all together. Where there are processors enough each has one of its own: else
+/// two may share one for a whole turn, while another processor rests.
 pub(super) fn together(workers: &mut [Worker], by_service: bool) -> Result<f64, BenchError> {
     let barrier = Barrier::new(workers.len());
-    let start = &|worker: &mut Worker| {
+    let has_own = workers.len() <= thread::available_parallelism().map_or(1, usize::from);
+    let start = &|number: usize, worker: &mut Worker| {
+        if has_own {
+            stay_on(number);
+        }
         barrier.wait();
         worker.turn(by_service)
     };
     thread::scope(|scope| {
-        let started: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(move || start(worker))).collect();
+        let workers = workers.iter_mut().enumerate();
+        let started: Vec<_> =
+            workers.map(|(number, worker)| scope.spawn(move || start(number, worker))).collect();
         started.into_iter().map(joined).sum()
     })
 }

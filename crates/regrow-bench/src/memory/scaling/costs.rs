@@ -6,10 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use regrow_memory::{Mode, PAGE_BYTES, Service};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::super::subject::{Costs, Subject, Way};
 use super::super::turns::{refused, touch};
+use super::super::worker::stay_on;
 use super::model::Distances;
 use crate::error::BenchError;
 use crate::samples::{lower_quartile, median};
@@ -256,17 +256,6 @@ fn handoff() -> f64 {
     median(times)
 }
 
-/// Has the calling thread run on one of the processors that it may use alone: on the first, or on the last.
-fn stay_on(last: bool) {
-    let Ok(allowed) = sched_getaffinity(None) else { return };
-    let mut of_allowed = (0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number));
-    let processor = if last { of_allowed.next_back() } else { of_allowed.next() };
-    let mut only = CpuSet::new();
-    processor.into_iter().for_each(|number| only.set(number));
-    // Where this is refused the thread goes where the scheduler puts it.
-    let _ = sched_setaffinity(None, &only);
-}
-
 /// From the call that wakes a thread which has just gone to sleep until it runs; and until the call returns. Each stays on a processor: a thread that is woken by what runs on
 /// its own processor would wait for no other one.
 fn wake() -> [f64; 2] {
@@ -275,7 +264,7 @@ fn wake() -> [f64; 2] {
     let (called, woken) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
-            stay_on(true);
+            stay_on(1);
             for _ in 0..WAKES {
                 while called.load(Ordering::Acquire) == 0 {
                     thread::park();
@@ -299,7 +288,7 @@ fn wake() -> [f64; 2] {
             [at, returned].map(|end| Duration::from_nanos(end.saturating_sub(now)).as_secs_f64() * 1e9)
         };
         let caller = scope.spawn(move || {
-            stay_on(false);
+            stay_on(0);
             let waker = sleeper.thread().clone();
             let looks: Vec<[f64; 2]> = (0..WAKES).map(|_| one(&waker)).collect();
             [0, 1].map(|part| median(looks.iter().map(|look| look[part])))
