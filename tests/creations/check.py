@@ -76,9 +76,13 @@ class Tally:
 
 def must(words: list[str], folder: Path) -> None:
     """Runs a command that must succeed."""
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        sys.exit(f"{' '.join(words)}: {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        sys.exit(
+            f"{' '.join(words)}: {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
 
 
 def source(package: str, folder: Path) -> Path:
@@ -86,7 +90,15 @@ def source(package: str, folder: Path) -> Path:
     whole = folder / f"{package}.whole"
     if not whole.exists():
         shutil.rmtree(folder / package, ignore_errors=True)
-        must([str(ROOT / "scripts/install-deps"), "source", package, str(folder / package)], ROOT)
+        must(
+            [
+                str(ROOT / "scripts/install-deps"),
+                "source",
+                package,
+                str(folder / package),
+            ],
+            ROOT,
+        )
         whole.touch()
     found = [path for path in (folder / package).iterdir() if (path / "tests").is_dir()]
     if len(found) != 1:
@@ -94,7 +106,9 @@ def source(package: str, folder: Path) -> Path:
     return found[0]
 
 
-def outcome(words: list[str], tests: Path, below: list[str], variables: dict[str, str]) -> tuple[int, str, int]:
+def outcome(
+    words: list[str], tests: Path, below: list[str], variables: dict[str, str]
+) -> tuple[int, str, int]:
     """Status and output of a script in a fresh copy of its folder, and how many processes were seen."""
     with tempfile.TemporaryDirectory(prefix="creations-") as place:
         copy = Path(place) / "tests"
@@ -114,7 +128,14 @@ def outcome(words: list[str], tests: Path, below: list[str], variables: dict[str
         return done.returncode, said, int(seen[1]) if seen else 0
 
 
-def compare(tally: Tally, name: str, words: list[str], tests: Path, regrow: str, variables: dict[str, str]) -> None:
+def compare(
+    tally: Tally,
+    name: str,
+    words: list[str],
+    tests: Path,
+    regrow: str,
+    variables: dict[str, str],
+) -> None:
     """Runs a script as it is and below the command."""
     plain = outcome(words, tests, [], variables)
     below = [regrow, "schedule", "--fresh", "--long-nice", "5", "--"]
@@ -139,9 +160,20 @@ def bash(folder: Path, regrow: str, is_short: bool) -> Tally:
         if not (tests / helper).exists():
             # What `configure` would have found: nothing of it is asked here.
             (root / "config.h").touch()
-            words = ["gcc", "-w", "-O1", "-DHAVE_STRING_H", "-DHAVE_STDLIB_H", "-DHAVE_UNISTD_H", "-I.", "-Iinclude"]
+            words = [
+                "gcc",
+                "-w",
+                "-O1",
+                "-DHAVE_STRING_H",
+                "-DHAVE_STDLIB_H",
+                "-DHAVE_UNISTD_H",
+                "-I.",
+                "-Iinclude",
+            ]
             must([*words, "-o", str(tests / helper), f"support/{helper}.c"], root)
-    scripts = sorted(path.name for path in tests.glob("run-*") if path.name not in NOT_BASH)
+    scripts = sorted(
+        path.name for path in tests.glob("run-*") if path.name not in NOT_BASH
+    )
     tally = Tally()
     for name in scripts:
         if not is_short or name in SHORT_BASH:
@@ -166,7 +198,13 @@ def make(folder: Path, regrow: str, is_short: bool) -> Tally:
     tally = Tally()
     for name in names:
         if not is_short or name in SHORT_MAKE:
-            words = ["perl", "./run_make_tests.pl", "-make", "/usr/bin/make", f"scripts/{name}"]
+            words = [
+                "perl",
+                "./run_make_tests.pl",
+                "-make",
+                "/usr/bin/make",
+                f"scripts/{name}",
+            ]
             compare(tally, name, words, tests, regrow, {})
     return tally
 
@@ -187,10 +225,14 @@ def main() -> None:
         )
         failures.extend(f"{name}, {what}" for what in tally.differing)
         if tally.equal < LEAST[name][is_short]:
-            failures.append(f"{name}: {tally.equal} scripts are equal; unsteady: {', '.join(tally.unsteady)}")
+            failures.append(
+                f"{name}: {tally.equal} scripts are equal; unsteady: {', '.join(tally.unsteady)}"
+            )
     print(f"{processes} processes were seen")
     if processes < LEAST_PROCESSES[is_short]:
-        failures.append(f"{processes} processes were seen, not {LEAST_PROCESSES[is_short]}")
+        failures.append(
+            f"{processes} processes were seen, not {LEAST_PROCESSES[is_short]}"
+        )
     for failure in failures:
         print(failure, file=sys.stderr)
     sys.exit(1 if failures else 0)
