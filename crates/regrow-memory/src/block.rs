@@ -87,6 +87,12 @@ impl Block {
         self.page
     }
 
+    /// What counts it.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn home(&self) -> *const Home {
+        Arc::as_ptr(&self.home)
+    }
+
     /// Nobody uses it until it is taken up.
     #[inline]
     pub(crate) fn set_aside(&self) {
@@ -126,31 +132,5 @@ impl Drop for Block {
     fn drop(&mut self) {
         self.set_aside();
         self.home.free(self.page);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::client::Client;
-    use crate::giving_back::GiveBack;
-    use crate::seat::Seat;
-    use crate::service::{Service, ServiceOptions};
-
-    /// Lines that the processor fetches as a pair.
-    const LINES: usize = 128;
-
-    #[test]
-    fn clients_and_slaves_share_no_cache_line_that_is_written() -> Result<(), crate::error::ServiceError> {
-        assert!([align_of::<Client>(), align_of::<Seat>(), align_of::<Home>()].iter().all(|&to| to >= LINES));
-        let give_back = GiveBack::NEVER;
-        let options = ServiceOptions { chunks: 8, zones: 2, give_back, ..ServiceOptions::default() };
-        let service = Service::new(&options)?;
-        let (mut one, mut other) = (service.client(), service.client());
-        let blocks =
-            [one.alloc(1, Mode::Delayed)?, one.alloc(1, Mode::Delayed)?, other.alloc(1, Mode::Delayed)?];
-        let homes = blocks.each_ref().map(|block| Arc::as_ptr(&block.home));
-        assert!(homes[0] == homes[1] && homes[0] != homes[2], "each client counts its blocks itself");
-        Ok(())
     }
 }

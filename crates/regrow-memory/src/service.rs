@@ -223,3 +223,27 @@ impl Service {
         all
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::block::{Block, Home};
+    use crate::request::Mode;
+
+    /// Lines that the processor fetches as a pair.
+    const LINES: usize = 128;
+
+    #[test]
+    fn clients_and_slaves_share_no_cache_line_that_is_written() -> Result<(), ServiceError> {
+        assert!([align_of::<Client>(), align_of::<Seat>(), align_of::<Home>()].iter().all(|&to| to >= LINES));
+        let give_back = GiveBack::NEVER;
+        let options = ServiceOptions { chunks: 8, zones: 2, give_back, ..ServiceOptions::default() };
+        let service = Service::new(&options)?;
+        let (mut one, mut other) = (service.client(), service.client());
+        let blocks =
+            [one.alloc(1, Mode::Delayed)?, one.alloc(1, Mode::Delayed)?, other.alloc(1, Mode::Delayed)?];
+        let homes = blocks.each_ref().map(Block::home);
+        assert!(homes[0] == homes[1] && homes[0] != homes[2], "each client counts its blocks itself");
+        Ok(())
+    }
+}
