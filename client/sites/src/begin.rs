@@ -110,7 +110,11 @@ pub extern "C" fn before_main(main: usize, count: c_int, words: *const *const u8
 pub extern "C" fn main() -> usize {
     if let Some(channel) = state::channel() {
         let pid = state::own_number();
-        tell::record(channel, pid, &Record::Started { pid, time_ns: sys::now_ns(), call: Some(script::call()) });
+        tell::record(
+            channel,
+            pid,
+            &Record::Started { pid, time_ns: sys::now_ns(), call: Some(script::call()) },
+        );
     }
     MAIN.load(Relaxed)
 }
