@@ -84,10 +84,10 @@ fn text(shell: ShellArg) -> String {
     text
 }
 
-/// The flags of `regrow run` that have a value.
+/// The flags of `regrow run` whose value is the next word.
 fn flags_of_run(command: &clap::Command) -> Vec<String> {
     let run = command.find_subcommand("run").into_iter().flat_map(clap::Command::get_arguments);
-    let with_value = run.filter(|flag| flag.get_action().takes_values());
+    let with_value = run.filter(|flag| flag.get_action().takes_values() && !flag.is_require_equals_set());
     with_value.filter_map(|flag| flag.get_long()).map(|name| format!("--{name}")).collect()
 }
 
