@@ -36,10 +36,10 @@ struct {
     __uint(max_entries, 16 << 20);
 } ring SEC(".maps");
 
-/* Of IMAGE. */
+/* Of IMAGE. It holds thousands of them: a collector may be late. */
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
-    __uint(max_entries, 256 << 10);
+    __uint(max_entries, 2 << 20);
 } files SEC(".maps");
 
 /* Files that were told, and what for. The collector marks those whose code it has read. */

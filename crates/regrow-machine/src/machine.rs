@@ -17,6 +17,8 @@ use crate::roots;
 
 /// Most records that are taken at a time, so that a caller gets its turn.
 const MOST_AT_A_TIME: usize = 1 << 16;
+/// After how many records files are looked for again: some records take long, and files wait for none.
+const RECORDS_BETWEEN_FILES: usize = 16;
 /// How long the end of a process may take after its last thread has exited, when collecting ends.
 const END_TIME: Duration = Duration::from_millis(200);
 /// How often it is looked for.
@@ -196,9 +198,13 @@ impl Machine {
     fn take_all(&mut self, tell: &mut dyn FnMut(Event)) {
         self.take_files();
         let now_ns = now_ns();
-        for _ in 0..MOST_AT_A_TIME {
+        for number in 0..MOST_AT_A_TIME {
             let Some(record) = self.programs.ring.next() else { break };
             self.collector.take(&record, now_ns, tell);
+            drop(record);
+            if number % RECORDS_BETWEEN_FILES == 0 {
+                self.take_files();
+            }
         }
         if self.collector.images.is_full() {
             self.collector.forget();

@@ -147,11 +147,13 @@ fn the_start_up_is_what_comes_before_main() {
 #[test]
 fn files_may_be_standard_output_and_the_order_is_the_one_asked_for() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "i=0; while [ $i -lt 9 ]; do expr 1 : 2 >&2; i=$((i + 1)); done; sleep 0.2; exit 3";
+    let script = "i=0; while [ $i -lt 9 ]; do expr 1 : 2 >&2; i=$((i + 1)); done; sleep 1; exit 3";
     let output = sites(folder.path(), &["--json", "-", "--sort", "life"], &["sh", "-c", script]);
     assert_eq!(output.status.code(), Some(3));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["sites"][0]["child"], "sleep", "{report:#}");
+    let rows = report["sites"].as_array().unwrap();
+    let lives: Vec<f64> = rows.iter().map(|site| site["life"]["sum_us"].as_f64().unwrap()).collect();
+    assert!(lives.len() == 2 && lives[0] >= lives[1], "{report:#}");
     let output =
         sites(folder.path(), &["--csv", "-", "--sort", "count", "--limit", "1"], &["sh", "-c", script]);
     let csv = stdout(&output);

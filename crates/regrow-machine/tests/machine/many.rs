@@ -1,15 +1,15 @@
 //! Many creations, more than one collector, and collectors of a part of the machine.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use regrow_machine::{MachineOptions, Scope};
+use regrow_machine::{Machine, MachineOptions, Scope};
 use regrow_sites::{Event, ProcessKey};
 
 use crate::case::{Case, nothing};
-use crate::program::{Workshop, output};
+use crate::program::{Workshop, output, run};
 use crate::seen::{Seen, look, look_at_all};
 
 pub(crate) const CASES: &[Case] = &[
@@ -31,6 +31,12 @@ pub(crate) const CASES: &[Case] = &[
         looks: true,
         needs: nothing,
         run: those_that_are_there_are_followed,
+    },
+    Case {
+        name: "files_wait_for_a_collector_that_is_late",
+        looks: true,
+        needs: nothing,
+        run: files_wait_for_a_collector_that_is_late,
     },
 ];
 
@@ -129,4 +135,32 @@ fn those_that_are_there_are_followed() {
         assert!(shell.wait().expect("it ends").success());
     });
     assert_eq!(seen.sites(seen.image(&program)).into_values().collect::<Vec<_>>(), [4; 6]);
+}
+
+/// So many programs, each of which is another file.
+const PROGRAMS: usize = 400;
+
+/// Programs that have run and are gone when the collector gets a processor again: their places are found by their paths.
+fn files_wait_for_a_collector_that_is_late() {
+    let workshop = Workshop::new();
+    let first = workshop.build("creator", "gcc", "creator.c", &["-O2"]);
+    let programs: Vec<PathBuf> =
+        (0..PROGRAMS).map(|number| workshop.path(&format!("creator-{number}"))).collect();
+    for program in &programs {
+        std::fs::copy(&first, program).expect("a copy");
+    }
+    let options = MachineOptions { scope: Scope::Below(std::process::id()), ..MachineOptions::default() };
+    let mut machine = Machine::start(&options).expect("the machine may be looked at");
+    let pids: Vec<u32> =
+        programs.iter().map(|program| run(Command::new(program).args(["fork", "1"]))).collect();
+    let mut events = Vec::new();
+    let losses = machine.collect(Duration::ZERO, &mut |event| events.push(event)).map(|()| machine);
+    let losses = losses.expect("events").finish(&mut |event| events.push(event));
+    let seen = Seen { events, losses: losses.expect("what was lost is known") };
+    assert_eq!((seen.losses.files, seen.losses.places), (0, 0), "{:?}", seen.losses);
+    for (pid, program) in pids.into_iter().zip(&programs) {
+        let sites = seen.sites_of(pid);
+        assert_eq!(sites.values().copied().collect::<Vec<_>>(), [1], "{}", program.display());
+        assert_eq!(sites.keys().map(Vec::len).collect::<Vec<_>>(), [3], "{}", program.display());
+    }
 }

@@ -52,7 +52,7 @@ pub(crate) fn look_at_all<T>(run: impl FnOnce() -> T) -> (Seen, T) {
     let (seen, result) = look(MachineOptions::default(), run);
     let losses = seen.losses;
     assert_eq!((losses.created, losses.executed, losses.exited, losses.ended), (0, 0, 0, 0), "{losses:?}");
-    assert_eq!(losses.records, 0);
+    assert_eq!((losses.files, losses.records), (0, 0), "{losses:?}");
     (seen, result)
 }
 
