@@ -11,6 +11,7 @@ pub mod disable;
 pub mod ended;
 pub mod environ;
 pub mod exec;
+pub mod fault;
 pub mod follow;
 pub mod helper;
 pub mod maps;

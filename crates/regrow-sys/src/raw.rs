@@ -21,6 +21,18 @@ pub fn word(number: i32) -> usize {
     isize::try_from(number).map_or(0, isize::cast_unsigned)
 }
 
+/// What a question of `arch_prctl(2)` is answered with: a word.
+///
+/// # Errors
+/// `EINVAL` where the kernel does not know the question.
+#[cfg(target_arch = "x86_64")]
+pub fn ask_architecture(question: i32) -> io::Result<u64> {
+    let mut answer = 0_u64;
+    let args = [word(question), &raw mut answer as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes a word, or nothing.
+    check(unsafe { syscall(libc::SYS_arch_prctl, args) }).map(|_| answer)
+}
+
 /// Turns a raw result into a value or an error.
 ///
 /// # Errors

@@ -1,0 +1,103 @@
+//! The control block of a fiber: at the top of its stack, so that a fiber takes no memory but its stack.
+//!
+//! ```text
+//!   top ─> control block │ the function's captures │ frames …
+//! ```
+
+#![allow(unsafe_code, reason = "the control block stands at an address of the stack")]
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::arch::{self, Main, Position, STACK_ALIGN_BYTES};
+use crate::stack::Stack;
+
+/// What stands in a control block while its fiber is there.
+const LIVE: u64 = 0x7265_6772_6f77_6669;
+
+/// See the module.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Control {
+    /// [`LIVE`].
+    live: Cell<u64>,
+    stack: Stack,
+    name: Option<Arc<str>>,
+}
+
+/// How many bytes below the top the control block takes.
+const CONTROL_BYTES: usize = size_of::<Control>();
+
+impl Control {
+    /// Lays out a fiber on a stack, and where it begins: `main` gets the control block, and takes the captures ([`Control::captures`]).
+    #[inline]
+    pub(crate) fn lay_out<F>(
+        stack: Stack,
+        name: Option<Arc<str>>,
+        captures: F,
+        main: Main,
+    ) -> (NonNull<Self>, Position) {
+        let control = control_of(stack.top());
+        // SAFETY: the stack is the caller's alone, has a page at least, and captures of more than a quarter of that are boxed by the caller
+        // (`Fiber::build`), so that all of it lies above the guard page.
+        unsafe {
+            control.write(Self { live: Cell::new(LIVE), stack, name });
+            let place = place_of::<F>(control);
+            place.write(captures);
+            let top = place.cast::<u8>().map_addr(|address| address & !(STACK_ALIGN_BYTES - 1));
+            (NonNull::new_unchecked(control), arch::begin(top, main, control.cast()))
+        }
+    }
+
+    /// Takes the captures.
+    ///
+    /// # Safety
+    /// They are of this type, and were not taken.
+    pub(crate) unsafe fn captures<F>(control: NonNull<Self>) -> F {
+        // SAFETY: the caller's promise.
+        unsafe { place_of::<F>(control.as_ptr()).read() }
+    }
+
+    /// The name of its fiber.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The stack on which it stands.
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Ends it; the stack is free then.
+    ///
+    /// # Safety
+    /// Nobody runs on the stack or will, and nobody looks at the control block again.
+    pub(crate) unsafe fn end(control: NonNull<Self>) {
+        // SAFETY: the caller's promise: it is taken out whole before its memory is somebody else's.
+        unsafe {
+            control.as_ref().live.set(0);
+            drop(control.read());
+        }
+    }
+}
+
+fn control_of(top: *mut u8) -> *mut Control {
+    top.wrapping_sub(CONTROL_BYTES).cast()
+}
+
+fn place_of<F>(control: *mut Control) -> *mut F {
+    let align = align_of::<F>().max(STACK_ALIGN_BYTES);
+    control.cast::<u8>().wrapping_sub(size_of::<F>()).map_addr(|address| address & !(align - 1)).cast()
+}
+
+/// The name of the fiber that is on a stack, for a signal handler: it takes no lock.
+pub(crate) fn with_name_of_stack(bottom: NonNull<u8>, bytes: usize, tell: impl FnOnce(Option<&str>)) {
+    let control = control_of(crate::stack::top_of(bottom, bytes));
+    // SAFETY: the top page of a stack is mapped, and zero or what a control block was. The name is looked at while the fiber is there: the
+    // access that is told of is its own.
+    unsafe {
+        let is_live = (*control).live.get() == LIVE;
+        tell(if is_live { (*control).name() } else { None });
+    }
+}
