@@ -30,7 +30,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-sites bench-python bench-env bench-web keep-results results build memory \
+.PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-sites bench-ladder bench-python bench-env bench-web keep-results results build memory \
 	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants sanitize miri miri-zones victims test-workspace test-unprivileged test-python \
 	test-web clean
 
@@ -76,6 +76,11 @@ bench-memory: build memory ## blocks of the memory service beside what the kerne
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --memory --json $(TARGET)/bench/memory.json $(ARGS)
 
+bench-ladder: build ## fibers, tasks and state machines beside what people use for them; the figures go to target/bench/ladder.json
+	@scripts/install-deps bench-ladder
+	@mkdir -p $(TARGET)/bench
+	@$(TARGET)/release/regrow bench --ladder --json $(TARGET)/bench/ladder.json
+
 bench-sites: build ## what it costs to see where processes are created, and what is gained by it (root); the figures go to target/bench/sites.json
 	@scripts/install-deps bench-sites
 	@mkdir -p $(TARGET)/bench
@@ -105,7 +110,7 @@ keep-results: ## put the figures in target/bench into bench/results, and write t
 
 results: ## run all benchmarks, and keep what they measured: about an hour on a machine that does nothing else
 	@$(MAKE) --no-print-directory bench ARGS="--runs 500"
-	@$(MAKE) --no-print-directory bench-daemon bench-resources bench-memory bench-trace bench-pool bench-sites bench-python bench-env bench-web
+	@$(MAKE) --no-print-directory bench-daemon bench-resources bench-memory bench-trace bench-pool bench-sites bench-ladder bench-python bench-env bench-web
 	@$(MAKE) --no-print-directory keep-results
 
 test: deps ## everything that CI runs; PARTS="engine nobody/" runs the parts with these texts in their names
@@ -151,8 +156,8 @@ tidy: ## check the rules of the house that no other tool knows
 	$(call say,tidy)
 	@$(CARGO) run --quiet $(CHECKED) --package xtask -- tidy
 
-loom: ## try each order of the atomic operations of the memory service
-	@RUSTFLAGS="--cfg loom" $(CARGO) test --quiet $(CHECKED) --target-dir $(TARGET)/loom --package regrow-memory --lib model
+loom: ## try each order of the atomic operations of the memory service and of the locks
+	@RUSTFLAGS="--cfg loom" $(CARGO) test --quiet $(CHECKED) --target-dir $(TARGET)/loom --package regrow-memory --package regrow-sync --lib model
 
 sanitize: ## run the tests of the memory service with the address and the thread sanitizer, which know of its pages
 	@scripts/sanitize address thread

@@ -6,10 +6,10 @@
 //!  8  bench          what the command measures
 //!  7  daemon, web    service
 //!  6  regrow         the library people add
-//!  5  engine         a shard
-//!  4  pool           decisions            memory-preload (at the edge)
-//!  3  body           mechanism            memory-c (at the edge)
-//!  2  image          mechanism            memory (a service of its own)     builtin (at the edge)           collect, machine, profile (around sites)
+//!  5  engine         a shard              memory-preload (at the edge)
+//!  4  pool           decisions            memory-c (at the edge)
+//!  3  body           mechanism            memory (a service of its own)     fiber (coroutines)
+//!  2  image          mechanism            sync (locks)                      builtin (at the edge)           collect, machine, profile (around sites)
 //!  1  front          mechanism            agent (inside a body)            client (at the edge)            sys (ground)
 //!     sites          a model of its own
 //!  0  abi            wire types
@@ -34,14 +34,16 @@ const LAYERS: &[(&str, u8)] = &[
     ("regrow-front", 1),
     ("regrow-sites", 1),
     ("regrow-sys", 1),
+    ("regrow-sync", 2),
+    ("regrow-fiber", 3),
     ("regrow-builtin", 2),
     ("regrow-collect", 2),
     ("regrow-image", 2),
     ("regrow-machine", 2),
-    ("regrow-memory", 2),
+    ("regrow-memory", 3),
     ("regrow-profile", 2),
-    ("regrow-memory-c", 3),
-    ("regrow-memory-preload", 4),
+    ("regrow-memory-c", 4),
+    ("regrow-memory-preload", 5),
     ("regrow-body", 3),
     ("regrow-sites-library", 1),
     ("regrow-sites-preload", 3),

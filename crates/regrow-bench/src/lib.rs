@@ -4,6 +4,7 @@
 //!   programs    posix_spawn and Regrow in turn, one program after the other
 //!   daemon      what the daemon costs its clients
 //!   pool        the policies on recorded traces, and 50 programs that run once
+//!   ladder      fibers, tasks and state machines, and what people use for them
 //!   memory      blocks of the memory service, and memory that the kernel maps
 //!   sites       what it costs to see where processes are created
 //!   resources   each resource made from nothing, and taken from the pool
@@ -21,6 +22,7 @@
 pub mod daemon;
 pub mod error;
 pub mod figure;
+pub mod ladder;
 pub mod machine;
 pub mod memory;
 pub mod plot;

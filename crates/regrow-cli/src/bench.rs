@@ -9,7 +9,7 @@ use regrow_bench::programs::measure::BenchOptions;
 use regrow_bench::programs::report;
 use regrow_bench::programs::result::ProgramResult;
 use regrow_bench::programs::session::BenchSession;
-use regrow_bench::{daemon, figure, memory, pool, resources, sites};
+use regrow_bench::{daemon, figure, ladder, memory, pool, resources, sites};
 
 use crate::cli::measure::BenchArgs;
 use crate::error::CliError;
@@ -35,6 +35,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<u8, CliError> {
     }
     let figures = match &args.pool {
         _ if args.daemon => daemon::measure(args.runs)?,
+        _ if args.ladder => ladder::measure()?,
         _ if args.memory => memory::measure()?,
         _ if args.sites => sites::measure()?,
         Some(folder) => pool::measure(folder, |what| eprintln!("{what}"))?,

@@ -9,9 +9,11 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arch::{self, Main, Position, STACK_ALIGN_BYTES};
 use crate::stack::Stack;
+use crate::task::Task;
 
 /// What stands in a control block while its fiber is there.
 const LIVE: u64 = 0x7265_6772_6f77_6669;
@@ -20,6 +22,12 @@ const LIVE: u64 = 0x7265_6772_6f77_6669;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Control {
+    /// What a worker has of it, when one runs it. It stands first: a worker knows fibers by it.
+    pub(crate) task: Task,
+    /// The number that a task was started with; 0: no task.
+    pub(crate) birth: AtomicU64,
+    /// Its place in its worker's list of tasks.
+    pub(crate) place: Cell<usize>,
     /// [`LIVE`].
     live: Cell<u64>,
     stack: Stack,
@@ -42,7 +50,14 @@ impl Control {
         // SAFETY: the stack is the caller's alone, has a page at least, and captures of more than a quarter of that are boxed by the caller
         // (`Fiber::build`), so that all of it lies above the guard page.
         unsafe {
-            control.write(Self { live: Cell::new(LIVE), stack, name });
+            control.write(Self {
+                task: Task::new(),
+                birth: AtomicU64::new(0),
+                place: Cell::new(0),
+                live: Cell::new(LIVE),
+                stack,
+                name,
+            });
             let place = place_of::<F>(control);
             place.write(captures);
             let top = place.cast::<u8>().map_addr(|address| address & !(STACK_ALIGN_BYTES - 1));
@@ -57,6 +72,15 @@ impl Control {
     pub(crate) unsafe fn captures<F>(control: NonNull<Self>) -> F {
         // SAFETY: the caller's promise.
         unsafe { place_of::<F>(control.as_ptr()).read() }
+    }
+
+    /// Where the captures stand.
+    ///
+    /// # Safety
+    /// They are of this type, and were not taken.
+    pub(crate) unsafe fn captures_of<F>(control: NonNull<Self>) -> NonNull<F> {
+        // SAFETY: a stack is not at the end of the address space, nor at its beginning.
+        unsafe { NonNull::new_unchecked(place_of::<F>(control.as_ptr())) }
     }
 
     /// The name of its fiber.
@@ -77,10 +101,21 @@ impl Control {
         // SAFETY: the caller's promise: it is taken out whole before its memory is somebody else's.
         unsafe {
             control.as_ref().live.set(0);
+            control.as_ref().birth.store(0, Ordering::Relaxed);
+            control.as_ref().task.wait.store(0, Ordering::Relaxed);
             drop(control.read());
         }
     }
 }
+
+/// The address of a control block, which may go to other threads, and be looked at when its fiber is gone: see [`Task`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ControlAddress(pub(crate) *const Control);
+
+// SAFETY: its worker's thread alone looks behind it.
+unsafe impl Send for ControlAddress {}
+// SAFETY: as above.
+unsafe impl Sync for ControlAddress {}
 
 fn control_of(top: *mut u8) -> *mut Control {
     top.wrapping_sub(CONTROL_BYTES).cast()

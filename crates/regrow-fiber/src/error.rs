@@ -1,6 +1,7 @@
 //! What can go wrong with fibers.
 
-use std::io;
+use std::any::Any;
+use std::{fmt, io};
 
 use thiserror::Error;
 
@@ -46,6 +47,87 @@ pub enum StackError {
     #[error("no alternate stack for signals")]
     Alternate(#[source] io::Error),
     /// The processor checks return addresses against a second stack, which is not switched.
-    #[error("this process has a shadow stack (CET), on which fibers would fault: start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off")]
+    #[error(
+        "this process has a shadow stack (CET), on which fibers would fault: start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off"
+    )]
     ShadowStack,
+}
+
+/// Why a task has no result.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// Its function has panicked, with this.
+    #[error("the task has panicked{}", in_words(.0.as_ref()))]
+    Panicked(Box<dyn Any + Send>),
+    /// It was cancelled, or its runtime has ended.
+    #[error("the task was cancelled")]
+    Cancelled,
+    /// There was no stack for it.
+    #[error(transparent)]
+    Stack(StackError),
+    /// The caller is in no task of a runtime, which could run it.
+    #[error("there is no runtime here: tasks are started from within Runtime::run")]
+    NoRuntime,
+    /// Somebody has taken its result before.
+    #[error("the result of the task was taken before")]
+    Taken,
+}
+
+fn in_words(payload: &(dyn Any + Send)) -> String {
+    let words = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    words.map(|words| format!(": {words}")).unwrap_or_default()
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "JoinError({self})")
+    }
+}
+
+/// The other side of a channel is gone, and with it the value that was to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("nobody receives from this channel any more")]
+pub struct SendError<T>(pub T);
+
+/// Why a value could not be sent at once; it comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum TrySendError<T> {
+    /// The channel is full.
+    #[error("the channel is full")]
+    Full(T),
+    /// Nobody receives any more.
+    #[error("nobody receives from this channel any more")]
+    Closed(T),
+}
+
+/// Why nothing was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum ReceiveError {
+    /// There is nothing at present, or the time is over.
+    #[error("the channel is empty")]
+    Empty,
+    /// Nobody sends any more, and all that was sent was received.
+    #[error("nobody sends to this channel any more")]
+    Closed,
+}
+
+/// Why a runtime does not begin.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// A worker has no thread.
+    #[error("no thread for worker {number}")]
+    Thread {
+        /// Its number.
+        number: usize,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// The first task has no stack.
+    #[error(transparent)]
+    Stack(#[from] StackError),
 }

@@ -109,6 +109,11 @@ impl Builder {
         self
     }
 
+    /// Name and size.
+    pub(crate) fn into_parts(self) -> (Option<Arc<str>>, usize) {
+        (self.name, self.stack_bytes.unwrap_or(DEFAULT_STACK_BYTES))
+    }
+
     /// A fiber that begins its function with the first input.
     ///
     /// # Errors
@@ -182,6 +187,12 @@ impl<In: 'static, Out: 'static, Ret: 'static> Fiber<In, Out, Ret> {
         }
     }
 
+    /// Has the top of its stack fetched into the caches: for who resumes many in turn, some resumes ahead.
+    #[inline]
+    pub fn fetch(&self) {
+        arch::fetch(self.position);
+    }
+
     /// Whether the function has returned or panicked.
     #[must_use]
     pub fn has_ended(&self) -> bool {
@@ -211,7 +222,6 @@ impl<In: 'static, Out: 'static, Ret: 'static> Fiber<In, Out, Ret> {
         // SAFETY: the control block is live as long as this. While the fiber runs, it writes its cells alone.
         unsafe { self.control.as_ref() }
     }
-
 }
 
 /// Unwinds a function that waits; whether it has come to its end.
@@ -393,5 +403,7 @@ fn pack_reference<T>(value: &T) -> MaybeUninit<*mut ()> {
 #[inline]
 unsafe fn unpack<T>(word: MaybeUninit<*mut ()>) -> T {
     // SAFETY: the caller's promise.
-    unsafe { if fits::<T>() { word.as_ptr().cast::<T>().read() } else { word.assume_init().cast::<T>().read() } }
+    unsafe {
+        if fits::<T>() { word.as_ptr().cast::<T>().read() } else { word.assume_init().cast::<T>().read() }
+    }
 }

@@ -17,21 +17,64 @@
 //! # Ok::<(), regrow_fiber::StackError>(())
 //! ```
 //!
+//! A [`Runtime`] runs many of them, as *tasks*, on all processors: they wait for one another by [channels](channel), [locks](Mutex), [`sleep`],
+//! [`JoinHandle::join`] and [futures](block_on), and leave the processor to others meanwhile.
+//!
+//! ```
+//! use regrow_fiber::{Runtime, channel, spawn};
+//!
+//! let sum = Runtime::new().run(|| {
+//!     let (sender, receiver) = channel(4);
+//!     for number in 1..=10_u32 {
+//!         let sender = sender.clone();
+//!         spawn(move || sender.send(number * number));
+//!     }
+//!     drop(sender);
+//!     receiver.iter().sum::<u32>()
+//! })?;
+//! assert_eq!(sum, 385);
+//! # Ok::<(), regrow_fiber::RuntimeError>(())
+//! ```
+//!
 //! ```text
-//!   Fiber     a function on a stack of its own, with typed inputs and outputs
-//!   stack     where stacks come from and go to; their guard pages; who has used one up
-//!   control   what stands at the top of a fiber's stack
-//!   arch      the switch from stack to stack
+//!   runtime  scope            tasks, started and joined
+//!   channel  mutex  future    what they wait for              join   the end of one
+//!   wait                      a wait, of a task or of a thread
+//!   worker  timers  post      what runs tasks; times; what others tell a worker
+//!   step                      tasks without a stack
+//!   fiber                     a function on a stack of its own, with typed inputs and outputs
+//!   control  task             what stands at the top of a fiber's stack
+//!   stack                     where stacks come from and go to; their guard pages; who has used one up
+//!   arch                      the switch from stack to stack
 //! ```
 
 mod arch;
+mod channel;
 mod control;
 mod error;
 mod fiber;
+mod future;
+mod join;
+mod mutex;
+mod post;
+mod runtime;
+mod scope;
 mod stack;
+mod step;
+mod task;
+mod timers;
+mod wait;
+mod worker;
 
-pub use error::StackError;
+pub use channel::{Receiver, Sender, Source, channel, select};
+pub use error::{JoinError, ReceiveError, RuntimeError, SendError, StackError, TrySendError};
 pub use fiber::{Builder, Fiber, State, Suspender};
+pub use future::block_on;
+pub use join::JoinHandle;
+pub use mutex::{Mutex, MutexGuard};
+pub use runtime::{Runtime, set_long, sleep, spawn, spawn_here, spawn_step, yield_now};
+pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use stack::{
     DEFAULT_STACK_BYTES, HOT_STACKS, LEAST_STACK_BYTES, MOST_STACK_BYTES, suggested_stack_bytes,
 };
+pub use step::{Beside, Go, Progress, Step};

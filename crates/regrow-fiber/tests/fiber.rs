@@ -56,7 +56,9 @@ fn captures_of_every_size_and_alignment_arrive() {
     let mut fiber = Fiber::new(move |_, ()| {
         let aligned = &aligned;
         assert_eq!(std::ptr::from_ref(aligned) as usize % 256, 0);
-        small.iter().map(|&byte| u64::from(byte)).sum::<u64>() + large.iter().sum::<u64>() + u64::from(aligned.0)
+        small.iter().map(|&byte| u64::from(byte)).sum::<u64>()
+            + large.iter().sum::<u64>()
+            + u64::from(aligned.0)
     });
     let result: State<(), u64> = fiber.as_mut().unwrap().resume(());
     assert_eq!(result, State::Returned(15 + 4000 + 5));
@@ -333,7 +335,8 @@ fn threads_have_fibers_of_their_own() {
     let threads = (0..8_u64).map(|thread| {
         std::thread::spawn(move || {
             for round in 0..2_000 {
-                let mut fiber = Fiber::new(move |suspender, input: u64| suspender.suspend(input * thread)).unwrap();
+                let mut fiber =
+                    Fiber::new(move |suspender, input: u64| suspender.suspend(input * thread)).unwrap();
                 assert_eq!(fiber.resume(round), State::Yielded(round * thread));
                 if round % 2 == 0 {
                     assert_eq!(fiber.resume(5), State::Returned(5));

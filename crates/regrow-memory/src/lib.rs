@@ -56,9 +56,10 @@ mod service;
 mod shared;
 mod slave;
 mod store;
-mod sync;
 pub mod units;
 pub mod zone;
+
+use regrow_sync as sync;
 
 pub use block::Block;
 pub use client::Client;

@@ -11,7 +11,6 @@
 //! What a caller does to the mapping of its blocks (protects, maps over, gives back a part) it tells by [`RawClient::note_changed`] and
 //! [`RawClient::free_part`]; such a block is mapped anew before anybody else has it.
 
-mod biased;
 mod marks;
 mod slots;
 
@@ -28,8 +27,8 @@ use crate::store::Store;
 use crate::units::PAGE_BYTES;
 use crate::units::{MAX_ORDER, Page, order_for, pages_of};
 
-use biased::Turn;
 use marks::{Mark, Marks};
+use regrow_sync::biased::Turn;
 use slots::{Kept, Slots};
 
 /// What can be wrong with a request by address. Nothing has changed then.

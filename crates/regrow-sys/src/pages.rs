@@ -54,9 +54,8 @@ pub unsafe fn guard(ranges: &[NonNull<[u8]>]) -> io::Result<usize> {
 pub unsafe fn guard_one(range: NonNull<[u8]>) -> io::Result<()> {
     let (start, bytes) = (range.as_ptr().cast::<u8>() as usize, range.len());
     // SAFETY: see the contract.
-    let guarded = check(unsafe {
-        syscall(libc::SYS_madvise, [start, bytes, word(MADV_GUARD_INSTALL), 0, 0, 0])
-    });
+    let guarded =
+        check(unsafe { syscall(libc::SYS_madvise, [start, bytes, word(MADV_GUARD_INSTALL), 0, 0, 0]) });
     match guarded {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             // SAFETY: as above.

@@ -172,6 +172,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, conflicts_with_all = ["daemon", "pool", "resources", "memory", "parallel", "program", "static_program", "single_use", "prototype"])]
     pub(crate) sites: bool,
 
+    /// Measure instead how light a process can get: fibers, tasks and state machines beside what people use for them
+    #[arg(long, conflicts_with_all = ["daemon", "pool", "resources", "memory", "sites", "parallel", "program", "static_program", "single_use", "prototype"])]
+    pub(crate) ladder: bool,
+
     /// Be the other process of `--memory`, which starts it so
     #[arg(long, hide = true, value_name = "SOCKET")]
     pub(crate) memory_receiver: Option<PathBuf>,

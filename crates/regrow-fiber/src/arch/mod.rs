@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{STACK_ALIGN_BYTES, Main, begin, has_shadow_stack, switch};
+pub(crate) use x86_64::{Main, STACK_ALIGN_BYTES, begin, fetch, has_shadow_stack, switch};
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("regrow-fiber knows how to switch stacks on x86-64 alone: src/arch has the place for others");

@@ -56,9 +56,7 @@ impl Region {
         let start = start.map_err(failed)?.cast::<u8>();
         let start = start.wrapping_add(start.align_offset(stack_bytes));
         // SAFETY: the range was mapped just now. Of a huge page a fiber would use the least part. The advice may be unknown: nothing is lost.
-        let _ = unsafe {
-            rustix::mm::madvise(start.cast(), bytes, rustix::mm::Advice::LinuxNoHugepage)
-        };
+        let _ = unsafe { rustix::mm::madvise(start.cast(), bytes, rustix::mm::Advice::LinuxNoHugepage) };
         let start = NonNull::new(start).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
         let region: &'static Self = Box::leak(Box::new(Self { start, bytes, stack_bytes }));
         slot.store(ptr::from_ref(region).cast_mut(), Ordering::Release);

@@ -10,7 +10,7 @@ use crate::request::Mode;
 use crate::sync::barrier;
 use crate::units::{CHUNK_ORDER, Page};
 
-use super::biased::{Biased, Claim, Turn};
+use regrow_sync::biased::{Biased, Claim, Turn};
 
 /// How many there are. Most programs have fewer threads that work at a time.
 const SLOTS: usize = 64;

@@ -17,7 +17,7 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, barrier};
+use crate::{AtomicU32, AtomicUsize, Ordering, barrier};
 
 /// Nobody owns it as yet.
 const NOBODY: usize = 0;
@@ -27,7 +27,7 @@ const SHARED: usize = 1;
 /// See the module. A line of the cache, and the one that is fetched with it, are one lock's.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Biased<T> {
+pub struct Biased<T> {
     owner: AtomicUsize,
     held: AtomicU32,
     claim: AtomicU32,
@@ -39,7 +39,7 @@ unsafe impl<T: Send> Sync for Biased<T> {}
 
 /// Nobody else has the lock as long as this is there.
 #[derive(Debug)]
-pub(super) struct Turn<'a, T> {
+pub struct Turn<'a, T> {
     lock: &'a Biased<T>,
     /// The word that is 0 as soon as it is let go.
     word: &'a AtomicU32,
@@ -47,18 +47,18 @@ pub(super) struct Turn<'a, T> {
 
 /// A lock that is claimed, and that its owner may still have.
 #[derive(Debug)]
-pub(super) struct Claim<'a, T>(&'a Biased<T>);
+pub struct Claim<'a, T>(&'a Biased<T>);
 
 impl<T> Biased<T> {
     /// A lock that nobody owns. `is_shared`: and that nobody will.
-    pub(super) fn new(value: T, is_shared: bool) -> Biased<T> {
+    pub fn new(value: T, is_shared: bool) -> Biased<T> {
         let owner = AtomicUsize::new(if is_shared { SHARED } else { NOBODY });
         Biased { owner, held: AtomicU32::new(0), claim: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
     /// For its owner: has it, unless somebody has claimed it, or this thread has it already and was interrupted.
     #[inline]
-    pub(super) fn try_own(&self, thread: usize) -> Option<Turn<'_, T>> {
+    pub fn try_own(&self, thread: usize) -> Option<Turn<'_, T>> {
         if self.owner.load(Ordering::Relaxed) != thread || self.held.load(Ordering::Relaxed) != 0 {
             return None;
         }
@@ -72,23 +72,60 @@ impl<T> Biased<T> {
         None
     }
 
+    /// Has a lock, by whatever of the three ways is open, and waits where somebody else has it. Who is not its owner makes it a shared one.
+    pub fn take(&self, thread: usize) -> Turn<'_, T> {
+        self.try_own(thread).unwrap_or_else(|| self.take_slowly(thread))
+    }
+
+    #[cold]
+    fn take_slowly(&self, thread: usize) -> Turn<'_, T> {
+        if self.adopt(thread)
+            && let Some(turn) = self.try_own(thread)
+        {
+            return turn;
+        }
+        loop {
+            if let Some(turn) = self.try_shared() {
+                return turn;
+            }
+            if !self.is_of(SHARED)
+                && let Some(claim) = self.try_claim()
+            {
+                barrier::heavy();
+                let mut claim = Some(claim);
+                while let Some(present) = claim {
+                    match present.take() {
+                        Ok(turn) => {
+                            turn.share();
+                            return turn;
+                        }
+                        Err(back) => claim = Some(back),
+                    }
+                    barrier::give_way();
+                }
+            }
+            barrier::give_way();
+        }
+    }
+
     /// Becomes its owner, if nobody is.
-    pub(super) fn adopt(&self, thread: usize) -> bool {
+    pub fn adopt(&self, thread: usize) -> bool {
         self.owner.compare_exchange(NOBODY, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    pub(super) fn is_of(&self, thread: usize) -> bool {
+    /// Whether a thread owns it.
+    pub fn is_of(&self, thread: usize) -> bool {
         self.owner.load(Ordering::Relaxed) == thread
     }
 
     /// Has a lock that is shared, unless somebody else has it.
-    pub(super) fn try_shared(&self) -> Option<Turn<'_, T>> {
+    pub fn try_shared(&self) -> Option<Turn<'_, T>> {
         let claim = self.try_claim().filter(|_| self.is_of(SHARED))?;
         Some(claim.turn())
     }
 
     /// Claims it, unless somebody else has. Its owner may still have it.
-    pub(super) fn try_claim(&self) -> Option<Claim<'_, T>> {
+    pub fn try_claim(&self) -> Option<Claim<'_, T>> {
         // A claim that is dropped is let go: there must be none where somebody else has it.
         self.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Claim(self))
     }
@@ -96,7 +133,7 @@ impl<T> Biased<T> {
 
 impl<'a, T> Claim<'a, T> {
     /// Has the lock, unless its owner has it still. To be called after [`barrier::heavy`].
-    pub(super) fn take(self) -> Result<Turn<'a, T>, Claim<'a, T>> {
+    pub fn take(self) -> Result<Turn<'a, T>, Claim<'a, T>> {
         if self.0.held.load(Ordering::Acquire) == 0 { Ok(self.turn()) } else { Err(self) }
     }
 
@@ -115,7 +152,7 @@ impl<T> Drop for Claim<'_, T> {
 
 impl<T> Turn<'_, T> {
     /// Has all take it by claim from then on. For who has claimed it.
-    pub(super) fn share(&self) {
+    pub fn share(&self) {
         self.lock.owner.store(SHARED, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,55 @@
+//! `regrow bench --ladder`: how light a process can get. Fibers, tasks and state machines beside what people use for them.
+//!
+//! ```text
+//!   switch      there and back, two of them, hot
+//!   round       round robin over many, whose stacks are not in the caches
+//!   creation    create, run, end: on a stack that was used before, and on a fresh one
+//!   channel     one byte over a channel and back
+//!   waiting     the memory of a fiber that waits
+//!   letters     a file copied with each byte handed over: the experiment of the letters
+//! ```
+//!
+//! All that is compared has its turns in one run, one after the other, many short ones; a ratio is the median of those of adjacent turns. Each turn
+//! checks what it has computed.
+
+mod channel;
+mod contest;
+mod creation;
+mod letters;
+mod native;
+mod others;
+mod round;
+mod switch;
+mod waiting;
+
+use crate::error::BenchError;
+use crate::figure::Figure;
+
+/// Measures everything.
+///
+/// # Errors
+/// [`BenchError`] where there is no memory, no thread or no process, or a turn computed something else.
+pub fn measure() -> Result<Vec<Figure>, BenchError> {
+    let mut figures = switch::measure()?;
+    figures.extend(round::measure()?);
+    figures.extend(creation::measure()?);
+    figures.extend(channel::measure()?);
+    figures.extend(waiting::measure()?);
+    figures.extend(letters::measure()?);
+    Ok(figures)
+}
+
+/// There is no stack for a fiber.
+fn no_stack(error: regrow_fiber::StackError) -> BenchError {
+    BenchError::system("a fiber has no stack")(std::io::Error::other(error))
+}
+
+/// A runtime does not begin.
+fn no_runtime(error: regrow_fiber::RuntimeError) -> BenchError {
+    BenchError::system("there is no runtime for tasks")(std::io::Error::other(error))
+}
+
+/// What was computed is not what it should be.
+fn wrong(what: &str) -> BenchError {
+    BenchError::WrongRun { program: "ladder".to_owned(), what: format!("{what}: the result is wrong") }
+}

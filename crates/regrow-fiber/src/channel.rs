@@ -1,0 +1,341 @@
+//! Channels: values go from tasks, threads and futures to others, in order, as many at a time as there is room for.
+//!
+//! The state stands behind a biased lock: as long as one thread alone uses the channel, it takes no locked instruction.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use regrow_sync::barrier::thread;
+use regrow_sync::biased::{Biased, Turn};
+
+use crate::error::{ReceiveError, SendError, TrySendError};
+use crate::task::Woken;
+use crate::wait::{self, Wait, Waiter};
+
+/// Makes a channel with room for so many values; at least one.
+#[must_use]
+pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let capacity = capacity.max(1);
+    let state = State {
+        values: VecDeque::with_capacity(capacity.min(1024)),
+        capacity,
+        senders: 1,
+        receivers: 1,
+        sending: VecDeque::new(),
+        receiving: VecDeque::new(),
+    };
+    let shared = Arc::new(Shared(Biased::new(state, false)));
+    (Sender(shared.clone()), Receiver(shared))
+}
+
+/// The side that sends. The last one that is dropped closes the channel.
+pub struct Sender<T: Send>(Arc<Shared<T>>);
+
+/// The side that receives. The last one that is dropped closes the channel.
+pub struct Receiver<T: Send>(Arc<Shared<T>>);
+
+#[derive(Debug)]
+struct Shared<T>(Biased<State<T>>);
+
+#[derive(Debug)]
+struct State<T> {
+    values: VecDeque<T>,
+    capacity: usize,
+    senders: usize,
+    receivers: usize,
+    sending: VecDeque<Waiter>,
+    receiving: VecDeque<Waiter>,
+}
+
+/// Which side waits.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Sending,
+    Receiving,
+}
+
+impl<T> Shared<T> {
+    #[inline]
+    fn lock(&self) -> Turn<'_, State<T>> {
+        self.0.take(thread())
+    }
+
+    /// Takes a wait back that is over for another reason. If it was ended meanwhile, the next one of its side has its turn.
+    fn withdraw(&self, side: Side, own: &Waiter) {
+        let mut state = self.lock();
+        let waiters = state.waiters(side);
+        let count = waiters.len();
+        waiters.retain(|waiter| !waiter.is(own));
+        let was_woken = waiters.len() == count;
+        let next = if was_woken { waiters.pop_front() } else { None };
+        drop(state);
+        if let Some(next) = next {
+            next.wake();
+        }
+    }
+
+    /// Waits for the other side, whose turn it is to wake this one; the lock is let go meanwhile.
+    fn wait(&self, mut state: Turn<'_, State<T>>, side: Side, deadline: Option<Instant>) -> Woken {
+        let wait = Wait::begin();
+        state.waiters(side).push_back(wait.waiter());
+        let own = wait.waiter();
+        drop(state);
+        let woken = wait.end(deadline);
+        if woken != Woken::Happened {
+            self.withdraw(side, &own);
+            if woken == Woken::Cancelled {
+                wait::unwind();
+            }
+        }
+        woken
+    }
+}
+
+impl<T> State<T> {
+    fn waiters(&mut self, side: Side) -> &mut VecDeque<Waiter> {
+        match side {
+            Side::Sending => &mut self.sending,
+            Side::Receiving => &mut self.receiving,
+        }
+    }
+}
+
+impl<T: Send> Sender<T> {
+    /// Sends a value; waits while there is no room.
+    ///
+    /// # Errors
+    /// The value, when nobody receives any more.
+    #[inline]
+    pub fn send(&self, value: T) -> Result<(), SendError<T>> {
+        let mut value = value;
+        loop {
+            match self.try_or_lock(value) {
+                Ok(()) => return Ok(()),
+                Err((TrySendError::Closed(value), _)) => return Err(SendError(value)),
+                Err((TrySendError::Full(back), state)) => {
+                    value = back;
+                    self.0.wait(state, Side::Sending, None);
+                }
+            }
+        }
+    }
+
+    /// Sends a value if there is room.
+    ///
+    /// # Errors
+    /// The value, and why it was not sent.
+    #[inline]
+    pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
+        self.try_or_lock(value).map_err(|(error, _)| error)
+    }
+
+    #[inline]
+    fn try_or_lock(&self, value: T) -> Result<(), (TrySendError<T>, Turn<'_, State<T>>)> {
+        let mut state = self.0.lock();
+        if state.receivers == 0 {
+            return Err((TrySendError::Closed(value), state));
+        }
+        if state.values.len() >= state.capacity {
+            return Err((TrySendError::Full(value), state));
+        }
+        state.values.push_back(value);
+        let waiter = state.receiving.pop_front();
+        drop(state);
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
+        Ok(())
+    }
+}
+
+impl<T: Send> Receiver<T> {
+    /// Receives a value; waits while there is none.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Closed`] when nobody sends any more, and all was received.
+    #[inline]
+    pub fn receive(&self) -> Result<T, ReceiveError> {
+        self.receive_until(None)
+    }
+
+    /// The same, for so long.
+    ///
+    /// # Errors
+    /// As [`Receiver::receive`]; [`ReceiveError::Empty`] when the time is over.
+    pub fn receive_within(&self, timeout: Duration) -> Result<T, ReceiveError> {
+        self.receive_until(Instant::now().checked_add(timeout))
+    }
+
+    /// Receives a value if there is one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    #[inline]
+    pub fn try_receive(&self) -> Result<T, ReceiveError> {
+        self.try_or_lock().map_err(|(error, _)| error)
+    }
+
+    #[inline]
+    fn receive_until(&self, deadline: Option<Instant>) -> Result<T, ReceiveError> {
+        loop {
+            match self.try_or_lock() {
+                Ok(value) => return Ok(value),
+                Err((ReceiveError::Empty, state)) => {
+                    if self.0.wait(state, Side::Receiving, deadline) == Woken::TimedOut {
+                        return self.try_receive();
+                    }
+                }
+                Err((error, _)) => return Err(error),
+            }
+        }
+    }
+
+    #[inline]
+    fn try_or_lock(&self) -> Result<T, (ReceiveError, Turn<'_, State<T>>)> {
+        let mut state = self.0.lock();
+        let Some(value) = state.values.pop_front() else {
+            let error = if state.senders == 0 { ReceiveError::Closed } else { ReceiveError::Empty };
+            return Err((error, state));
+        };
+        let waiter = state.sending.pop_front();
+        drop(state);
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
+        Ok(value)
+    }
+
+    /// All values until the channel is closed.
+    pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
+        std::iter::from_fn(|| self.receive().ok())
+    }
+
+    /// How many values wait to be received.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.lock().values.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What can be waited for together with others: see [`select`].
+pub trait Source: sealed::Source {}
+
+mod sealed {
+    use crate::wait::Waiter;
+
+    /// A wait of [`select`](super::select).
+    #[derive(Debug, Clone)]
+    pub struct Entry(pub(super) Waiter);
+
+    /// What `select` needs.
+    pub trait Source {
+        /// Whether it need not be waited for.
+        fn is_ready(&self) -> bool;
+        /// Has a wait ended as soon as it is ready.
+        fn enter(&self, entry: Entry);
+        /// Takes that back.
+        fn leave(&self, entry: &Entry);
+    }
+}
+
+use sealed::Entry;
+
+/// Waits until one of several sources is ready, so that it can be had without waiting unless somebody else comes first; its position. `None`: the
+/// time is over.
+pub fn select(sources: &[&dyn Source], timeout: Option<Duration>) -> Option<usize> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        let wait = Wait::begin();
+        let entry = Entry(wait.waiter());
+        sources.iter().for_each(|source| source.enter(entry.clone()));
+        let ready = sources.iter().position(|source| source.is_ready());
+        // What is ready ends the wait at once, by its own waiter.
+        if ready.is_some() {
+            entry.0.clone().wake();
+        }
+        let woken = wait.end(deadline);
+        sources.iter().for_each(|source| source.leave(&entry));
+        let ready = ready.or_else(|| sources.iter().position(|source| source.is_ready()));
+        match (ready, woken) {
+            (_, Woken::Cancelled) => wait::unwind(),
+            (Some(position), _) => return Some(position),
+            (None, Woken::TimedOut) => return None,
+            (None, Woken::Happened) => {}
+        }
+    }
+}
+
+impl<T: Send> sealed::Source for Receiver<T> {
+    fn is_ready(&self) -> bool {
+        let state = self.0.lock();
+        !state.values.is_empty() || state.senders == 0
+    }
+
+    fn enter(&self, entry: Entry) {
+        self.0.lock().receiving.push_back(entry.0);
+    }
+
+    fn leave(&self, entry: &Entry) {
+        self.0.withdraw(Side::Receiving, &entry.0);
+    }
+}
+
+impl<T: Send> Source for Receiver<T> {}
+
+impl<T: Send> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.0.lock().senders += 1;
+        Self(self.0.clone())
+    }
+}
+
+impl<T: Send> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        self.0.lock().receivers += 1;
+        Self(self.0.clone())
+    }
+}
+
+impl<T: Send> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.senders -= 1;
+        let waiters = if state.senders == 0 { std::mem::take(&mut state.receiving) } else { VecDeque::new() };
+        drop(state);
+        waiters.into_iter().for_each(Waiter::wake);
+    }
+}
+
+impl<T: Send> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.receivers -= 1;
+        let is_last = state.receivers == 0;
+        let waiters = if is_last { std::mem::take(&mut state.sending) } else { VecDeque::new() };
+        let values = if is_last { std::mem::take(&mut state.values) } else { VecDeque::new() };
+        drop(state);
+        waiters.into_iter().for_each(Waiter::wake);
+        // Their ends may use channels.
+        drop(values);
+    }
+}
+
+impl<T: Send> fmt::Debug for Sender<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl<T: Send> fmt::Debug for Receiver<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Receiver").field("waiting", &self.len()).finish_non_exhaustive()
+    }
+}

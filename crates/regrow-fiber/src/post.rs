@@ -1,0 +1,141 @@
+//! What other threads tell a worker, and how they wake it.
+//!
+//! A post is never freed, but used again by a later worker: who has an address of one can always write to it. What arrives at a worker that it
+//! was not meant for names a wait that nobody is in.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+use crossbeam_queue::SegQueue;
+
+use crate::control::ControlAddress;
+
+/// What is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Message {
+    /// A wait is over.
+    Wake {
+        /// Who waits.
+        control: ControlAddress,
+        /// The number of the wait.
+        wait: u64,
+    },
+    /// A task is to end at its next wait, or at the present one.
+    Cancel {
+        /// Which one.
+        control: ControlAddress,
+        /// The number that it was started with.
+        birth: u64,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Post {
+    messages: SegQueue<Message>,
+    /// The worker sleeps, or is about to.
+    is_asleep: AtomicBool,
+    thread: Mutex<Option<Thread>>,
+    /// The number of the next wait of its workers.
+    next_number: AtomicU64,
+}
+
+/// How many waits the workers of a post have numbers for. At a hundred million a second it is more than a year.
+const NUMBERS: u32 = 52;
+
+/// Posts that no worker has.
+static IDLE: Mutex<Vec<&'static Post>> = Mutex::new(Vec::new());
+/// How many there are.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+impl Post {
+    /// A post for a worker on this thread.
+    pub(crate) fn take() -> &'static Self {
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let post = idle.unwrap_or_else(|| {
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            Box::leak(Box::new(Self {
+                messages: SegQueue::new(),
+                is_asleep: AtomicBool::new(false),
+                thread: Mutex::new(None),
+                next_number: AtomicU64::new((number << NUMBERS) + 1),
+            }))
+        });
+        while post.messages.pop().is_some() {}
+        post.is_asleep.store(false, Ordering::Relaxed);
+        *post.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
+        post
+    }
+
+    /// The number of the first wait of its worker: no other wait of the process has it.
+    pub(crate) fn first_number(&self) -> u64 {
+        self.next_number.load(Ordering::Relaxed)
+    }
+
+    /// No worker has it from now on; the next one begins with this number.
+    pub(crate) fn give_back(&'static self, next_number: u64) {
+        self.next_number.store(next_number, Ordering::Relaxed);
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+    }
+
+    /// Tells its worker.
+    pub(crate) fn send(&self, message: Message) {
+        self.messages.push(message);
+        self.wake();
+    }
+
+    /// Wakes its worker, if that sleeps.
+    pub(crate) fn wake(&self) {
+        // The message before it is seen by a worker that does not see this.
+        fence(Ordering::SeqCst);
+        if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::AcqRel) {
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(thread) = &*thread {
+                thread.unpark();
+            }
+        }
+    }
+
+    /// The next message.
+    pub(crate) fn next(&self) -> Option<Message> {
+        self.messages.pop()
+    }
+
+    /// Whether its worker sleeps.
+    pub(crate) fn sleeps(&self) -> bool {
+        self.is_asleep.load(Ordering::Relaxed)
+    }
+
+    /// Its worker sleeps, until it is woken or the time is over. It has said before that it would ([`Post::fall_asleep`]).
+    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
+        while self.sleeps() {
+            match timeout {
+                None => std::thread::park(),
+                Some(timeout) => {
+                    std::thread::park_timeout(timeout);
+                    break;
+                }
+            }
+        }
+        self.wake_up();
+    }
+
+    /// Says that its worker is about to sleep; false where it must not, because there is a message.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.is_asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let is_empty = self.messages.is_empty();
+        if !is_empty {
+            self.wake_up();
+        }
+        is_empty
+    }
+
+    /// Its worker does not sleep any more.
+    pub(crate) fn wake_up(&self) {
+        self.is_asleep.store(false, Ordering::Relaxed);
+    }
+}

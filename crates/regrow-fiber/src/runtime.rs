@@ -1,0 +1,198 @@
+//! A runtime: workers, and the tasks that they run.
+//!
+//! ```text
+//!   Runtime::run(root) ── worker 0: this thread     ── tasks …
+//!                     └── workers 1 …: their own    ── tasks …      all of them end with the root
+//! ```
+//!
+//! A task is a fiber that a worker runs. [`spawn`] makes one that any worker may begin; [`spawn_here`] one that stays with this one, and need not
+//! be [`Send`]. Where it has begun a task stays, so that what is on its stack may belong to the thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crossbeam_deque::Worker as Deque;
+
+use crate::error::{JoinError, RuntimeError};
+use crate::fiber::Builder;
+use crate::join::{JoinHandle, Packet, Stepping, Unstarted};
+use crate::stack::DEFAULT_STACK_BYTES;
+use crate::step::Step;
+use crate::task::Woken;
+use crate::wait::{self, Wait};
+use crate::worker::{self, Colleagues, Fresh, FreshSend, Worker};
+
+/// How a runtime is made, and what runs its root.
+#[derive(Debug, Clone)]
+pub struct Runtime {
+    workers: usize,
+}
+
+impl Default for Runtime {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Runtime {
+    /// A runtime with a worker for each processor that this process may use.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { workers: std::thread::available_parallelism().map_or(1, usize::from) }
+    }
+
+    /// A runtime with so many workers; one at least.
+    #[must_use]
+    pub fn with_workers(workers: usize) -> Self {
+        Self { workers: workers.max(1) }
+    }
+
+    /// Runs a function as a task on this thread. When it ends, all other tasks are cancelled, and this returns.
+    ///
+    /// # Errors
+    /// A [`RuntimeError`]: no thread for a worker, or no stack for the function.
+    ///
+    /// # Panics
+    /// When the function panics, with its panic.
+    pub fn run<T: 'static>(&self, root: impl FnOnce() -> T + 'static) -> Result<T, RuntimeError> {
+        let deques: Vec<Deque<FreshSend>> = (0..self.workers).map(|_| Deque::new_fifo()).collect();
+        let colleagues = Arc::new(Colleagues {
+            stealers: deques.iter().map(Deque::stealer).collect(),
+            posts: (0..self.workers).map(|_| OnceLock::new()).collect(),
+            is_over: AtomicBool::new(false),
+        });
+        let packet = Packet::new();
+        let handle = packet.handle();
+        let result = std::thread::scope(|scope| {
+            let mut deques = deques.into_iter().enumerate();
+            let own = deques.next().map(|(number, deque)| Worker::new(number, deque, colleagues.clone()));
+            let over = End(&colleagues);
+            for (number, deque) in deques {
+                let colleagues = colleagues.clone();
+                let thread = std::thread::Builder::new().name(format!("fibers-{number}")).spawn_scoped(
+                    scope,
+                    move || {
+                        let worker = Worker::new(number, deque, colleagues.clone());
+                        worker.run(&|| colleagues.is_over.load(Ordering::Acquire));
+                    },
+                );
+                thread.map_err(|source| RuntimeError::Thread { number, source })?;
+            }
+            if let Some(own) = own {
+                let root = Box::new(Unstarted::new(root, packet.clone()));
+                own.put_here(Fresh { name: None, stack_bytes: DEFAULT_STACK_BYTES, function: root });
+                own.run(&|| packet.has_ended() && over.tell());
+            }
+            drop(over);
+            Ok::<(), RuntimeError>(())
+        });
+        result?;
+        match handle.join() {
+            Ok(value) => Ok(value),
+            Err(JoinError::Panicked(payload)) => std::panic::resume_unwind(payload),
+            Err(JoinError::Stack(error)) => Err(error.into()),
+            Err(other) => std::panic::resume_unwind(Box::new(other.to_string())),
+        }
+    }
+}
+
+/// Ends all workers when it is dropped.
+struct End<'a>(&'a Colleagues);
+
+impl End<'_> {
+    /// Tells all workers; true.
+    fn tell(&self) -> bool {
+        self.0.is_over.store(true, Ordering::Release);
+        for post in self.0.posts.iter().filter_map(OnceLock::get) {
+            post.wake();
+        }
+        true
+    }
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
+
+/// Starts a task that any worker may begin.
+///
+/// Outside of a runtime there is none: the handle says so ([`JoinError::NoRuntime`]).
+pub fn spawn<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    Builder::new().spawn(function)
+}
+
+/// Starts a task that stays with the present worker.
+pub fn spawn_here<T: 'static>(function: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+    Builder::new().spawn_here(function)
+}
+
+/// Starts a task without a stack, which stays with the present worker: a [state machine](Step), of which each step runs between those of others.
+pub fn spawn_step<S: Step + 'static>(step: S) -> JoinHandle<S::Output> {
+    let packet = Packet::new();
+    let handle = packet.handle();
+    match worker::here() {
+        Some(worker) => worker.put_machine(Box::new(Stepping::new(step, packet))),
+        None => packet.end(Err(JoinError::NoRuntime)),
+    }
+    handle
+}
+
+impl Builder {
+    /// Starts a task that any worker may begin: see [`spawn`].
+    pub fn spawn<T: Send + 'static>(self, function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let packet = Packet::new();
+        let handle = packet.handle();
+        let Some(worker) = worker::here() else {
+            packet.end(Err(JoinError::NoRuntime));
+            return handle;
+        };
+        let (name, stack_bytes) = self.into_parts();
+        worker.put(FreshSend::new(name, stack_bytes, Box::new(Unstarted::new(function, packet))));
+        handle
+    }
+
+    /// Starts a task that stays with the present worker: see [`spawn_here`].
+    pub fn spawn_here<T: 'static>(self, function: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+        let packet = Packet::new();
+        let handle = packet.handle();
+        let Some(worker) = worker::here() else {
+            packet.end(Err(JoinError::NoRuntime));
+            return handle;
+        };
+        let (name, stack_bytes) = self.into_parts();
+        worker.put_here(Fresh { name, stack_bytes, function: Box::new(Unstarted::new(function, packet)) });
+        handle
+    }
+}
+
+/// Lets all other tasks run that can. In a plain thread it gives the processor to others.
+#[inline]
+pub fn yield_now() {
+    match worker::here() {
+        Some(worker) if worker.is_in_task() => {
+            worker.give_way();
+            if worker.task().is_cancelled.get() && !std::thread::panicking() {
+                wait::unwind();
+            }
+        }
+        _ => std::thread::yield_now(),
+    }
+}
+
+/// Waits for so long.
+pub fn sleep(time: Duration) {
+    let wait = Wait::begin();
+    if wait.end(Instant::now().checked_add(time)) == Woken::Cancelled {
+        wait::unwind();
+    }
+}
+
+/// Says of the present task that it will run long: it runs when no other task can. The counterpart is a task that is expected to be short.
+pub fn set_long(is_long: bool) {
+    if let Some(worker) = worker::here() {
+        worker.task().is_long.set(is_long);
+    }
+}

@@ -1,0 +1,157 @@
+//! Waiting: a task leaves its worker to others, a plain thread sleeps. Who ends the wait need not know which of them it is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+use std::thread::Thread;
+use std::time::Instant;
+
+use crate::control::ControlAddress;
+use crate::post::{Message, Post};
+use crate::task::Woken;
+use crate::worker::{self, Worker};
+
+/// Who waits, for whoever ends the wait.
+#[derive(Debug, Clone)]
+pub(crate) enum Waiter {
+    /// A task.
+    Task { post: &'static Post, control: ControlAddress, wait: u64 },
+    /// A thread that is none of a runtime's, or a worker that is in no task.
+    Thread(Arc<Parked>),
+    /// A future, with its number.
+    Future(Waker, u64),
+}
+
+/// A thread that waits.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    thread: Thread,
+    is_over: AtomicBool,
+    number: u64,
+}
+
+/// Numbers for waits of threads and of futures.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+/// A number that no other thread and no other future waits with.
+pub(crate) fn foreign_number() -> u64 {
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Waiter {
+    /// Ends the wait. What comes too late does nothing.
+    #[inline]
+    pub(crate) fn wake(self) {
+        match self {
+            Self::Task { post, control, wait } => match worker::here() {
+                Some(worker) if std::ptr::eq(worker.post(), post) => {
+                    worker.wake(control, wait, Woken::Happened)
+                }
+                _ => post.send(Message::Wake { control, wait }),
+            },
+            Self::Thread(parked) => {
+                parked.is_over.store(true, Ordering::Release);
+                parked.thread.unpark();
+            }
+            Self::Future(waker, _) => waker.wake(),
+        }
+    }
+
+    /// Whether it is the same wait.
+    pub(crate) fn is(&self, other: &Waiter) -> bool {
+        match (self, other) {
+            (Self::Task { post, wait, .. }, Self::Task { post: of, wait: number, .. }) => {
+                wait == number && std::ptr::eq(*post, *of)
+            }
+            (Self::Thread(one), Self::Thread(other)) => one.number == other.number,
+            (Self::Future(_, number), Self::Future(_, other)) => number == other,
+            _ => false,
+        }
+    }
+}
+
+/// A wait of the caller that begins.
+pub(crate) enum Wait<'a> {
+    Task(&'a Worker, u64),
+    Thread(Arc<Parked>),
+}
+
+impl<'a> Wait<'a> {
+    /// Begins a wait: it is ended with [`Wait::end`].
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        match worker::here() {
+            Some(worker) if worker.is_in_task() => {
+                let wait = worker.number();
+                worker.task().wait.store(wait, Ordering::Relaxed);
+                Self::Task(worker, wait)
+            }
+            _ => Self::Thread(Arc::new(Parked {
+                thread: std::thread::current(),
+                is_over: AtomicBool::new(false),
+                number: foreign_number(),
+            })),
+        }
+    }
+
+    /// What ends it.
+    #[inline]
+    pub(crate) fn waiter(&self) -> Waiter {
+        match self {
+            Self::Task(worker, wait) => {
+                Waiter::Task { post: worker.post(), control: worker.control(), wait: *wait }
+            }
+            Self::Thread(parked) => Waiter::Thread(parked.clone()),
+        }
+    }
+
+    /// Waits until it is over. A task that is cancelled does not wait, unless it unwinds already.
+    #[inline]
+    pub(crate) fn end(self, deadline: Option<Instant>) -> Woken {
+        match self {
+            Self::Task(worker, wait) => {
+                if worker.task().is_cancelled.get() && !std::thread::panicking() {
+                    worker.task().wait.store(0, Ordering::Relaxed);
+                    return Woken::Cancelled;
+                }
+                worker.wait(deadline.map(|time| (time, wait)))
+            }
+            Self::Thread(parked) => parked.wait(deadline),
+        }
+    }
+
+    /// Waits until it is over, also when the task is cancelled.
+    pub(crate) fn end_in_any_case(self) {
+        match self {
+            Self::Task(worker, _) => {
+                worker.wait(None);
+            }
+            Self::Thread(parked) => {
+                parked.wait(None);
+            }
+        }
+    }
+}
+
+impl Parked {
+    fn wait(&self, deadline: Option<Instant>) -> Woken {
+        while !self.is_over.load(Ordering::Acquire) {
+            match deadline.map(|time| time.saturating_duration_since(Instant::now())) {
+                None => std::thread::park(),
+                Some(left) if left.is_zero() => return Woken::TimedOut,
+                Some(left) => std::thread::park_timeout(left),
+            }
+        }
+        Woken::Happened
+    }
+}
+
+/// What goes up the stack of a task that is cancelled.
+#[derive(Debug)]
+pub(crate) struct Cancelled;
+
+/// Ends the present task, which is cancelled.
+#[cold]
+pub(crate) fn unwind() -> ! {
+    std::panic::resume_unwind(Box::new(Cancelled))
+}

@@ -1,0 +1,539 @@
+//! A worker: runs tasks on one thread, one at a time, and switches from one to the next without going through anything else.
+//!
+//! ```text
+//!   task ──waits, yields, ends──> next ── else ──> ready ── else ──> loop (on the thread's own stack)
+//!                                                                     posts · timers · descriptors · fresh tasks · sleep
+//! ```
+//!
+//! *next* is the task that was woken last: what it was woken for is still in the caches. After [`TURNS`] switches the loop has its turn, so that
+//! nothing waits for ever. A task that has begun stays with its worker: what stands on its stack may belong to the thread. Workers take *fresh* tasks
+//! from one another.
+//!
+//! Invariant: who is switched to is told in the message who has left, and notes its position, or takes its stack back when it has ended.
+
+#![allow(unsafe_code, reason = "stacks are left for others, and tasks are known by their address")]
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crossbeam_deque::{Steal, Stealer, Worker as Deque};
+
+use crate::arch::{self, Message, Position};
+use crate::control::{Control, ControlAddress};
+use crate::error::StackError;
+use crate::post::{Message as Posted, Post};
+use crate::stack::Stack;
+use crate::task::{Task, Woken};
+use crate::timers::Timers;
+
+/// After how many switches the loop has its turn.
+const TURNS: u32 = 64;
+/// A switch from a task that goes on later.
+const LEFT: usize = 16;
+/// A switch from a task that has ended.
+const ENDED: usize = 17;
+/// How far ahead in the queue of tasks the memory of one is fetched.
+const AHEAD: usize = 6;
+/// How often the tasks of a runtime that ends are told to, before they are left as they are, and how long at a time others have to end what these
+/// wait for.
+const MOST_TOLD: usize = 2000;
+const PATIENCE: Duration = Duration::from_millis(1);
+
+thread_local! {
+    static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+}
+
+/// What a task runs: it has no result, and does not panic.
+pub(crate) type Function = Box<dyn FnOnce()>;
+
+/// A task that has not begun.
+pub(crate) struct Fresh {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) stack_bytes: usize,
+    pub(crate) function: Box<dyn Start>,
+}
+
+/// What a fresh task becomes.
+pub(crate) trait Start {
+    /// It runs, at this address.
+    fn begin(self: Box<Self>, control: ControlAddress, birth: u64, post: &'static Post) -> Function;
+    /// It will not run: there is no stack.
+    fn refuse(self: Box<Self>, error: StackError);
+}
+
+/// A task without a stack.
+pub(crate) trait Machine {
+    /// Does its next step; whether that was the last one. It does not panic.
+    fn step(&mut self) -> bool;
+}
+
+/// A fresh task that may go to another thread.
+pub(crate) struct FreshSend(Fresh);
+
+// SAFETY: made of functions that may go to other threads alone: see `FreshSend::new`.
+unsafe impl Send for FreshSend {}
+
+impl FreshSend {
+    pub(crate) fn new(name: Option<Arc<str>>, stack_bytes: usize, function: Box<dyn Start + Send>) -> Self {
+        Self(Fresh { name, stack_bytes, function })
+    }
+}
+
+/// What the workers of a runtime share.
+#[derive(Debug)]
+pub(crate) struct Colleagues {
+    pub(crate) stealers: Vec<Stealer<FreshSend>>,
+    pub(crate) posts: Vec<OnceLock<&'static Post>>,
+    pub(crate) is_over: AtomicBool,
+}
+
+/// Tasks in the order in which they run.
+struct Queue(UnsafeCell<VecDeque<NonNull<Task>>>);
+
+/// See the module.
+pub(crate) struct Worker {
+    /// The task that runs: `own` when the loop does.
+    current: Cell<*const Task>,
+    own: Task,
+    next: Cell<*const Task>,
+    ready: Queue,
+    /// Those that are expected to run long, behind all others.
+    long: Queue,
+    turns: Cell<u32>,
+    numbers: Cell<u64>,
+    timers: RefCell<Timers>,
+    /// Fresh tasks that stay here, and those that others may take.
+    staying: RefCell<VecDeque<Fresh>>,
+    fresh: Deque<FreshSend>,
+    machines: RefCell<VecDeque<Box<dyn Machine>>>,
+    /// All tasks that have begun.
+    tasks: RefCell<Vec<NonNull<Control>>>,
+    number: usize,
+    colleagues: Arc<Colleagues>,
+    post: &'static Post,
+}
+
+/// The worker of this thread, when it is in a task or in the worker's loop.
+#[inline]
+pub(crate) fn here<'a>() -> Option<&'a Worker> {
+    let worker = WORKER.get();
+    // SAFETY: it is there as long as its address stands in this thread's storage, which is longer than any task on this thread runs.
+    unsafe { worker.as_ref() }
+}
+
+impl Queue {
+    const fn new() -> Self {
+        Self(UnsafeCell::new(VecDeque::new()))
+    }
+
+    #[inline]
+    fn push(&self, task: NonNull<Task>) {
+        // SAFETY: its worker's thread alone is here, and nothing below comes back here.
+        unsafe { (*self.0.get()).push_back(task) }
+    }
+
+    /// Takes the first one, and has the memory of one behind it fetched.
+    #[inline]
+    fn pop(&self) -> Option<NonNull<Task>> {
+        // SAFETY: as in `push`.
+        let queue = unsafe { &mut *self.0.get() };
+        let first = queue.pop_front()?;
+        if let Some(ahead) = queue.get(AHEAD) {
+            arch::fetch(ahead.as_ptr().cast());
+        }
+        Some(first)
+    }
+
+    fn is_empty(&self) -> bool {
+        // SAFETY: as in `push`.
+        unsafe { (*self.0.get()).is_empty() }
+    }
+}
+
+impl Worker {
+    pub(crate) fn new(number: usize, fresh: Deque<FreshSend>, colleagues: Arc<Colleagues>) -> Self {
+        let post = Post::take();
+        if let Some(slot) = colleagues.posts.get(number) {
+            let _ = slot.set(post);
+        }
+        Self {
+            current: Cell::new(ptr::null()),
+            own: Task::new(),
+            next: Cell::new(ptr::null()),
+            ready: Queue::new(),
+            long: Queue::new(),
+            turns: Cell::new(0),
+            numbers: Cell::new(post.first_number()),
+            timers: RefCell::new(Timers::default()),
+            staying: RefCell::new(VecDeque::new()),
+            fresh,
+            machines: RefCell::new(VecDeque::new()),
+            tasks: RefCell::new(Vec::new()),
+            number,
+            colleagues,
+            post,
+        }
+    }
+
+    /// The post of this worker.
+    pub(crate) fn post(&self) -> &'static Post {
+        self.post
+    }
+
+    /// Whether a task runs, not the loop.
+    pub(crate) fn is_in_task(&self) -> bool {
+        !ptr::eq(self.current.get(), &raw const self.own)
+    }
+
+    /// The task that runs.
+    pub(crate) fn task(&self) -> &Task {
+        // SAFETY: the present task is there, as is the loop's.
+        unsafe { &*self.current.get() }
+    }
+
+    /// The control block of the task that runs.
+    pub(crate) fn control(&self) -> ControlAddress {
+        ControlAddress(self.current.get().cast())
+    }
+
+    /// A number that was not used before.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        let number = self.numbers.get();
+        self.numbers.set(number + 1);
+        number
+    }
+
+    /// Has a task run as soon as this worker comes to it.
+    pub(crate) fn put_here(&self, fresh: Fresh) {
+        self.staying.borrow_mut().push_back(fresh);
+        self.turns.set(self.turns.get().min(1));
+    }
+
+    /// Has a task run by this worker, or by one that has nothing to do.
+    pub(crate) fn put(&self, fresh: FreshSend) {
+        self.fresh.push(fresh);
+        self.turns.set(self.turns.get().min(1));
+        // Who is about to sleep sees the task, or is seen here.
+        fence(Ordering::SeqCst);
+        for post in self.colleagues.posts.iter().filter_map(OnceLock::get) {
+            if !ptr::eq(*post, self.post) && post.sleeps() {
+                post.wake();
+                break;
+            }
+        }
+    }
+
+    /// Has a task without a stack run.
+    pub(crate) fn put_machine(&self, machine: Box<dyn Machine>) {
+        self.machines.borrow_mut().push_back(machine);
+        self.turns.set(self.turns.get().min(1));
+    }
+
+    /// A step of each task without a stack, or of the first ones; whether there was any.
+    fn step_machines(&self) -> bool {
+        let count = self.machines.borrow().len();
+        for _ in 0..count.min(TURNS as usize) {
+            // It may start others while it runs.
+            let machine = self.machines.borrow_mut().pop_front();
+            if let Some(mut machine) = machine
+                && !machine.step()
+            {
+                self.machines.borrow_mut().push_back(machine);
+            }
+        }
+        count > 0
+    }
+
+    /// Ends the wait of a task of this worker, if that is the one that it is in.
+    #[inline]
+    pub(crate) fn wake(&self, control: ControlAddress, wait: u64, why: Woken) {
+        // SAFETY: a control block can be looked at for ever, see `Task`.
+        let task = unsafe { &(*control.0).task };
+        if wait != 0 && task.wait.load(Ordering::Relaxed) == wait {
+            task.wait.store(0, Ordering::Relaxed);
+            task.woken.set(why);
+            self.make_next(task);
+        }
+    }
+
+    /// Puts a task before all others.
+    #[inline]
+    fn make_next(&self, task: &Task) {
+        let task = NonNull::from(task);
+        // SAFETY: as in `task`.
+        if unsafe { task.as_ref() }.is_long.get() {
+            return self.long.push(task);
+        }
+        if self.next.get().is_null() { self.next.set(task.as_ptr()) } else { self.ready.push(task) }
+    }
+
+    /// Lets all others run that can.
+    pub(crate) fn give_way(&self) {
+        let task = NonNull::from(self.task());
+        // SAFETY: as in `task`.
+        if unsafe { task.as_ref() }.is_long.get() {
+            self.long.push(task)
+        } else {
+            self.ready.push(task)
+        }
+        self.leave();
+    }
+
+    /// Waits: comes back when the wait of this number is over, which stands in the task.
+    #[inline]
+    pub(crate) fn wait(&self, deadline: Option<(Instant, u64)>) -> Woken {
+        if let Some((time, wait)) = deadline {
+            self.timers.borrow_mut().add(time, self.control(), wait);
+            self.turns.set(self.turns.get().min(1));
+        }
+        self.leave();
+        self.task().woken.get()
+    }
+
+    /// Who runs next.
+    #[inline]
+    fn pick(&self) -> *const Task {
+        let turns = self.turns.get();
+        if turns == 0 {
+            return &raw const self.own;
+        }
+        self.turns.set(turns - 1);
+        let next = self.next.replace(ptr::null());
+        if !next.is_null() {
+            return next;
+        }
+        self.ready.pop().map_or(&raw const self.own, |task| task.as_ptr())
+    }
+
+    /// Leaves the present task for the next one.
+    #[inline]
+    fn leave(&self) {
+        let left = self.current.get();
+        let next = self.pick();
+        if ptr::eq(next, left) {
+            return;
+        }
+        self.go(left, next);
+    }
+
+    #[inline]
+    fn go(&self, left: *const Task, next: *const Task) {
+        self.current.set(next);
+        let message = Message { word: MaybeUninit::new(left.cast_mut().cast()), tag: LEFT };
+        // SAFETY: a task that is ready has left its stack by this function, or has not begun; its position is used once, until it leaves again.
+        let (other, answer) = unsafe { arch::switch((*next).position.get(), message) };
+        self.arrived(other, answer);
+    }
+
+    /// Notes who was left for the present task.
+    #[inline]
+    fn arrived(&self, other: Position, message: Message) {
+        // SAFETY: workers alone switch to tasks, and each says who has left.
+        unsafe {
+            let left = message.word.assume_init().cast::<Task>();
+            (*left).position.set(other);
+            if message.tag == ENDED {
+                Control::end(NonNull::new_unchecked(left.cast()));
+            }
+        }
+    }
+
+    /// Leaves the present task for good.
+    fn end(&self) -> ! {
+        let left = self.current.get();
+        self.strike(left);
+        let next = self.pick();
+        self.current.set(next);
+        let message = Message { word: MaybeUninit::new(left.cast_mut().cast()), tag: ENDED };
+        // SAFETY: as in `go`; nothing is left on this stack that has to be dropped, and nobody comes back.
+        unsafe { arch::switch((*next).position.get(), message) };
+        std::process::abort()
+    }
+
+    /// Takes a task out of the list.
+    fn strike(&self, task: *const Task) {
+        let mut tasks = self.tasks.borrow_mut();
+        // SAFETY: all of them are there.
+        unsafe {
+            let place = (*task.cast::<Control>()).place.get();
+            tasks.swap_remove(place);
+            if let Some(moved) = tasks.get(place) {
+                moved.as_ref().place.set(place);
+            }
+        }
+    }
+
+    /// Begins a fresh task: it stands last of those that are ready.
+    fn begin(&self, fresh: Fresh) {
+        let Fresh { name, stack_bytes, function } = fresh;
+        let stack = match Stack::take(stack_bytes) {
+            Ok(stack) => stack,
+            Err(error) => return function.refuse(error),
+        };
+        let (control, position) = Control::lay_out(stack, name, Cell::new(None::<Function>), main);
+        // SAFETY: the control block is there as long as its task. The captures are a cell, which is filled before the task runs.
+        unsafe {
+            let birth = self.number();
+            let block = control.as_ref();
+            block.birth.store(birth, Ordering::Relaxed);
+            block.task.position.set(position);
+            let mut tasks = self.tasks.borrow_mut();
+            block.place.set(tasks.len());
+            tasks.push(control);
+            drop(tasks);
+            let function = function.begin(ControlAddress(control.as_ptr()), birth, self.post);
+            Control::captures_of::<Cell<Option<Function>>>(control).as_ref().set(Some(function));
+            self.ready.push(NonNull::from(&block.task));
+        }
+    }
+
+    /// Runs tasks on this thread until `is_over` says so, and then ends those that are left.
+    pub(crate) fn run(&self, is_over: &dyn Fn() -> bool) {
+        let before = WORKER.replace(ptr::from_ref(self));
+        self.current.set(&raw const self.own);
+        while !is_over() {
+            let is_busy = self.turn();
+            if !is_busy && !is_over() {
+                self.sleep();
+            }
+        }
+        self.end_all();
+        WORKER.set(before);
+    }
+
+    /// One turn of the loop: looks at all that is outside, and lets tasks run; whether there was anything.
+    fn turn(&self) -> bool {
+        let mut is_busy = self.step_machines();
+        while let Some(message) = self.post.next() {
+            self.take(message);
+            is_busy = true;
+        }
+        self.timers.borrow_mut().take_over(&mut |control, wait| self.wake(control, wait, Woken::TimedOut));
+        self.begin_some();
+        self.turns.set(TURNS);
+        let mut next = self.pick();
+        if ptr::eq(next, &raw const self.own) {
+            let Some(long) = self.long.pop() else { return is_busy };
+            next = long.as_ptr();
+        }
+        self.go(&raw const self.own, next);
+        // What is next waits no longer than others.
+        if let Some(next) = NonNull::new(self.next.replace(ptr::null()).cast_mut()) {
+            self.ready.push(next);
+        }
+        true
+    }
+
+    fn take(&self, message: Posted) {
+        match message {
+            Posted::Wake { control, wait } => self.wake(control, wait, Woken::Happened),
+            Posted::Cancel { control, birth } => {
+                // SAFETY: as in `wake`.
+                let block = unsafe { &*control.0 };
+                if block.birth.load(Ordering::Relaxed) == birth {
+                    self.cancel(block);
+                }
+            }
+        }
+    }
+
+    fn cancel(&self, block: &Control) {
+        block.task.is_cancelled.set(true);
+        self.wake(ControlAddress(block), block.task.wait.load(Ordering::Relaxed), Woken::Cancelled);
+    }
+
+    /// Begins those that stay here, and one that others might take.
+    fn begin_some(&self) {
+        for _ in 0..TURNS {
+            let staying = self.staying.borrow_mut().pop_front();
+            let Some(fresh) = staying else { break };
+            self.begin(fresh);
+        }
+        if let Some(fresh) = self.next_fresh() {
+            self.begin(fresh);
+        }
+    }
+
+    fn next_fresh(&self) -> Option<Fresh> {
+        if let Some(fresh) = self.fresh.pop() {
+            return Some(fresh.0);
+        }
+        let count = self.colleagues.stealers.len();
+        (1..count).find_map(|step| {
+            let stealer = &self.colleagues.stealers[(self.number + step) % count];
+            loop {
+                match stealer.steal_batch_and_pop(&self.fresh) {
+                    Steal::Success(fresh) => return Some(fresh.0),
+                    Steal::Empty => return None,
+                    Steal::Retry => {}
+                }
+            }
+        })
+    }
+
+    /// Sleeps until something is posted, or a time is over.
+    fn sleep(&self) {
+        if self.post.fall_asleep() {
+            if self.next_fresh_is_there() {
+                self.post.wake_up();
+                return;
+            }
+            let timeout =
+                self.timers.borrow().next().map(|time| time.saturating_duration_since(Instant::now()));
+            self.post.sleep(timeout);
+        }
+    }
+
+    /// A task that came while this worker was about to sleep.
+    fn next_fresh_is_there(&self) -> bool {
+        self.colleagues.stealers.iter().any(|stealer| !stealer.is_empty())
+    }
+
+    /// Cancels all tasks, and runs them to their end. One that does not let itself be ended is left as it is.
+    fn end_all(&self) {
+        self.staying.borrow_mut().clear();
+        self.machines.borrow_mut().clear();
+        while self.fresh.pop().is_some() {}
+        for _ in 0..MOST_TOLD {
+            let tasks: Vec<NonNull<Control>> = self.tasks.borrow().clone();
+            for task in &tasks {
+                // SAFETY: a task that has ended meanwhile can be looked at.
+                self.cancel(unsafe { task.as_ref() });
+            }
+            let turns = tasks.len() + 1;
+            if !(0..turns).any(|_| !self.turn()) {
+                continue;
+            }
+            if self.tasks.borrow().is_empty() {
+                break;
+            }
+            std::thread::sleep(PATIENCE);
+        }
+        self.post.give_back(self.numbers.get());
+    }
+}
+
+/// The first function of a task's stack.
+unsafe extern "sysv64" fn main(
+    control: *mut u8,
+    word: MaybeUninit<*mut ()>,
+    other: Position,
+    tag: usize,
+) -> ! {
+    // SAFETY: a worker has laid this out, and switches here alone. The function is taken before it is called, and dropped by that.
+    unsafe {
+        let control = NonNull::new_unchecked(control.cast::<Control>());
+        let Some(worker) = here() else { std::process::abort() };
+        worker.arrived(other, Message { word, tag });
+        if let Some(function) = Control::captures::<Cell<Option<Function>>>(control).take() {
+            function();
+        }
+        worker.end()
+    }
+}
