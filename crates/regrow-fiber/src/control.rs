@@ -50,14 +50,10 @@ impl Control {
         // SAFETY: the stack is the caller's alone, has a page at least, and captures of more than a quarter of that are boxed by the caller
         // (`Fiber::build`), so that all of it lies above the guard page.
         unsafe {
-            control.write(Self {
-                task: Task::new(),
-                birth: AtomicU64::new(0),
-                place: Cell::new(0),
-                live: Cell::new(LIVE),
-                stack,
-                name,
-            });
+            // What is a task's is laid out when a worker begins it; the numbers are 0 as long as nothing waits here (see `Control::end`).
+            (&raw mut (*control).live).write(Cell::new(LIVE));
+            (&raw mut (*control).stack).write(stack);
+            (&raw mut (*control).name).write(name);
             let place = place_of::<F>(control);
             place.write(captures);
             let top = place.cast::<u8>().map_addr(|address| address & !(STACK_ALIGN_BYTES - 1));
@@ -100,10 +96,12 @@ impl Control {
     pub(crate) unsafe fn end(control: NonNull<Self>) {
         // SAFETY: the caller's promise: it is taken out whole before its memory is somebody else's.
         unsafe {
-            control.as_ref().live.set(0);
-            control.as_ref().birth.store(0, Ordering::Relaxed);
-            control.as_ref().task.wait.store(0, Ordering::Relaxed);
-            drop(control.read());
+            let block = control.as_ref();
+            block.live.set(0);
+            block.birth.store(0, Ordering::Relaxed);
+            block.task.wait.store(0, Ordering::Relaxed);
+            drop((&raw const block.name).read());
+            drop((&raw const block.stack).read());
         }
     }
 }

@@ -10,6 +10,8 @@
 //! After Smith's letter "How light weight can a process get?": a process without an address space of its own, of which nothing is left but a
 //! stack and a position on it. What goes over a switch goes in registers when it is no larger than one.
 //!
+//! A message that is marked is not the usual one. To a fiber: it is dropped, and unwinds. From a fiber: not an output, but the [end](Ended).
+//!
 //! Invariants: a `Fiber` has the position at which its function waits, or none when it has ended; a `Suspender` that of whoever has resumed it.
 //! Both are handed over in a register, and stay in one where the compiler sees all. A fiber never leaves its thread: what its function has on its
 //! stack may belong to that thread, and no type says so.
@@ -25,23 +27,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::arch::{self, Message, Position};
+use crate::arch::{self, Position, Word};
 use crate::control::Control;
 use crate::error::StackError;
 use crate::stack::{DEFAULT_STACK_BYTES, Stack};
-
-/// To a fiber: the input of a resume.
-const VALUE: usize = 0;
-/// To a fiber: it is dropped, and unwinds.
-const UNWIND: usize = 1;
-/// From a fiber: an output.
-const YIELDED: usize = 2;
-/// From a fiber: its function has returned.
-const RETURNED: usize = 3;
-/// From a fiber: its function has panicked.
-const PANICKED: usize = 4;
-/// From a fiber: it had ended before, and nothing was done.
-const ENDED: usize = 5;
 
 /// Captures of more bytes than this are boxed, so that they leave room on the smallest stack.
 const MOST_CAPTURED_BYTES: usize = 1024;
@@ -66,7 +55,7 @@ pub enum State<Out, Ret> {
 pub struct Fiber<In: 'static, Out: 'static, Ret: 'static> {
     /// Live as long as this.
     control: NonNull<Control>,
-    /// Where its function waits.
+    /// Where its function waits; never marked.
     position: Position,
     /// The function has come to its end; what is resumed then says so.
     has_ended: bool,
@@ -172,25 +161,30 @@ impl<In: 'static, Out: 'static, Ret: 'static> Fiber<In, Out, Ret> {
     pub fn resume(&mut self, input: In) -> State<Out, Ret> {
         let input = ManuallyDrop::new(input);
         // SAFETY: the position is the fiber's own, which waits there for a message; the input stays where it is until the fiber has read it,
-        // which is the first that it does. The tag says what the answer's word is, and the fiber that has it on its stack does not run.
+        // which is the first that it does. The mark says what the answer is, and the fiber that has it on its stack does not run.
         unsafe {
-            let (position, answer) = arch::switch(self.position, Message { word: pack(&input), tag: VALUE });
+            let (position, answer) = arch::switch::<0>(self.position, pack(&input));
             self.position = position;
-            if answer.tag == YIELDED {
-                return State::Yielded(unpack(answer.word));
+            if !position.is_marked() {
+                return State::Yielded(unpack(answer));
             }
-            if answer.tag == ENDED {
-                drop(ManuallyDrop::into_inner(input));
-            }
+            self.position = position.unmarked();
             self.has_ended = true;
-            State::Returned(returned(answer))
+            match Ended::read(answer) {
+                Ended::Returned(value) => State::Returned(value),
+                Ended::Panicked(payload) => resume_unwind(payload),
+                Ended::Before => {
+                    drop(ManuallyDrop::into_inner(input));
+                    ended_before()
+                }
+            }
         }
     }
 
     /// Has the top of its stack fetched into the caches: for who resumes many in turn, some resumes ahead.
     #[inline]
     pub fn fetch(&self) {
-        arch::fetch(self.position);
+        arch::fetch(self.position.stack);
     }
 
     /// Whether the function has returned or panicked.
@@ -231,18 +225,14 @@ fn unwind<Out, Ret>(mut position: Position) -> bool {
         return false;
     }
     for _ in 0..MOST_CAUGHT {
-        let message = Message { word: MaybeUninit::uninit(), tag: UNWIND };
         // SAFETY: as in `Fiber::resume`; what comes back is read once, by its type.
         unsafe {
-            let (next, answer) = arch::switch(position, message);
-            match answer.tag {
-                YIELDED => drop(unpack::<Out>(answer.word)),
-                RETURNED => drop(unpack::<Ret>(answer.word)),
-                _ => drop(payload(answer)),
-            }
-            if answer.tag != YIELDED {
+            let (next, answer) = arch::switch::<1>(position, MaybeUninit::uninit());
+            if next.is_marked() {
+                drop(Ended::<Ret>::read(answer));
                 return true;
             }
+            drop(unpack::<Out>(answer));
             position = next;
         }
     }
@@ -286,13 +276,13 @@ impl<In, Out> Suspender<In, Out> {
         // SAFETY: whoever has resumed the fiber waits for a message as long as the function runs. The output stays where it is until that one
         // has read it.
         unsafe {
-            let message = Message { word: pack(&output), tag: YIELDED };
-            let (other, answer) = arch::switch(self.other.get(), message);
+            let (other, answer) = arch::switch::<0>(self.other.get(), pack(&output));
             self.other.set(other);
-            if answer.tag == UNWIND {
+            if other.is_marked() {
+                self.other.set(other.unmarked());
                 unwinding();
             }
-            unpack(answer.word)
+            unpack(answer)
         }
     }
 }
@@ -311,12 +301,41 @@ fn unwinding() -> ! {
     resume_unwind(Box::new(Dropped))
 }
 
+/// How a function has ended. It goes by its address, as it is larger than a word.
+enum Ended<Ret> {
+    Returned(Ret),
+    Panicked(Payload),
+    /// It had ended before, and nothing was done.
+    Before,
+}
+
+type Payload = Box<dyn Any + Send>;
+
+impl<Ret> Ended<Ret> {
+    /// What a marked answer says.
+    ///
+    /// # Safety
+    /// The answer is that of a fiber whose function returns this type, and was not read before.
+    #[inline]
+    unsafe fn read(answer: Word) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { answer.assume_init().cast::<Self>().read() }
+    }
+}
+
+#[cold]
+fn ended_before() -> ! {
+    panic!("a fiber was resumed that has ended")
+}
+
 /// The first function on a fiber's stack. It never returns: who resumes a fiber that has ended is told so.
 unsafe extern "sysv64" fn main<In, Out, Ret, F>(
     control: *mut u8,
-    word: MaybeUninit<*mut ()>,
-    other: Position,
-    tag: usize,
+    word: Word,
+    stack: *mut u8,
+    _: usize,
+    _: usize,
+    code: usize,
 ) -> !
 where
     F: FnOnce(&Suspender<In, Out>, In) -> Ret,
@@ -326,50 +345,23 @@ where
     // stands in `ended` until it is read, which is before the stack is anybody else's.
     unsafe {
         let function = Control::captures::<F>(NonNull::new_unchecked(control.cast()));
-        let suspender = Suspender { other: Cell::new(other), types: PhantomData };
-        let ended = ManuallyDrop::new(catch_unwind(AssertUnwindSafe(|| {
-            if tag == UNWIND {
+        let first = Position { stack, code };
+        let suspender = Suspender { other: Cell::new(first.unmarked()), types: PhantomData };
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            if first.is_marked() {
                 drop(function);
                 unwinding();
             }
             function(&suspender, unpack(word))
-        })));
-        let message = match &*ended {
-            Ok(value) => Message { word: pack_reference(value), tag: RETURNED },
-            Err(payload) => {
-                Message { word: MaybeUninit::new(ptr::from_ref(payload).cast_mut().cast()), tag: PANICKED }
-            }
-        };
-        let mut other = arch::switch(suspender.other.get(), message).0;
+        }));
+        let mut ended = ManuallyDrop::new(match result {
+            Ok(value) => Ended::Returned(value),
+            Err(payload) => Ended::Panicked(payload),
+        });
+        let mut other = suspender.other.get();
         loop {
-            other = arch::switch(other, Message { word: MaybeUninit::uninit(), tag: ENDED }).0;
-        }
-    }
-}
-
-type Payload = Box<dyn Any + Send>;
-
-/// What a fiber has panicked with.
-///
-/// # Safety
-/// The answer has the tag [`PANICKED`], and was not asked before.
-unsafe fn payload(answer: Message) -> Payload {
-    // SAFETY: the caller's promise: the word is the payload's address.
-    unsafe { answer.word.assume_init().cast::<Payload>().read() }
-}
-
-/// The result of a function that has ended, or its panic.
-///
-/// # Safety
-/// The answer is that of a fiber whose function returns this type, and is not [`YIELDED`]; it was not asked before.
-#[cold]
-unsafe fn returned<Ret>(answer: Message) -> Ret {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match answer.tag {
-            RETURNED => unpack(answer.word),
-            PANICKED => resume_unwind(payload(answer)),
-            _ => panic!("a fiber was resumed that has ended"),
+            other = arch::switch::<1>(other, MaybeUninit::new((&raw mut ended).cast())).0.unmarked();
+            ended = ManuallyDrop::new(Ended::Before);
         }
     }
 }
@@ -381,18 +373,13 @@ const fn fits<T>() -> bool {
 
 /// A value as a word, or its address.
 #[inline]
-fn pack<T>(value: &ManuallyDrop<T>) -> MaybeUninit<*mut ()> {
-    pack_reference(&**value)
-}
-
-#[inline]
-fn pack_reference<T>(value: &T) -> MaybeUninit<*mut ()> {
+fn pack<T>(value: &ManuallyDrop<T>) -> Word {
     if !fits::<T>() {
         return MaybeUninit::new(ptr::from_ref(value).cast_mut().cast());
     }
-    let mut word = MaybeUninit::<*mut ()>::uninit();
+    let mut word = Word::uninit();
     // SAFETY: it is no larger than a word. Bytes that it does not have stay unwritten.
-    unsafe { ptr::copy_nonoverlapping(value, word.as_mut_ptr().cast::<T>(), 1) };
+    unsafe { ptr::copy_nonoverlapping(ptr::from_ref(value).cast::<T>(), word.as_mut_ptr().cast::<T>(), 1) };
     word
 }
 
@@ -401,7 +388,7 @@ fn pack_reference<T>(value: &T) -> MaybeUninit<*mut ()> {
 /// # Safety
 /// The word was made by [`pack`] of a value of this type, which nobody else takes, and stands where it stood.
 #[inline]
-unsafe fn unpack<T>(word: MaybeUninit<*mut ()>) -> T {
+unsafe fn unpack<T>(word: Word) -> T {
     // SAFETY: the caller's promise.
     unsafe {
         if fits::<T>() { word.as_ptr().cast::<T>().read() } else { word.assume_init().cast::<T>().read() }

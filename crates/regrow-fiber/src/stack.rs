@@ -34,6 +34,9 @@ const COLOURS: usize = 16;
 /// How far these places are apart.
 const COLOUR_BYTES: usize = 64;
 
+/// Where below the top of a stack that nobody has the address of the next one stands.
+const LINK_BYTES: usize = 128;
+
 /// A stack that somebody has alone; dropped, it is there for the next one.
 #[derive(Debug)]
 pub(crate) struct Stack {

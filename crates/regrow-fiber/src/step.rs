@@ -95,7 +95,6 @@ macro_rules! steps {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Debug)]
         $visible struct $name {
             $($field: $type,)*
             state: u32,

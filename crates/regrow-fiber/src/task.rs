@@ -10,7 +10,6 @@
 //! A control block can be looked at when its fiber is gone: its memory stays mapped, and then says that nothing waits.
 
 use std::cell::Cell;
-use std::ptr;
 use std::sync::atomic::AtomicU64;
 
 use crate::arch::Position;
@@ -45,11 +44,19 @@ pub(crate) struct Task {
 impl Task {
     pub(crate) const fn new() -> Self {
         Self {
-            position: Cell::new(ptr::null_mut()),
+            position: Cell::new(Position::NONE),
             wait: AtomicU64::new(0),
             woken: Cell::new(Woken::Happened),
             is_cancelled: Cell::new(false),
             is_long: Cell::new(false),
         }
+    }
+
+    /// It is about to begin.
+    pub(crate) fn begin(&self, position: Position) {
+        self.position.set(position);
+        self.woken.set(Woken::Happened);
+        self.is_cancelled.set(false);
+        self.is_long.set(false);
     }
 }

@@ -9,7 +9,7 @@
 //! nothing waits for ever. A task that has begun stays with its worker: what stands on its stack may belong to the thread. Workers take *fresh* tasks
 //! from one another.
 //!
-//! Invariant: who is switched to is told in the message who has left, and notes its position, or takes its stack back when it has ended.
+//! Invariant: who is switched to is told who has left, and notes its position, or takes its stack back when it has ended: the switch is marked then.
 
 #![allow(unsafe_code, reason = "stacks are left for others, and tasks are known by their address")]
 
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Steal, Stealer, Worker as Deque};
 
-use crate::arch::{self, Message, Position};
+use crate::arch::{self, Position, Word};
 use crate::control::{Control, ControlAddress};
 use crate::error::StackError;
 use crate::post::{Message as Posted, Post};
@@ -33,10 +33,6 @@ use crate::timers::Timers;
 
 /// After how many switches the loop has its turn.
 const TURNS: u32 = 64;
-/// A switch from a task that goes on later.
-const LEFT: usize = 16;
-/// A switch from a task that has ended.
-const ENDED: usize = 17;
 /// How far ahead in the queue of tasks the memory of one is fetched.
 const AHEAD: usize = 6;
 /// How often the tasks of a runtime that ends are told to, before they are left as they are, and how long at a time others have to end what these
@@ -147,11 +143,6 @@ impl Queue {
             arch::fetch(ahead.as_ptr().cast());
         }
         Some(first)
-    }
-
-    fn is_empty(&self) -> bool {
-        // SAFETY: as in `push`.
-        unsafe { (*self.0.get()).is_empty() }
     }
 }
 
@@ -325,22 +316,22 @@ impl Worker {
     #[inline]
     fn go(&self, left: *const Task, next: *const Task) {
         self.current.set(next);
-        let message = Message { word: MaybeUninit::new(left.cast_mut().cast()), tag: LEFT };
         // SAFETY: a task that is ready has left its stack by this function, or has not begun; its position is used once, until it leaves again.
-        let (other, answer) = unsafe { arch::switch((*next).position.get(), message) };
-        self.arrived(other, answer);
+        let (other, word) =
+            unsafe { arch::switch::<0>((*next).position.get(), MaybeUninit::new(left.cast_mut().cast())) };
+        self.arrived(other, word);
     }
 
     /// Notes who was left for the present task.
     #[inline]
-    fn arrived(&self, other: Position, message: Message) {
+    fn arrived(&self, other: Position, word: Word) {
         // SAFETY: workers alone switch to tasks, and each says who has left.
         unsafe {
-            let left = message.word.assume_init().cast::<Task>();
-            (*left).position.set(other);
-            if message.tag == ENDED {
-                Control::end(NonNull::new_unchecked(left.cast()));
+            let left = word.assume_init().cast::<Task>();
+            if other.is_marked() {
+                return Control::end(NonNull::new_unchecked(left.cast()));
             }
+            (*left).position.set(other);
         }
     }
 
@@ -350,9 +341,8 @@ impl Worker {
         self.strike(left);
         let next = self.pick();
         self.current.set(next);
-        let message = Message { word: MaybeUninit::new(left.cast_mut().cast()), tag: ENDED };
         // SAFETY: as in `go`; nothing is left on this stack that has to be dropped, and nobody comes back.
-        unsafe { arch::switch((*next).position.get(), message) };
+        unsafe { arch::switch::<1>((*next).position.get(), MaybeUninit::new(left.cast_mut().cast())) };
         std::process::abort()
     }
 
@@ -382,7 +372,7 @@ impl Worker {
             let birth = self.number();
             let block = control.as_ref();
             block.birth.store(birth, Ordering::Relaxed);
-            block.task.position.set(position);
+            block.task.begin(position);
             let mut tasks = self.tasks.borrow_mut();
             block.place.set(tasks.len());
             tasks.push(control);
@@ -522,15 +512,17 @@ impl Worker {
 /// The first function of a task's stack.
 unsafe extern "sysv64" fn main(
     control: *mut u8,
-    word: MaybeUninit<*mut ()>,
-    other: Position,
-    tag: usize,
+    word: Word,
+    stack: *mut u8,
+    _: usize,
+    _: usize,
+    code: usize,
 ) -> ! {
     // SAFETY: a worker has laid this out, and switches here alone. The function is taken before it is called, and dropped by that.
     unsafe {
         let control = NonNull::new_unchecked(control.cast::<Control>());
         let Some(worker) = here() else { std::process::abort() };
-        worker.arrived(other, Message { word, tag });
+        worker.arrived(Position { stack, code }, word);
         if let Some(function) = Control::captures::<Cell<Option<Function>>>(control).take() {
             function();
         }

@@ -194,11 +194,15 @@ fn a_task_is_cancelled_in_every_wait() {
             Box::new(|| sleep(Duration::from_secs(3600))),
             Box::new({
                 let receiver = receiver.clone();
-                move || drop(receiver.receive())
+                move || {
+                    let _ = receiver.receive();
+                }
             }),
             Box::new({
                 let full = full.clone();
-                move || drop(full.send(2))
+                move || {
+                    let _ = full.send(2);
+                }
             }),
             Box::new({
                 let lock = lock.clone();
@@ -208,7 +212,9 @@ fn a_task_is_cancelled_in_every_wait() {
             Box::new(|| block_on(std::future::pending())),
             Box::new({
                 let receiver = receiver.clone();
-                move || drop(select(&[&receiver], None))
+                move || {
+                    let _ = select(&[&receiver], None);
+                }
             }),
             Box::new(|| {
                 loop {

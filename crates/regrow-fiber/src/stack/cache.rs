@@ -1,12 +1,17 @@
 //! The hot stacks that a thread keeps for itself, so that starting a fiber takes no lock.
+//!
+//! They hang together in lists, one for each size: the first word of a stack's control block, which nobody has then, is the address of the next
+//! one.
 
-use std::cell::RefCell;
-use std::ptr::NonNull;
+#![allow(unsafe_code, reason = "stacks that nobody has hang together by what stands on them")]
+
+use std::cell::{Cell, RefCell};
+use std::ptr::{self, NonNull};
 
 use regrow_sys::fault::AlternateStack;
 
 use super::class::{self, CLASSES, Idle, class_of};
-use super::overflow;
+use super::{LEAST_STACK_BYTES, overflow, top_of};
 use crate::arch;
 use crate::error::StackError;
 
@@ -15,25 +20,28 @@ const MOST: usize = 64;
 /// How many it takes and gives back at a time.
 const BATCH: usize = 32;
 
-thread_local! {
-    static CACHE: RefCell<Cache> = const { RefCell::new(Cache::new()) };
+/// The stacks of a size.
+struct List {
+    first: Cell<*mut u8>,
+    count: Cell<usize>,
 }
 
-/// See the module. At the end of its thread all goes back.
-struct Cache {
-    stacks: [Vec<Idle>; CLASSES],
+thread_local! {
+    static LISTS: [List; CLASSES] = const { [const { List { first: Cell::new(ptr::null_mut()), count: Cell::new(0) } }; CLASSES] };
+    /// The thread is at its end: it keeps nothing any more.
+    static IS_OVER: Cell<bool> = const { Cell::new(false) };
+    static THREAD: RefCell<Thread> = const { RefCell::new(Thread { alternate: None }) };
+}
+
+/// What a thread needs that runs fibers. At its end all its stacks go back.
+struct Thread {
     /// What signal handlers of this thread run on, for the end of another stack to be told.
     alternate: Option<AlternateStack>,
 }
 
-impl Cache {
-    const fn new() -> Self {
-        Self { stacks: [const { Vec::new() }; CLASSES], alternate: None }
-    }
-
-    /// Fills it; the first time also what a thread needs that runs fibers.
+impl Thread {
     #[cold]
-    fn fill(&mut self, bytes: usize) -> Result<(), StackError> {
+    fn prepare(&mut self) -> Result<(), StackError> {
         if self.alternate.is_none() {
             if arch::has_shadow_stack() {
                 return Err(StackError::ShadowStack);
@@ -41,50 +49,98 @@ impl Cache {
             overflow::watch();
             self.alternate = Some(AlternateStack::for_this_thread().map_err(StackError::Alternate)?);
         }
-        class::take(bytes, BATCH, &mut self.stacks[class_of(bytes)])
+        Ok(())
     }
 }
 
-impl Drop for Cache {
+impl Drop for Thread {
     fn drop(&mut self) {
-        for (number, stacks) in self.stacks.iter_mut().enumerate() {
-            if !stacks.is_empty() {
-                class::put(super::LEAST_STACK_BYTES << number, stacks.drain(..));
-            }
+        IS_OVER.set(true);
+        for number in 0..CLASSES {
+            let bytes = LEAST_STACK_BYTES << number;
+            LISTS.with(|lists| lists[number].give_back(bytes, usize::MAX));
         }
     }
+}
+
+impl List {
+    #[inline]
+    fn pop(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let bottom = NonNull::new(self.first.get())?;
+        // SAFETY: a stack in the list is nobody's, and has the address of the next one where `push` has written it.
+        self.first.set(unsafe { link_of(bottom, bytes).read() });
+        self.count.set(self.count.get() - 1);
+        Some(bottom)
+    }
+
+    #[inline]
+    fn push(&self, bottom: NonNull<u8>, bytes: usize) {
+        // SAFETY: the stack is nobody's from now on.
+        unsafe { link_of(bottom, bytes).write(self.first.get()) };
+        self.first.set(bottom.as_ptr());
+        self.count.set(self.count.get() + 1);
+    }
+
+    #[cold]
+    fn fill(&self, bytes: usize) -> Result<(), StackError> {
+        let mut taken = Vec::new();
+        class::take(bytes, BATCH, &mut taken)?;
+        taken.into_iter().for_each(|idle| self.push(idle.0, bytes));
+        Ok(())
+    }
+
+    #[cold]
+    fn give_back(&self, bytes: usize, most: usize) {
+        let stacks: Vec<Idle> = std::iter::from_fn(|| self.pop(bytes)).take(most).map(Idle).collect();
+        if !stacks.is_empty() {
+            class::put(bytes, stacks.into_iter());
+        }
+    }
+}
+
+/// Where the address of the next one stands.
+#[inline]
+fn link_of(bottom: NonNull<u8>, bytes: usize) -> *mut *mut u8 {
+    top_of(bottom, bytes).wrapping_sub(crate::stack::LINK_BYTES).cast()
 }
 
 /// Takes a stack.
 #[inline]
 pub(super) fn take(bytes: usize) -> Result<NonNull<u8>, StackError> {
-    let taken = CACHE.try_with(|cache| {
-        let mut cache = cache.borrow_mut();
-        if let Some(idle) = cache.stacks[class_of(bytes)].pop() {
-            return Ok(idle.0);
+    match LISTS.with(|lists| lists[class_of(bytes)].pop(bytes)) {
+        Some(bottom) => Ok(bottom),
+        None => take_slowly(bytes),
+    }
+}
+
+#[cold]
+fn take_slowly(bytes: usize) -> Result<NonNull<u8>, StackError> {
+    match THREAD.try_with(|thread| thread.borrow_mut().prepare()) {
+        Ok(prepared) => {
+            prepared?;
+            LISTS.with(|lists| {
+                let list = &lists[class_of(bytes)];
+                list.fill(bytes)?;
+                Ok(list.pop(bytes).unwrap_or(NonNull::dangling()))
+            })
         }
-        cache.fill(bytes)?;
-        Ok(cache.stacks[class_of(bytes)].pop().map_or(NonNull::dangling(), |idle| idle.0))
-    });
-    taken.unwrap_or_else(|_| {
-        // The thread is at its end.
-        let mut taken = Vec::new();
-        class::take(bytes, 1, &mut taken)?;
-        Ok(taken.pop().map_or(NonNull::dangling(), |idle| idle.0))
-    })
+        // The thread is at its end: nothing would give its stacks back.
+        Err(_) => {
+            let mut taken = Vec::new();
+            class::take(bytes, 1, &mut taken)?;
+            Ok(taken.pop().map_or(NonNull::dangling(), |idle| idle.0))
+        }
+    }
 }
 
 /// Takes a stack back.
 #[inline]
 pub(super) fn put(bottom: NonNull<u8>, bytes: usize) {
-    let put = CACHE.try_with(|cache| {
-        let stacks = &mut cache.borrow_mut().stacks[class_of(bytes)];
-        if stacks.len() >= MOST {
-            class::put(bytes, stacks.drain(..BATCH));
+    LISTS.with(|lists| {
+        let list = &lists[class_of(bytes)];
+        list.push(bottom, bytes);
+        if list.count.get() > MOST || IS_OVER.get() {
+            list.give_back(bytes, BATCH);
         }
-        stacks.push(Idle(bottom));
     });
-    if put.is_err() {
-        class::put(bytes, std::iter::once(Idle(bottom)));
-    }
 }
