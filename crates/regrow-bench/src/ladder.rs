@@ -38,18 +38,3 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(letters::measure()?);
     Ok(figures)
 }
-
-/// There is no stack for a fiber.
-fn no_stack(error: regrow_fiber::StackError) -> BenchError {
-    BenchError::system("a fiber has no stack")(std::io::Error::other(error))
-}
-
-/// A runtime does not begin.
-fn no_runtime(error: regrow_fiber::RuntimeError) -> BenchError {
-    BenchError::system("there is no runtime for tasks")(std::io::Error::other(error))
-}
-
-/// What was computed is not what it should be.
-fn wrong(what: &str) -> BenchError {
-    BenchError::WrongRun { program: "ladder".to_owned(), what: format!("{what}: the result is wrong") }
-}

@@ -12,7 +12,7 @@ use regrow_sync::biased::{Biased, Turn};
 
 use crate::error::{ReceiveError, SendError, TrySendError};
 use crate::task::Woken;
-use crate::wait::{self, Wait, Waiter};
+use crate::wait::{self, Wait, Waiter, Waiters};
 
 /// Makes a channel with room for so many values; at least one.
 #[must_use]
@@ -23,8 +23,8 @@ pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         capacity,
         senders: 1,
         receivers: 1,
-        sending: VecDeque::new(),
-        receiving: VecDeque::new(),
+        sending: Waiters::default(),
+        receiving: Waiters::default(),
     };
     let shared = Arc::new(Shared(Biased::new(state, false)));
     (Sender(shared.clone()), Receiver(shared))
@@ -45,8 +45,8 @@ struct State<T> {
     capacity: usize,
     senders: usize,
     receivers: usize,
-    sending: VecDeque<Waiter>,
-    receiving: VecDeque<Waiter>,
+    sending: Waiters,
+    receiving: Waiters,
 }
 
 /// Which side waits.
@@ -57,7 +57,7 @@ enum Side {
 }
 
 impl<T> Shared<T> {
-    #[inline]
+    #[inline(always)]
     fn lock(&self) -> Turn<'_, State<T>> {
         self.0.take(thread())
     }
@@ -66,10 +66,7 @@ impl<T> Shared<T> {
     fn withdraw(&self, side: Side, own: &Waiter) {
         let mut state = self.lock();
         let waiters = state.waiters(side);
-        let count = waiters.len();
-        waiters.retain(|waiter| !waiter.is(own));
-        let was_woken = waiters.len() == count;
-        let next = if was_woken { waiters.pop_front() } else { None };
+        let next = if waiters.remove(own) { None } else { waiters.pop() };
         drop(state);
         if let Some(next) = next {
             next.wake();
@@ -77,24 +74,44 @@ impl<T> Shared<T> {
     }
 
     /// Waits for the other side, whose turn it is to wake this one; the lock is let go meanwhile.
+    #[inline(always)]
     fn wait(&self, mut state: Turn<'_, State<T>>, side: Side, deadline: Option<Instant>) -> Woken {
         let wait = Wait::begin();
-        state.waiters(side).push_back(wait.waiter());
-        let own = wait.waiter();
+        state.waiters(side).push_own(&wait);
         drop(state);
         let woken = wait.end(deadline);
         if woken != Woken::Happened {
-            self.withdraw(side, &own);
-            if woken == Woken::Cancelled {
-                wait::unwind();
-            }
+            self.give_up(side, &wait.waiter(), woken);
         }
         woken
+    }
+
+    /// A wait is over for another reason than that it could go on.
+    #[cold]
+    fn give_up(&self, side: Side, own: &Waiter, woken: Woken) {
+        self.withdraw(side, own);
+        if woken == Woken::Cancelled {
+            wait::unwind();
+        }
+    }
+}
+
+/// Lets the lock go, and ends the wait of the one of a side that has waited longest.
+#[inline(always)]
+fn wake_one<T>(mut state: Turn<'_, State<T>>, side: Side) {
+    let waiters = state.waiters(side);
+    if let Some(task) = waiters.pop_task() {
+        drop(state);
+        task.wake();
+    } else if let Some(waiter) = waiters.pop_other() {
+        drop(state);
+        waiter.wake();
     }
 }
 
 impl<T> State<T> {
-    fn waiters(&mut self, side: Side) -> &mut VecDeque<Waiter> {
+    #[inline(always)]
+    fn waiters(&mut self, side: Side) -> &mut Waiters {
         match side {
             Side::Sending => &mut self.sending,
             Side::Receiving => &mut self.receiving,
@@ -107,7 +124,7 @@ impl<T: Send> Sender<T> {
     ///
     /// # Errors
     /// The value, when nobody receives any more.
-    #[inline]
+    #[inline(always)]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         let mut value = value;
         loop {
@@ -131,7 +148,7 @@ impl<T: Send> Sender<T> {
         self.try_or_lock(value).map_err(|(error, _)| error)
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_or_lock(&self, value: T) -> Result<(), (TrySendError<T>, Turn<'_, State<T>>)> {
         let mut state = self.0.lock();
         if state.receivers == 0 {
@@ -141,11 +158,7 @@ impl<T: Send> Sender<T> {
             return Err((TrySendError::Full(value), state));
         }
         state.values.push_back(value);
-        let waiter = state.receiving.pop_front();
-        drop(state);
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
+        wake_one(state, Side::Receiving);
         Ok(())
     }
 }
@@ -155,7 +168,7 @@ impl<T: Send> Receiver<T> {
     ///
     /// # Errors
     /// [`ReceiveError::Closed`] when nobody sends any more, and all was received.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&self) -> Result<T, ReceiveError> {
         self.receive_until(None)
     }
@@ -177,7 +190,7 @@ impl<T: Send> Receiver<T> {
         self.try_or_lock().map_err(|(error, _)| error)
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive_until(&self, deadline: Option<Instant>) -> Result<T, ReceiveError> {
         loop {
             match self.try_or_lock() {
@@ -192,18 +205,14 @@ impl<T: Send> Receiver<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_or_lock(&self) -> Result<T, (ReceiveError, Turn<'_, State<T>>)> {
         let mut state = self.0.lock();
         let Some(value) = state.values.pop_front() else {
             let error = if state.senders == 0 { ReceiveError::Closed } else { ReceiveError::Empty };
             return Err((error, state));
         };
-        let waiter = state.sending.pop_front();
-        drop(state);
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
+        wake_one(state, Side::Sending);
         Ok(value)
     }
 
@@ -226,7 +235,7 @@ impl<T: Send> Receiver<T> {
 }
 
 /// What can be waited for together with others: see [`select`].
-pub trait Source: sealed::Source {}
+pub trait Source: sealed::Awaited {}
 
 mod sealed {
     use crate::wait::Waiter;
@@ -236,7 +245,7 @@ mod sealed {
     pub struct Entry(pub(super) Waiter);
 
     /// What `select` needs.
-    pub trait Source {
+    pub trait Awaited {
         /// Whether it need not be waited for.
         fn is_ready(&self) -> bool;
         /// Has a wait ended as soon as it is ready.
@@ -273,14 +282,14 @@ pub fn select(sources: &[&dyn Source], timeout: Option<Duration>) -> Option<usiz
     }
 }
 
-impl<T: Send> sealed::Source for Receiver<T> {
+impl<T: Send> sealed::Awaited for Receiver<T> {
     fn is_ready(&self) -> bool {
         let state = self.0.lock();
         !state.values.is_empty() || state.senders == 0
     }
 
     fn enter(&self, entry: Entry) {
-        self.0.lock().receiving.push_back(entry.0);
+        self.0.lock().receiving.push(entry.0);
     }
 
     fn leave(&self, entry: &Entry) {
@@ -308,9 +317,10 @@ impl<T: Send> Drop for Sender<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.senders -= 1;
-        let waiters = if state.senders == 0 { std::mem::take(&mut state.receiving) } else { VecDeque::new() };
+        let waiters =
+            if state.senders == 0 { std::mem::take(&mut state.receiving) } else { Waiters::default() };
         drop(state);
-        waiters.into_iter().for_each(Waiter::wake);
+        waiters.wake_all();
     }
 }
 
@@ -319,10 +329,10 @@ impl<T: Send> Drop for Receiver<T> {
         let mut state = self.0.lock();
         state.receivers -= 1;
         let is_last = state.receivers == 0;
-        let waiters = if is_last { std::mem::take(&mut state.sending) } else { VecDeque::new() };
+        let waiters = if is_last { std::mem::take(&mut state.sending) } else { Waiters::default() };
         let values = if is_last { std::mem::take(&mut state.values) } else { VecDeque::new() };
         drop(state);
-        waiters.into_iter().for_each(Waiter::wake);
+        waiters.wake_all();
         // Their ends may use channels.
         drop(values);
     }

@@ -8,15 +8,11 @@
 
 use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arch::{self, Main, Position, STACK_ALIGN_BYTES};
 use crate::stack::Stack;
 use crate::task::Task;
-
-/// What stands in a control block while its fiber is there.
-const LIVE: u64 = 0x7265_6772_6f77_6669;
 
 /// See the module.
 #[derive(Debug)]
@@ -28,10 +24,7 @@ pub(crate) struct Control {
     pub(crate) birth: AtomicU64,
     /// Its place in its worker's list of tasks.
     pub(crate) place: Cell<usize>,
-    /// [`LIVE`].
-    live: Cell<u64>,
     stack: Stack,
-    name: Option<Arc<str>>,
 }
 
 /// How many bytes below the top the control block takes.
@@ -40,20 +33,13 @@ const CONTROL_BYTES: usize = size_of::<Control>();
 impl Control {
     /// Lays out a fiber on a stack, and where it begins: `main` gets the control block, and takes the captures ([`Control::captures`]).
     #[inline]
-    pub(crate) fn lay_out<F>(
-        stack: Stack,
-        name: Option<Arc<str>>,
-        captures: F,
-        main: Main,
-    ) -> (NonNull<Self>, Position) {
+    pub(crate) fn lay_out<F>(stack: Stack, captures: F, main: Main) -> (NonNull<Self>, Position) {
         let control = control_of(stack.top());
         // SAFETY: the stack is the caller's alone, has a page at least, and captures of more than a quarter of that are boxed by the caller
         // (`Fiber::build`), so that all of it lies above the guard page.
         unsafe {
             // What is a task's is laid out when a worker begins it; the numbers are 0 as long as nothing waits here (see `Control::end`).
-            (&raw mut (*control).live).write(Cell::new(LIVE));
             (&raw mut (*control).stack).write(stack);
-            (&raw mut (*control).name).write(name);
             let place = place_of::<F>(control);
             place.write(captures);
             let top = place.cast::<u8>().map_addr(|address| address & !(STACK_ALIGN_BYTES - 1));
@@ -79,11 +65,6 @@ impl Control {
         unsafe { NonNull::new_unchecked(place_of::<F>(control.as_ptr())) }
     }
 
-    /// The name of its fiber.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
     /// The stack on which it stands.
     pub(crate) fn stack(&self) -> &Stack {
         &self.stack
@@ -97,10 +78,8 @@ impl Control {
         // SAFETY: the caller's promise: it is taken out whole before its memory is somebody else's.
         unsafe {
             let block = control.as_ref();
-            block.live.set(0);
             block.birth.store(0, Ordering::Relaxed);
             block.task.wait.store(0, Ordering::Relaxed);
-            drop((&raw const block.name).read());
             drop((&raw const block.stack).read());
         }
     }
@@ -115,22 +94,13 @@ unsafe impl Send for ControlAddress {}
 // SAFETY: as above.
 unsafe impl Sync for ControlAddress {}
 
+#[inline]
 fn control_of(top: *mut u8) -> *mut Control {
-    top.wrapping_sub(CONTROL_BYTES).cast()
+    top.wrapping_sub(CONTROL_BYTES).map_addr(|address| address & !(align_of::<Control>() - 1)).cast()
 }
 
+#[inline]
 fn place_of<F>(control: *mut Control) -> *mut F {
     let align = align_of::<F>().max(STACK_ALIGN_BYTES);
     control.cast::<u8>().wrapping_sub(size_of::<F>()).map_addr(|address| address & !(align - 1)).cast()
-}
-
-/// The name of the fiber that is on a stack, for a signal handler: it takes no lock.
-pub(crate) fn with_name_of_stack(bottom: NonNull<u8>, bytes: usize, tell: impl FnOnce(Option<&str>)) {
-    let control = control_of(crate::stack::top_of(bottom, bytes));
-    // SAFETY: the top page of a stack is mapped, and zero or what a control block was. The name is looked at while the fiber is there: the
-    // access that is told of is its own.
-    unsafe {
-        let is_live = (*control).live.get() == LIVE;
-        tell(if is_live { (*control).name() } else { None });
-    }
 }

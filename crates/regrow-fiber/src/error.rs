@@ -48,7 +48,7 @@ pub enum StackError {
     Alternate(#[source] io::Error),
     /// The processor checks return addresses against a second stack, which is not switched.
     #[error(
-        "this process has a shadow stack (CET), on which fibers would fault: start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off"
+        "this process has a shadow stack (CET), on which fibers would fault: it can be started without one, by GLIBC_TUNABLES"
     )]
     ShadowStack,
 }

@@ -59,7 +59,8 @@ pub struct Fiber<In: 'static, Out: 'static, Ret: 'static> {
     position: Position,
     /// The function has come to its end; what is resumed then says so.
     has_ended: bool,
-    types: PhantomData<(fn(In) -> (Out, Ret), *mut ())>,
+    types: PhantomData<fn(In) -> (Out, Ret)>,
+    stays: PhantomData<*mut ()>,
 }
 
 /// How a fiber is made.
@@ -112,11 +113,9 @@ impl Builder {
         function: impl FnOnce(&Suspender<In, Out>, In) -> Ret + 'static,
     ) -> Result<Fiber<In, Out, Ret>, StackError> {
         let Self { name, stack_bytes, is_measured } = self;
-        let stack = Stack::take(stack_bytes.unwrap_or(DEFAULT_STACK_BYTES))?;
-        if is_measured {
-            stack.clear();
-        }
-        Ok(Fiber::on(stack, name, function))
+        let bytes = stack_bytes.unwrap_or(DEFAULT_STACK_BYTES);
+        let stack = if is_measured { Stack::take_clear(bytes, name)? } else { Stack::take(bytes, name)? };
+        Ok(Fiber::on(stack, function))
     }
 }
 
@@ -127,30 +126,30 @@ impl<In: 'static, Out: 'static, Ret: 'static> Fiber<In, Out, Ret> {
     /// A [`StackError`] says why there is no stack.
     #[inline]
     pub fn new(function: impl FnOnce(&Suspender<In, Out>, In) -> Ret + 'static) -> Result<Self, StackError> {
-        Ok(Self::on(Stack::take(DEFAULT_STACK_BYTES)?, None, function))
+        Ok(Self::on(Stack::take(DEFAULT_STACK_BYTES, None)?, function))
     }
 
     #[inline]
-    fn on<F>(stack: Stack, name: Option<Arc<str>>, function: F) -> Self
+    fn on<F>(stack: Stack, function: F) -> Self
     where
         F: FnOnce(&Suspender<In, Out>, In) -> Ret + 'static,
     {
         let (control, position) = if size_of::<F>() > MOST_CAPTURED_BYTES || align_of::<F>() > 64 {
             let boxed = Box::new(function);
             let function = move |suspender: &Suspender<In, Out>, input: In| boxed(suspender, input);
-            Self::lay_out(stack, name, function)
+            Self::lay_out(stack, function)
         } else {
-            Self::lay_out(stack, name, function)
+            Self::lay_out(stack, function)
         };
-        Self { control, position, has_ended: false, types: PhantomData }
+        Self { control, position, has_ended: false, types: PhantomData, stays: PhantomData }
     }
 
     #[inline]
-    fn lay_out<F>(stack: Stack, name: Option<Arc<str>>, function: F) -> (NonNull<Control>, Position)
+    fn lay_out<F>(stack: Stack, function: F) -> (NonNull<Control>, Position)
     where
         F: FnOnce(&Suspender<In, Out>, In) -> Ret + 'static,
     {
-        Control::lay_out(stack, name, function, main::<In, Out, Ret, F>)
+        Control::lay_out(stack, function, main::<In, Out, Ret, F>)
     }
 
     /// Lets the function run until it waits or returns.
@@ -196,7 +195,7 @@ impl<In: 'static, Out: 'static, Ret: 'static> Fiber<In, Out, Ret> {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.control().name()
+        self.control().stack().name()
     }
 
     /// How much of its stack was used, in bytes: by this fiber and those that had the stack before, unless it was built as
@@ -263,7 +262,8 @@ impl<In, Out, Ret> fmt::Debug for Fiber<In, Out, Ret> {
 pub struct Suspender<In, Out> {
     /// Where whoever has resumed the fiber waits for a message.
     other: Cell<Position>,
-    types: PhantomData<(fn(Out) -> In, *mut ())>,
+    types: PhantomData<fn(Out) -> In>,
+    stays: PhantomData<*mut ()>,
 }
 
 impl<In, Out> Suspender<In, Out> {
@@ -329,6 +329,9 @@ fn ended_before() -> ! {
 }
 
 /// The first function on a fiber's stack. It never returns: who resumes a fiber that has ended is told so.
+///
+/// # Safety
+/// It gets what [`Control::lay_out`] has laid out, with captures of this type.
 unsafe extern "sysv64" fn main<In, Out, Ret, F>(
     control: *mut u8,
     word: Word,
@@ -346,7 +349,8 @@ where
     unsafe {
         let function = Control::captures::<F>(NonNull::new_unchecked(control.cast()));
         let first = Position { stack, code };
-        let suspender = Suspender { other: Cell::new(first.unmarked()), types: PhantomData };
+        let suspender =
+            Suspender { other: Cell::new(first.unmarked()), types: PhantomData, stays: PhantomData };
         let result = catch_unwind(AssertUnwindSafe(|| {
             if first.is_marked() {
                 drop(function);

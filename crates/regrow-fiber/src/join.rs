@@ -16,7 +16,7 @@ use crate::error::{JoinError, StackError};
 use crate::post::{Message, Post};
 use crate::step::{Progress, Step};
 use crate::task::Woken;
-use crate::wait::{self, Cancelled, Wait, Waiter};
+use crate::wait::{self, Cancelled, Wait, Waiter, Waiters};
 use crate::worker::{Function, Machine, Start};
 
 /// What a task and its handle share.
@@ -30,7 +30,7 @@ pub(crate) struct Packet<T> {
 
 #[derive(Debug)]
 enum State<T> {
-    Running(Vec<Waiter>),
+    Running(Waiters),
     Ended(Option<Result<T, JoinError>>),
 }
 
@@ -46,7 +46,7 @@ pub struct JoinHandle<T> {
 impl<T> Packet<T> {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State::Running(Vec::new())),
+            state: Mutex::new(State::Running(Waiters::default())),
             place: OnceLock::new(),
             is_cancelled: AtomicBool::new(false),
         })
@@ -68,7 +68,7 @@ impl<T> Packet<T> {
             let waiters = std::mem::take(waiters);
             *state = State::Ended(Some(result));
             drop(state);
-            waiters.into_iter().for_each(Waiter::wake);
+            waiters.wake_all();
         }
     }
 
@@ -215,13 +215,12 @@ impl<T> JoinHandle<T> {
                 State::Running(waiters) => waiters,
             };
             let wait = Wait::begin();
-            waiters.push(wait.waiter());
-            let own = wait.waiter();
+            waiters.push_own(&wait);
             drop(state);
             let woken = wait.end(deadline);
             if woken != Woken::Happened {
                 if let State::Running(waiters) = &mut *self.packet.lock() {
-                    waiters.retain(|waiter| !waiter.is(&own));
+                    waiters.remove(&wait.waiter());
                 }
                 if woken == Woken::Cancelled {
                     wait::unwind();
@@ -254,7 +253,7 @@ impl<T> Future for JoinHandle<T> {
         match &mut *self.packet.lock() {
             State::Ended(result) => Poll::Ready(result.take().unwrap_or(Err(JoinError::Taken))),
             State::Running(waiters) => {
-                waiters.retain(|waiter| !waiter.is(&own));
+                waiters.remove(&own);
                 waiters.push(own);
                 Poll::Pending
             }

@@ -3,7 +3,6 @@
 #![allow(unsafe_code, reason = "what a lock keeps is reached through it")]
 
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -11,7 +10,7 @@ use regrow_sync::barrier::thread;
 use regrow_sync::biased::Biased;
 
 use crate::task::Woken;
-use crate::wait::{self, Wait, Waiter};
+use crate::wait::{self, Wait, Waiter, Waiters};
 
 /// See the module. It is not poisoned: a panic lets it go.
 pub struct Mutex<T> {
@@ -22,7 +21,7 @@ pub struct Mutex<T> {
 #[derive(Debug, Default)]
 struct State {
     is_locked: bool,
-    waiters: VecDeque<Waiter>,
+    waiters: Waiters,
 }
 
 // SAFETY: the value is reached through a guard alone, of which there is one at a time.
@@ -48,11 +47,10 @@ impl<T> Mutex<T> {
                 return MutexGuard(self);
             }
             let wait = Wait::begin();
-            state.waiters.push_back(wait.waiter());
-            let own = wait.waiter();
+            state.waiters.push_own(&wait);
             drop(state);
             if wait.end(None) == Woken::Cancelled {
-                self.withdraw(&own);
+                self.withdraw(&wait.waiter());
                 wait::unwind();
             }
         }
@@ -76,10 +74,8 @@ impl<T> Mutex<T> {
     /// Takes a wait back. If it was ended meanwhile, the next one has its turn.
     fn withdraw(&self, own: &Waiter) {
         let mut state = self.state.take(thread());
-        let count = state.waiters.len();
-        state.waiters.retain(|waiter| !waiter.is(own));
-        let was_woken = state.waiters.len() == count;
-        let next = if was_woken && !state.is_locked { state.waiters.pop_front() } else { None };
+        let was_woken = !state.waiters.remove(own);
+        let next = if was_woken && !state.is_locked { state.waiters.pop() } else { None };
         drop(state);
         if let Some(next) = next {
             next.wake();
@@ -91,7 +87,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         let mut state = self.0.state.take(thread());
         state.is_locked = false;
-        let next = state.waiters.pop_front();
+        let next = state.waiters.pop();
         drop(state);
         if let Some(next) = next {
             next.wake();

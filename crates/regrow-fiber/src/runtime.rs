@@ -169,7 +169,7 @@ impl Builder {
 }
 
 /// Lets all other tasks run that can. In a plain thread it gives the processor to others.
-#[inline]
+#[inline(always)]
 pub fn yield_now() {
     match worker::here() {
         Some(worker) if worker.is_in_task() => {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   region    stacks of one size, mapped in one piece, never unmapped
-//!   stack     bottom ─> guard page | … free … | frames | control block <─ top
+//!   stack     bottom ─> guard page | … free … | frames | control block | label <─ top
 //!   class     all stacks of one size: those that nobody has, the hot ones apart from the cold ones
 //!   cache     a few hot stacks that a thread keeps for itself
 //! ```
@@ -12,30 +12,18 @@
 
 mod cache;
 mod class;
+mod label;
 mod overflow;
 mod region;
+mod size;
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::error::StackError;
 
 pub use class::HOT_STACKS;
-
-/// The size of a page.
-pub(crate) const PAGE_BYTES: usize = 4096;
-/// The smallest stack: a guard page and a page.
-pub const LEAST_STACK_BYTES: usize = 2 * PAGE_BYTES;
-/// The largest stack.
-pub const MOST_STACK_BYTES: usize = 256 << 20;
-/// What a fiber has unless it is given another one. A panic with a backtrace fits.
-pub const DEFAULT_STACK_BYTES: usize = 64 << 10;
-/// In how many places of its top page a stack may begin, so that the frames of many fibers do not meet in the same lines of the caches.
-const COLOURS: usize = 16;
-/// How far these places are apart.
-const COLOUR_BYTES: usize = 64;
-
-/// Where below the top of a stack that nobody has the address of the next one stands.
-const LINK_BYTES: usize = 128;
+pub use size::{DEFAULT_STACK_BYTES, LEAST_STACK_BYTES, MOST_STACK_BYTES, suggested_stack_bytes};
 
 /// A stack that somebody has alone; dropped, it is there for the next one.
 #[derive(Debug)]
@@ -45,13 +33,13 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// A stack of at least so many bytes, guard page included.
-    pub(crate) fn take(bytes: usize) -> Result<Self, StackError> {
-        if !(LEAST_STACK_BYTES..=MOST_STACK_BYTES).contains(&bytes) {
-            return Err(StackError::Size { bytes, least: LEAST_STACK_BYTES, most: MOST_STACK_BYTES });
-        }
-        let bytes = bytes.next_power_of_two();
-        cache::take(bytes).map(|bottom| Self { bottom, bytes })
+    /// A stack of at least so many bytes, guard page included, with the name of the fiber that is to run on it.
+    #[inline]
+    pub(crate) fn take(bytes: usize, name: Option<Arc<str>>) -> Result<Self, StackError> {
+        let bytes = size::of(bytes)?;
+        let bottom = cache::take(bytes)?;
+        label::begin(bottom, bytes, name);
+        Ok(Self { bottom, bytes })
     }
 
     /// Its size, guard page included.
@@ -60,13 +48,23 @@ impl Stack {
     }
 
     /// The first address behind what may be used of it.
+    #[inline]
     pub(crate) fn top(&self) -> *mut u8 {
-        top_of(self.bottom, self.bytes)
+        label::of(self.bottom, self.bytes).cast()
     }
 
-    /// Makes all of it zero and gives its memory back, so that what is used of it from now on can be seen.
-    pub(crate) fn clear(&self) {
-        class::give_memory_back(&[(self.bottom, self.bytes)]);
+    /// The name of its fiber.
+    pub(crate) fn name(&self) -> Option<&str> {
+        label::name(self.bottom, self.bytes)
+    }
+
+    /// A stack of which no page is there, so that what is used of it can be seen.
+    pub(crate) fn take_clear(bytes: usize, name: Option<Arc<str>>) -> Result<Self, StackError> {
+        let bytes = size::of(bytes)?;
+        let bottom = cache::take(bytes)?;
+        class::give_memory_back(&[(bottom, bytes)]);
+        label::begin(bottom, bytes, name);
+        Ok(Self { bottom, bytes })
     }
 
     /// How many bytes below the top were written since its memory was last given back.
@@ -76,19 +74,9 @@ impl Stack {
 }
 
 impl Drop for Stack {
+    #[inline]
     fn drop(&mut self) {
+        label::end(self.bottom, self.bytes);
         cache::put(self.bottom, self.bytes);
     }
-}
-
-/// The first address behind what may be used of a stack.
-pub(crate) fn top_of(bottom: NonNull<u8>, bytes: usize) -> *mut u8 {
-    let number = bottom.as_ptr() as usize / bytes;
-    bottom.as_ptr().wrapping_add(bytes - (number % COLOURS) * COLOUR_BYTES)
-}
-
-/// A size for stacks on which so much was used: twice that, and room for a signal handler.
-pub fn suggested_stack_bytes(high_water: usize) -> usize {
-    let bytes = high_water.saturating_mul(2).saturating_add(2 * PAGE_BYTES);
-    bytes.clamp(LEAST_STACK_BYTES, MOST_STACK_BYTES).next_power_of_two()
 }

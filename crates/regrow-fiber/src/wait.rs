@@ -1,5 +1,6 @@
 //! Waiting: a task leaves its worker to others, a plain thread sleeps. Who ends the wait need not know which of them it is.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
@@ -11,11 +12,19 @@ use crate::post::{Message, Post};
 use crate::task::Woken;
 use crate::worker::{self, Worker};
 
+/// A task that waits, for whoever ends the wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TaskWaiter {
+    post: &'static Post,
+    control: ControlAddress,
+    wait: u64,
+}
+
 /// Who waits, for whoever ends the wait.
 #[derive(Debug, Clone)]
 pub(crate) enum Waiter {
     /// A task.
-    Task { post: &'static Post, control: ControlAddress, wait: u64 },
+    Task(TaskWaiter),
     /// A thread that is none of a runtime's, or a worker that is in no task.
     Thread(Arc<Parked>),
     /// A future, with its number.
@@ -38,17 +47,29 @@ pub(crate) fn foreign_number() -> u64 {
     NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
+impl TaskWaiter {
+    /// Ends the wait. What comes too late does nothing.
+    #[inline(always)]
+    pub(crate) fn wake(self) {
+        match worker::here() {
+            Some(worker) if std::ptr::eq(worker.post(), self.post) => {
+                worker.wake(self.control, self.wait, Woken::Happened);
+            }
+            _ => self.wake_by_post(),
+        }
+    }
+
+    #[cold]
+    fn wake_by_post(self) {
+        self.post.send(Message::Wake { control: self.control, wait: self.wait });
+    }
+}
+
 impl Waiter {
     /// Ends the wait. What comes too late does nothing.
-    #[inline]
     pub(crate) fn wake(self) {
         match self {
-            Self::Task { post, control, wait } => match worker::here() {
-                Some(worker) if std::ptr::eq(worker.post(), post) => {
-                    worker.wake(control, wait, Woken::Happened)
-                }
-                _ => post.send(Message::Wake { control, wait }),
-            },
+            Self::Task(task) => task.wake(),
             Self::Thread(parked) => {
                 parked.is_over.store(true, Ordering::Release);
                 parked.thread.unpark();
@@ -60,12 +81,76 @@ impl Waiter {
     /// Whether it is the same wait.
     pub(crate) fn is(&self, other: &Waiter) -> bool {
         match (self, other) {
-            (Self::Task { post, wait, .. }, Self::Task { post: of, wait: number, .. }) => {
-                wait == number && std::ptr::eq(*post, *of)
-            }
+            (Self::Task(one), Self::Task(other)) => one.wait == other.wait,
             (Self::Thread(one), Self::Thread(other)) => one.number == other.number,
             (Self::Future(_, number), Self::Future(_, other)) => number == other,
             _ => false,
+        }
+    }
+}
+
+/// Those who wait for the same, in their order. Mostly it is one task at most, which stands apart, before all others.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    task: Option<TaskWaiter>,
+    others: VecDeque<Waiter>,
+}
+
+impl Waiters {
+    /// Adds the caller, whose wait begins.
+    #[inline(always)]
+    pub(crate) fn push_own(&mut self, wait: &Wait<'_>) {
+        match wait {
+            Wait::Task(worker, number) if self.task.is_none() && self.others.is_empty() => {
+                self.task =
+                    Some(TaskWaiter { post: worker.post(), control: worker.control(), wait: *number });
+            }
+            _ => self.push(wait.waiter()),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn push(&mut self, waiter: Waiter) {
+        self.others.push_back(waiter);
+    }
+
+    /// Takes the one that has waited longest, if that is a task that stands apart.
+    #[inline(always)]
+    pub(crate) fn pop_task(&mut self) -> Option<TaskWaiter> {
+        self.task.take()
+    }
+
+    /// Takes the one that has waited longest, when no task stands apart.
+    #[inline(always)]
+    pub(crate) fn pop_other(&mut self) -> Option<Waiter> {
+        if self.others.is_empty() { None } else { self.pop_front() }
+    }
+
+    #[cold]
+    fn pop_front(&mut self) -> Option<Waiter> {
+        self.others.pop_front()
+    }
+
+    /// Takes the one that has waited longest.
+    pub(crate) fn pop(&mut self) -> Option<Waiter> {
+        self.pop_task().map(Waiter::Task).or_else(|| self.pop_other())
+    }
+
+    /// Takes one out; whether it was there.
+    pub(crate) fn remove(&mut self, own: &Waiter) -> bool {
+        if self.task.is_some_and(|task| Waiter::Task(task).is(own)) {
+            self.task = None;
+            return true;
+        }
+        let count = self.others.len();
+        self.others.retain(|waiter| !waiter.is(own));
+        self.others.len() != count
+    }
+
+    /// Ends all their waits.
+    pub(crate) fn wake_all(mut self) {
+        while let Some(waiter) = self.pop() {
+            waiter.wake();
         }
     }
 }
@@ -78,7 +163,7 @@ pub(crate) enum Wait<'a> {
 
 impl<'a> Wait<'a> {
     /// Begins a wait: it is ended with [`Wait::end`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin() -> Self {
         match worker::here() {
             Some(worker) if worker.is_in_task() => {
@@ -86,35 +171,39 @@ impl<'a> Wait<'a> {
                 worker.task().wait.store(wait, Ordering::Relaxed);
                 Self::Task(worker, wait)
             }
-            _ => Self::Thread(Arc::new(Parked {
-                thread: std::thread::current(),
-                is_over: AtomicBool::new(false),
-                number: foreign_number(),
-            })),
+            _ => Self::of_thread(),
         }
     }
 
+    #[cold]
+    fn of_thread() -> Self {
+        Self::Thread(Arc::new(Parked {
+            thread: std::thread::current(),
+            is_over: AtomicBool::new(false),
+            number: foreign_number(),
+        }))
+    }
+
     /// What ends it.
-    #[inline]
     pub(crate) fn waiter(&self) -> Waiter {
         match self {
             Self::Task(worker, wait) => {
-                Waiter::Task { post: worker.post(), control: worker.control(), wait: *wait }
+                Waiter::Task(TaskWaiter { post: worker.post(), control: worker.control(), wait: *wait })
             }
             Self::Thread(parked) => Waiter::Thread(parked.clone()),
         }
     }
 
     /// Waits until it is over. A task that is cancelled does not wait, unless it unwinds already.
-    #[inline]
-    pub(crate) fn end(self, deadline: Option<Instant>) -> Woken {
+    #[inline(always)]
+    pub(crate) fn end(&self, deadline: Option<Instant>) -> Woken {
         match self {
             Self::Task(worker, wait) => {
                 if worker.task().is_cancelled.get() && !std::thread::panicking() {
                     worker.task().wait.store(0, Ordering::Relaxed);
                     return Woken::Cancelled;
                 }
-                worker.wait(deadline.map(|time| (time, wait)))
+                worker.wait(deadline.map(|time| (time, *wait)))
             }
             Self::Thread(parked) => parked.wait(deadline),
         }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! *next* is the task that was woken last: what it was woken for is still in the caches. After [`TURNS`] switches the loop has its turn, so that
-//! nothing waits for ever. A task that has begun stays with its worker: what stands on its stack may belong to the thread. Workers take *fresh* tasks
+//! nothing waits for ever. All that a switch needs stands in the function of the task: a return behind a switch goes elsewhere than the processor
+//! expects, by what was called last, and takes ten times as long. A task that has begun stays with its worker: what stands on its stack may belong to the thread. Workers take *fresh* tasks
 //! from one another.
 //!
 //! Invariant: who is switched to is told who has left, and notes its position, or takes its stack back when it has ended: the switch is marked then.
@@ -32,7 +33,7 @@ use crate::task::{Task, Woken};
 use crate::timers::Timers;
 
 /// After how many switches the loop has its turn.
-const TURNS: u32 = 64;
+const TURNS: u32 = 256;
 /// How far ahead in the queue of tasks the memory of one is fetched.
 const AHEAD: usize = 6;
 /// How often the tasks of a runtime that ends are told to, before they are left as they are, and how long at a time others have to end what these
@@ -172,22 +173,26 @@ impl Worker {
     }
 
     /// The post of this worker.
+    #[inline]
     pub(crate) fn post(&self) -> &'static Post {
         self.post
     }
 
     /// Whether a task runs, not the loop.
+    #[inline]
     pub(crate) fn is_in_task(&self) -> bool {
         !ptr::eq(self.current.get(), &raw const self.own)
     }
 
     /// The task that runs.
+    #[inline]
     pub(crate) fn task(&self) -> &Task {
         // SAFETY: the present task is there, as is the loop's.
         unsafe { &*self.current.get() }
     }
 
     /// The control block of the task that runs.
+    #[inline]
     pub(crate) fn control(&self) -> ControlAddress {
         ControlAddress(self.current.get().cast())
     }
@@ -242,7 +247,7 @@ impl Worker {
     }
 
     /// Ends the wait of a task of this worker, if that is the one that it is in.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wake(&self, control: ControlAddress, wait: u64, why: Woken) {
         // SAFETY: a control block can be looked at for ever, see `Task`.
         let task = unsafe { &(*control.0).task };
@@ -254,7 +259,7 @@ impl Worker {
     }
 
     /// Puts a task before all others.
-    #[inline]
+    #[inline(always)]
     fn make_next(&self, task: &Task) {
         let task = NonNull::from(task);
         // SAFETY: as in `task`.
@@ -265,30 +270,36 @@ impl Worker {
     }
 
     /// Lets all others run that can.
+    #[inline(always)]
     pub(crate) fn give_way(&self) {
         let task = NonNull::from(self.task());
         // SAFETY: as in `task`.
         if unsafe { task.as_ref() }.is_long.get() {
-            self.long.push(task)
+            self.long.push(task);
         } else {
-            self.ready.push(task)
+            self.ready.push(task);
         }
         self.leave();
     }
 
     /// Waits: comes back when the wait of this number is over, which stands in the task.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wait(&self, deadline: Option<(Instant, u64)>) -> Woken {
         if let Some((time, wait)) = deadline {
-            self.timers.borrow_mut().add(time, self.control(), wait);
-            self.turns.set(self.turns.get().min(1));
+            self.add_timer(time, wait);
         }
         self.leave();
         self.task().woken.get()
     }
 
+    #[cold]
+    fn add_timer(&self, time: Instant, wait: u64) {
+        self.timers.borrow_mut().add(time, self.control(), wait);
+        self.turns.set(self.turns.get().min(1));
+    }
+
     /// Who runs next.
-    #[inline]
+    #[inline(always)]
     fn pick(&self) -> *const Task {
         let turns = self.turns.get();
         if turns == 0 {
@@ -303,7 +314,7 @@ impl Worker {
     }
 
     /// Leaves the present task for the next one.
-    #[inline]
+    #[inline(always)]
     fn leave(&self) {
         let left = self.current.get();
         let next = self.pick();
@@ -313,7 +324,7 @@ impl Worker {
         self.go(left, next);
     }
 
-    #[inline]
+    #[inline(always)]
     fn go(&self, left: *const Task, next: *const Task) {
         self.current.set(next);
         // SAFETY: a task that is ready has left its stack by this function, or has not begun; its position is used once, until it leaves again.
@@ -323,16 +334,23 @@ impl Worker {
     }
 
     /// Notes who was left for the present task.
-    #[inline]
+    #[inline(always)]
     fn arrived(&self, other: Position, word: Word) {
         // SAFETY: workers alone switch to tasks, and each says who has left.
         unsafe {
             let left = word.assume_init().cast::<Task>();
             if other.is_marked() {
-                return Control::end(NonNull::new_unchecked(left.cast()));
+                return Self::take_stack(left);
             }
             (*left).position.set(other);
         }
+    }
+
+    /// Takes the stack of a task back that has ended.
+    #[cold]
+    fn take_stack(task: *mut Task) {
+        // SAFETY: it has left its stack for good, and says so itself.
+        unsafe { Control::end(NonNull::new_unchecked(task.cast())) };
     }
 
     /// Leaves the present task for good.
@@ -362,11 +380,11 @@ impl Worker {
     /// Begins a fresh task: it stands last of those that are ready.
     fn begin(&self, fresh: Fresh) {
         let Fresh { name, stack_bytes, function } = fresh;
-        let stack = match Stack::take(stack_bytes) {
+        let stack = match Stack::take(stack_bytes, name) {
             Ok(stack) => stack,
             Err(error) => return function.refuse(error),
         };
-        let (control, position) = Control::lay_out(stack, name, Cell::new(None::<Function>), main);
+        let (control, position) = Control::lay_out(stack, Cell::new(None::<Function>), main);
         // SAFETY: the control block is there as long as its task. The captures are a cell, which is filled before the task runs.
         unsafe {
             let birth = self.number();
@@ -510,6 +528,9 @@ impl Worker {
 }
 
 /// The first function of a task's stack.
+///
+/// # Safety
+/// It gets what [`Worker::begin`] has laid out.
 unsafe extern "sysv64" fn main(
     control: *mut u8,
     word: Word,

@@ -204,14 +204,12 @@ fn the_suspender_of_an_outer_fiber_may_be_used_by_an_inner_one() {
 /// Registers that a function must keep, and those of vectors, are as before after a switch.
 #[test]
 fn floating_point_and_vector_state_passes_a_switch() {
-    let mut fiber = Fiber::new(|suspender, seed: f64| {
+    let mut fiber = Fiber::<f64, f64, ()>::new(|suspender, seed| {
         let mut values: [f64; 24] = std::array::from_fn(|at| seed + at as f64);
         loop {
             let factor = suspender.suspend(values.iter().sum::<f64>());
             values.iter_mut().for_each(|value| *value = value.mul_add(factor, 1.0));
         }
-        #[allow(unreachable_code, reason = "it names the type of the result")]
-        ()
     })
     .unwrap();
     let mut own: [f64; 24] = std::array::from_fn(|at| 1.0 + at as f64);

@@ -172,17 +172,20 @@ fn times_are_waited_for_in_their_order() {
     });
 }
 
+/// Adds one when it is dropped.
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 /// Drops what it has where it is cancelled, in every kind of wait.
 #[test]
 fn a_task_is_cancelled_in_every_wait() {
     run(|| {
         let drops = Arc::new(AtomicUsize::new(0));
-        struct Dropped(Arc<AtomicUsize>);
-        impl Drop for Dropped {
-            fn drop(&mut self) {
-                self.0.fetch_add(1, Ordering::SeqCst);
-            }
-        }
         let (sender, receiver) = channel::<u8>(1);
         let (full, kept) = channel::<u8>(1);
         full.send(1).unwrap();
@@ -254,12 +257,6 @@ fn a_task_is_cancelled_in_every_wait() {
 #[test]
 fn what_is_left_when_the_root_ends_is_cancelled() {
     let drops = Arc::new(AtomicUsize::new(0));
-    struct Dropped(Arc<AtomicUsize>);
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
     for workers in [1, 3] {
         let counted = drops.clone();
         Runtime::with_workers(workers)
@@ -423,8 +420,7 @@ fn a_lock_is_had_by_one_at_a_time() {
             })
             .collect();
         tasks.into_iter().for_each(|task| task.join().unwrap());
-        let total = *lock.lock();
-        total
+        *lock.lock()
     });
     assert_eq!(totals, [4000; 2]);
 }

@@ -73,6 +73,7 @@ impl<T> Biased<T> {
     }
 
     /// Has a lock, by whatever of the three ways is open, and waits where somebody else has it. Who is not its owner makes it a shared one.
+    #[inline]
     pub fn take(&self, thread: usize) -> Turn<'_, T> {
         self.try_own(thread).unwrap_or_else(|| self.take_slowly(thread))
     }

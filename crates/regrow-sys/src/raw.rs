@@ -13,24 +13,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
-pub use crate::arch::{syscall, thread_pointer};
+pub use crate::arch::{has_shadow_stack, syscall, thread_pointer};
 
 /// A number as the kernel takes it: one register, sign kept.
 #[must_use]
 pub fn word(number: i32) -> usize {
     isize::try_from(number).map_or(0, isize::cast_unsigned)
-}
-
-/// What a question of `arch_prctl(2)` is answered with: a word.
-///
-/// # Errors
-/// `EINVAL` where the kernel does not know the question.
-#[cfg(target_arch = "x86_64")]
-pub fn ask_architecture(question: i32) -> io::Result<u64> {
-    let mut answer = 0_u64;
-    let args = [word(question), &raw mut answer as usize, 0, 0, 0, 0];
-    // SAFETY: the kernel writes a word, or nothing.
-    check(unsafe { syscall(libc::SYS_arch_prctl, args) }).map(|_| answer)
 }
 
 /// Turns a raw result into a value or an error.

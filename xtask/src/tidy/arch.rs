@@ -10,6 +10,7 @@ const CRATES: &[&str] = &[
     "agent/",
     "client/",
     "crates/regrow-abi/",
+    "crates/regrow-fiber/",
     "crates/regrow-image/",
     "crates/regrow-machine/",
     "crates/regrow-sys/",

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use regrow_fiber::{Runtime, channel, spawn_here};
 
-use super::contest::{Contest, each_ns};
-use super::{no_runtime, others, wrong};
+use super::contest::{Contest, each_ns, no_runtime, wrong};
+use super::others;
 use crate::error::BenchError;
 use crate::figure::Figure;
 

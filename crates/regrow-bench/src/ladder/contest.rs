@@ -1,4 +1,4 @@
-//! Several ways to do the same, in turn.
+//! Several ways to do the same, in turn; and what each of them fails with.
 
 use std::time::Instant;
 
@@ -85,4 +85,19 @@ pub(super) fn each_ns(begun: Instant, count: usize) -> f64 {
     {
         begun.elapsed().as_nanos() as f64 / count as f64
     }
+}
+
+/// There is no stack for a fiber.
+pub(super) fn no_stack(error: regrow_fiber::StackError) -> BenchError {
+    BenchError::system("a fiber has no stack")(std::io::Error::other(error))
+}
+
+/// A runtime does not begin.
+pub(super) fn no_runtime(error: regrow_fiber::RuntimeError) -> BenchError {
+    BenchError::system("there is no runtime for tasks")(std::io::Error::other(error))
+}
+
+/// What was computed is not what it should be.
+pub(super) fn wrong(what: &str) -> BenchError {
+    BenchError::WrongRun { program: "ladder".to_owned(), what: format!("{what}: the result is wrong") }
 }

@@ -6,8 +6,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use regrow_fiber::{Builder, DEFAULT_STACK_BYTES, Fiber, State};
 
-use super::contest::{Contest, each_ns};
-use super::{no_stack, wrong};
+use super::contest::{Contest, each_ns, no_stack, wrong};
 use crate::error::BenchError;
 use crate::figure::Figure;
 

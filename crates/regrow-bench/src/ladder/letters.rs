@@ -14,9 +14,8 @@ use std::time::Instant;
 
 use regrow_fiber::{Fiber, Runtime, State, Step, channel, spawn_here, steps};
 
-use super::contest::{Contest, each_ns};
+use super::contest::{Contest, each_ns, no_runtime, no_stack, wrong};
 use super::native::Stream;
-use super::{no_runtime, no_stack, wrong};
 use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::programs::compiler::compile;

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use regrow_sys::raw::{futex_wait, futex_wake};
 
-use super::contest::each_ns;
+use super::contest::{each_ns, wrong};
 use super::native::Contexts;
-use super::wrong;
 use crate::error::BenchError;
 use crate::figure::Figure;
 

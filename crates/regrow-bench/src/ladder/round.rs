@@ -1,13 +1,14 @@
 //! Round robin over many, whose stacks are in no cache any more when it is their turn again.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Instant;
 
 use corosensei::{Coroutine, CoroutineResult};
-use regrow_fiber::{Builder, Fiber, Runtime, State, spawn_here, yield_now};
+use regrow_fiber::{Builder, Fiber, Runtime, State, yield_now};
 
-use super::contest::{Contest, each_ns};
+use super::contest::{Contest, each_ns, no_runtime, no_stack, wrong};
 use super::native::{OneStack, Stacks};
-use super::{no_runtime, no_stack, wrong};
 use crate::error::BenchError;
 use crate::figure::Figure;
 
@@ -105,25 +106,28 @@ fn resume_coroutines(coroutines: &mut Coroutines) -> Result<f64, BenchError> {
     if found == expected { Ok(time) } else { Err(wrong("round robin")) }
 }
 
-/// Tasks of a runtime, each of which gives way again and again.
+/// Tasks of a runtime, each of which gives way again and again, and the one that measures, which does so too.
 fn of_tasks(count: usize) -> Result<f64, BenchError> {
     let rounds = (5 * RESUMES).div_ceil(count).max(3);
     let run = Runtime::with_workers(1).run(move || {
-        let task = |_| {
+        let begun = Rc::new(Cell::new(0_usize));
+        for _ in 0..count {
+            let begun = begun.clone();
             Builder::new().stack_bytes(STACK_BYTES).spawn_here(move || {
-                for _ in 0..rounds {
+                begun.set(begun.get() + 1);
+                loop {
                     yield_now();
                 }
-            })
-        };
-        let tasks: Vec<_> = (0..count).map(task).collect();
-        // All of them begin before this goes on.
-        let last = spawn_here(|| ());
-        let _ = last.join();
-        let begun = Instant::now();
-        let ended = tasks.into_iter().filter_map(|task| task.join().ok()).count();
-        (each_ns(begun, (rounds - 1) * count), ended)
+            });
+        }
+        while begun.get() < count {
+            yield_now();
+        }
+        let start = Instant::now();
+        for _ in 0..rounds {
+            yield_now();
+        }
+        each_ns(start, rounds * count)
     });
-    let (time, ended) = run.map_err(no_runtime)?;
-    if ended == count { Ok(time) } else { Err(wrong("tasks that give way")) }
+    run.map_err(no_runtime)
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 use corosensei::{Coroutine, CoroutineResult};
 use regrow_fiber::{Fiber, State};
 
-use super::contest::{Contest, each_ns};
-use super::{no_stack, others, wrong};
+use super::contest::{Contest, each_ns, no_stack, wrong};
+use super::others;
 use crate::error::BenchError;
 use crate::figure::Figure;
 

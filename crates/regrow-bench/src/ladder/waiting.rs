@@ -2,7 +2,7 @@
 
 use regrow_fiber::{Fiber, State};
 
-use super::{no_stack, wrong};
+use super::contest::{no_stack, wrong};
 use crate::error::BenchError;
 use crate::figure::Figure;
 

@@ -17,7 +17,7 @@
 
 use std::arch::{asm, naked_asm};
 
-use super::{Position, Word};
+use super::position::{Position, Word};
 
 /// What the addresses of stacks are multiples of at a call.
 pub(crate) const STACK_ALIGN_BYTES: usize = 16;
@@ -85,6 +85,9 @@ pub(crate) unsafe fn begin(top: *mut u8, main: Main, control: *mut u8) -> Positi
 }
 
 /// The first that runs on a stack. For debuggers and unwinders it is the last frame.
+///
+/// # Safety
+/// The stack begins as [`begin`] has laid it out.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn start() -> ! {
     naked_asm!(
@@ -98,13 +101,6 @@ unsafe extern "sysv64" fn start() -> ! {
         "ud2",
         ".cfi_endproc",
     )
-}
-
-/// Whether this thread has a shadow stack: a return is then checked against what was called on it, and it is not switched.
-pub(crate) fn has_shadow_stack() -> bool {
-    /// `ARCH_SHSTK_STATUS` of `arch_prctl(2)`.
-    const STATUS: i32 = 0x5005;
-    regrow_sys::raw::ask_architecture(STATUS).is_ok_and(|features| features & 1 != 0)
 }
 
 /// Has the memory around the top of a stack fetched into the caches, while something else runs.

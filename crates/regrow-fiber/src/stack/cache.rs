@@ -1,18 +1,16 @@
 //! The hot stacks that a thread keeps for itself, so that starting a fiber takes no lock.
 //!
-//! They hang together in lists, one for each size: the first word of a stack's control block, which nobody has then, is the address of the next
-//! one.
-
-#![allow(unsafe_code, reason = "stacks that nobody has hang together by what stands on them")]
+//! They hang together in lists, one for each size, by their labels.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
 
 use regrow_sys::fault::AlternateStack;
+use regrow_sys::raw::has_shadow_stack;
 
-use super::class::{self, CLASSES, Idle, class_of};
-use super::{LEAST_STACK_BYTES, overflow, top_of};
-use crate::arch;
+use super::class::{self, Idle};
+use super::size::{CLASSES, LEAST_STACK_BYTES, class_of};
+use super::{label, overflow};
 use crate::error::StackError;
 
 /// Most stacks of a size that a thread keeps.
@@ -43,7 +41,7 @@ impl Thread {
     #[cold]
     fn prepare(&mut self) -> Result<(), StackError> {
         if self.alternate.is_none() {
-            if arch::has_shadow_stack() {
+            if has_shadow_stack() {
                 return Err(StackError::ShadowStack);
             }
             overflow::watch();
@@ -67,16 +65,14 @@ impl List {
     #[inline]
     fn pop(&self, bytes: usize) -> Option<NonNull<u8>> {
         let bottom = NonNull::new(self.first.get())?;
-        // SAFETY: a stack in the list is nobody's, and has the address of the next one where `push` has written it.
-        self.first.set(unsafe { link_of(bottom, bytes).read() });
+        self.first.set(label::next(bottom, bytes));
         self.count.set(self.count.get() - 1);
         Some(bottom)
     }
 
     #[inline]
     fn push(&self, bottom: NonNull<u8>, bytes: usize) {
-        // SAFETY: the stack is nobody's from now on.
-        unsafe { link_of(bottom, bytes).write(self.first.get()) };
+        label::set_next(bottom, bytes, self.first.get());
         self.first.set(bottom.as_ptr());
         self.count.set(self.count.get() + 1);
     }
@@ -96,12 +92,6 @@ impl List {
             class::put(bytes, stacks.into_iter());
         }
     }
-}
-
-/// Where the address of the next one stands.
-#[inline]
-fn link_of(bottom: NonNull<u8>, bytes: usize) -> *mut *mut u8 {
-    top_of(bottom, bytes).wrapping_sub(crate::stack::LINK_BYTES).cast()
 }
 
 /// Takes a stack.

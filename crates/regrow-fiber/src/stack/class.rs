@@ -6,14 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use regrow_sys::pages;
 
 use super::region::{self, Region};
-use super::{LEAST_STACK_BYTES, MOST_STACK_BYTES, PAGE_BYTES};
+use super::size::{CLASSES, PAGE_BYTES, class_of};
 use crate::error::StackError;
 
 /// How many stacks of a size keep their memory while nobody has them.
 pub const HOT_STACKS: usize = 1024;
-/// How many sizes there are.
-pub(super) const CLASSES: usize = (MOST_STACK_BYTES / LEAST_STACK_BYTES).ilog2() as usize + 1;
-
 static CLASS: [Mutex<Class>; CLASSES] = [const { Mutex::new(Class::new()) }; CLASSES];
 
 /// A stack that nobody has.
@@ -30,11 +27,6 @@ struct Class {
     used: usize,
     /// All stacks of all regions.
     stacks: usize,
-}
-
-/// The number of a class.
-pub(super) fn class_of(bytes: usize) -> usize {
-    (bytes / LEAST_STACK_BYTES).ilog2() as usize
 }
 
 fn lock(bytes: usize) -> std::sync::MutexGuard<'static, Class> {

@@ -4,8 +4,7 @@
 
 use regrow_sys::fault;
 
-use super::region;
-use crate::control;
+use super::{label, region};
 
 /// Longest message.
 const MESSAGE_BYTES: usize = 256;
@@ -19,14 +18,14 @@ fn tell(address: usize) {
     let Some((bottom, bytes)) = region::of_guard(address) else { return };
     let mut message = Message { text: [0; MESSAGE_BYTES], bytes: 0 };
     message.push(b"\nfiber ");
-    control::with_name_of_stack(bottom, bytes, |name| match name {
+    match label::name_if_taken(bottom, bytes) {
         Some(name) => {
             message.push(b"\"");
             message.push(name.as_bytes());
             message.push(b"\"");
         }
         None => message.push(b"without a name"),
-    });
+    }
     message.push(b" has used up its stack of ");
     message.push_number(bytes);
     message.push(b" bytes; a larger one is given by Builder::stack_bytes\n");

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use regrow_sys::pages;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use super::PAGE_BYTES;
+use super::size::PAGE_BYTES;
 use crate::error::StackError;
 
 /// Most regions.

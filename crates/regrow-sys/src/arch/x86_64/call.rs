@@ -31,3 +31,15 @@ pub fn thread_pointer() -> usize {
     }
     pointer
 }
+
+/// Whether the calling thread has a shadow stack (CET): its return addresses are checked against a second stack.
+#[must_use]
+pub fn has_shadow_stack() -> bool {
+    /// `ARCH_SHSTK_STATUS`, and the bit of its answer that says so.
+    const STATUS: usize = 0x5005;
+    const ENABLED: u64 = 1;
+    let mut features = 0_u64;
+    // SAFETY: the kernel writes a word, or nothing where it does not know the question.
+    let asked = unsafe { syscall(libc::SYS_arch_prctl, [STATUS, &raw mut features as usize, 0, 0, 0, 0]) };
+    asked == 0 && features & ENABLED != 0
+}

@@ -9,7 +9,7 @@ mod thread;
 
 pub use breakpoint::BREAKPOINTS;
 pub(crate) use breakpoint::{set_breakpoint, take_fired_breakpoints};
-pub use call::{syscall, thread_pointer};
+pub use call::{has_shadow_stack, syscall, thread_pointer};
 pub(crate) use processor::EXTENDED_STATE;
 pub use processor::ExtendedState;
 pub use registers::TaskRegisters;
