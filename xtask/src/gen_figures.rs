@@ -31,7 +31,7 @@ pub(crate) const PAGES: [&str; 2] = [README, EVALUATION];
 const HEADLINE: &str = "headline";
 
 /// All places.
-const PLACES: [Place; 20] = [
+const PLACES: [Place; 21] = [
     Place { page: README, name: "programs", benchmark: "programs", write: programs },
     Place { page: EVALUATION, name: "trace-by-existing", benchmark: "trace", write: trace::by_existing },
     Place { page: EVALUATION, name: "trace-by-creations", benchmark: "trace", write: trace::by_creations },
@@ -43,6 +43,7 @@ const PLACES: [Place; 20] = [
     Place { page: EVALUATION, name: "pages", benchmark: "pages", write: pages::times },
     Place { page: EVALUATION, name: "pages-memory", benchmark: "pages", write: pages::memory },
     Place { page: EVALUATION, name: "web", benchmark: "web", write: figures },
+    Place { page: EVALUATION, name: "ladder", benchmark: "ladder", write: figures },
     Place { page: EVALUATION, name: "sites", benchmark: "sites", write: figures },
     Place { page: EVALUATION, name: "memory", benchmark: "memory", write: memory::asked },
     Place { page: EVALUATION, name: "memory-table-1", benchmark: "memory", write: memory::operations },

@@ -101,3 +101,29 @@ pub(super) fn no_runtime(error: regrow_fiber::RuntimeError) -> BenchError {
 pub(super) fn wrong(what: &str) -> BenchError {
     BenchError::WrongRun { program: "ladder".to_owned(), what: format!("{what}: the result is wrong") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_that_of_adjacent_turns() {
+        let (mut own, mut other) = ([9.0, 1.0, 2.0, 10.0].into_iter(), [9.0, 3.0, 4.0, 40.0].into_iter());
+        let times = Contest::new("it")
+            .way("ours", || own.next().ok_or_else(|| wrong("ours")))
+            .way("theirs", || other.next().ok_or_else(|| wrong("theirs")))
+            .run(3)
+            .unwrap();
+        // The first turns do not count: 3, 2 and 4 times.
+        assert_eq!((times.ratio("theirs"), times.ratio("nobody")), (3.0, 0.0));
+        assert_eq!(times.own(), 2.0);
+        let figure = times.at_least("theirs", 1.5);
+        assert_eq!((figure.name(), figure.holds()), ("it, against theirs", Some(true)));
+    }
+
+    #[test]
+    fn a_turn_that_fails_ends_it() {
+        let contest = Contest::new("it").way("ours", || Err(wrong("a sum")));
+        assert_eq!(contest.run(1).err().unwrap().to_string(), "ladder: a sum: the result is wrong");
+    }
+}

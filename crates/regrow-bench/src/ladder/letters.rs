@@ -233,3 +233,29 @@ fn over_pipes(to: &mut impl Write, from: &mut impl Read) -> Result<f64, BenchErr
     }
     Ok(each_ns(begun, FEW))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_copies_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, vec![7; BYTES]).unwrap();
+        let copy = Copy::new(&file, folder.path()).unwrap();
+        for way in [plain, of_fibers, of_steps, of_tasks] {
+            copy.checked(way).unwrap();
+        }
+        let jumps = compiled(folder.path()).unwrap();
+        for way in ["jumps", "plain"] {
+            of_program(&jumps, way, &file).unwrap();
+        }
+        of_threads(100).unwrap();
+        let lost: fn(Stream, Stream) -> Result<(), BenchError> = |from, _| {
+            from.get();
+            Ok(())
+        };
+        assert!(copy.checked(lost).is_err(), "a copy that lacks something is noticed");
+    }
+}
