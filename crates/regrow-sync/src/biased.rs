@@ -284,4 +284,24 @@ mod tests {
         let claim = lock.try_claim().expect("nobody has it");
         assert_eq!(*claim.take().expect("nobody has it"), owned.into_inner() + 5_000);
     }
+
+    /// Whoever comes first owns it; with the second one it is shared.
+    #[test]
+    fn it_is_taken_by_all_alike_one_at_a_time() {
+        for threads in [1, 2, 4] {
+            let lock = Biased::new(0_u64, false);
+            std::thread::scope(|scope| {
+                for number in 1..=threads {
+                    let lock = &lock;
+                    scope.spawn(move || {
+                        for _ in 0..10_000 {
+                            *lock.take(number * 64) += 1;
+                        }
+                    });
+                }
+            });
+            assert_eq!(*lock.take(7), 10_000 * threads as u64);
+            assert!(lock.is_of(SHARED));
+        }
+    }
 }
