@@ -1,9 +1,13 @@
 //! Channels: values go from tasks, threads and futures to others, in order, as many at a time as there is room for.
 //!
-//! The state stands behind a biased lock: as long as one thread alone uses the channel, it takes no locked instruction.
+//! The state stands behind a biased lock: as long as one thread alone uses the channel, it takes no locked instruction. A task that waits for a
+//! value has it put into its hand: onto its stack, where whoever sends finds the place, so that the task need not look again.
+
+#![allow(unsafe_code, reason = "a value is put where a task that waits has a place for it")]
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +29,7 @@ pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         receivers: 1,
         sending: Waiters::default(),
         receiving: Waiters::default(),
+        hand: Hand(None),
     };
     let shared = Arc::new(Shared(Biased::new(state, false)));
     (Sender(shared.clone()), Receiver(shared))
@@ -47,7 +52,16 @@ struct State<T> {
     receivers: usize,
     sending: Waiters,
     receiving: Waiters,
+    /// Where the task that stands first among the receiving ones has a place for a value.
+    hand: Hand<T>,
 }
+
+/// The place of a task that waits. It is there until that task has seen, with the lock, that its wait is over.
+#[derive(Debug)]
+struct Hand<T>(Option<NonNull<Option<T>>>);
+
+// SAFETY: a value is put there with the channel's lock, and may go to the task's thread as all values of the channel do.
+unsafe impl<T: Send> Send for Hand<T> {}
 
 /// Which side waits.
 #[derive(Debug, Clone, Copy)]
@@ -65,32 +79,84 @@ impl<T> Shared<T> {
     /// Takes a wait back that is over for another reason. If it was ended meanwhile, the next one of its side has its turn.
     fn withdraw(&self, side: Side, own: &Waiter) {
         let mut state = self.lock();
-        let waiters = state.waiters(side);
-        let next = if waiters.remove(own) { None } else { waiters.pop() };
+        let next = if state.remove(side, own) { None } else { state.pop(side) };
         drop(state);
         if let Some(next) = next {
             next.wake();
         }
     }
 
-    /// Waits for the other side, whose turn it is to wake this one; the lock is let go meanwhile.
+    /// Takes a value if there is one; otherwise the lock comes back.
     #[inline(always)]
-    fn wait(&self, mut state: Turn<'_, State<T>>, side: Side, deadline: Option<Instant>) -> Woken {
-        let wait = Wait::begin();
-        state.waiters(side).push_own(&wait);
-        drop(state);
-        let woken = wait.end(deadline);
-        if woken != Woken::Happened {
-            self.give_up(side, &wait.waiter(), woken);
-        }
-        woken
+    fn take(&self) -> Result<T, (ReceiveError, Turn<'_, State<T>>)> {
+        let mut state = self.lock();
+        let Some(value) = state.values.pop_front() else {
+            let error = if state.senders == 0 { ReceiveError::Closed } else { ReceiveError::Empty };
+            return Err((error, state));
+        };
+        wake_one(state, Side::Sending);
+        Ok(value)
     }
 
-    /// A wait is over for another reason than that it could go on.
+    /// Waits for a value. `None`: there may be one now, or somebody else has had it.
+    #[inline(always)]
+    fn wait_for_value(
+        &self,
+        mut state: Turn<'_, State<T>>,
+        deadline: Option<Instant>,
+    ) -> Option<Result<T, ReceiveError>> {
+        let mut place = None;
+        let hand = NonNull::from(&mut place);
+        let wait = Wait::begin();
+        if state.receiving.push_own(&wait) {
+            state.hand = Hand(Some(hand));
+        }
+        drop(state);
+        match wait.end(deadline) {
+            // SAFETY: the place is this function's. Who has ended the wait has written to it before, or not at all.
+            Woken::Happened => unsafe { hand.as_ptr().replace(None) }.map(Ok),
+            Woken::TimedOut => Some(
+                self.give_up(&wait.waiter(), hand)
+                    .1
+                    .map_or_else(|| self.take().map_err(|(error, _)| error), Ok),
+            ),
+            Woken::Cancelled => self.cancel(&wait.waiter(), hand),
+        }
+    }
+
+    /// Takes back the wait for a value: whether it was not ended meanwhile, and the value that it was given.
     #[cold]
-    fn give_up(&self, side: Side, own: &Waiter, woken: Woken) {
-        self.withdraw(side, own);
-        if woken == Woken::Cancelled {
+    fn give_up(&self, own: &Waiter, hand: NonNull<Option<T>>) -> (bool, Option<T>) {
+        let mut state = self.lock();
+        let was_there = state.remove(Side::Receiving, own);
+        // SAFETY: the place is the caller's, which waits for this. With the lock, and out of the queue, nobody else writes to it.
+        (was_there, unsafe { hand.as_ptr().replace(None) })
+    }
+
+    /// The task that waits for a value is cancelled. What it was given goes to the next one.
+    #[cold]
+    fn cancel(&self, own: &Waiter, hand: NonNull<Option<T>>) -> ! {
+        let (was_there, given) = self.give_up(own, hand);
+        let mut state = self.lock();
+        if let Some(value) = given {
+            state.values.push_front(value);
+        }
+        let next = if was_there { None } else { state.pop(Side::Receiving) };
+        drop(state);
+        if let Some(next) = next {
+            next.wake();
+        }
+        wait::unwind()
+    }
+
+    /// Waits for room; the lock is let go meanwhile.
+    #[inline(always)]
+    fn wait_for_room(&self, mut state: Turn<'_, State<T>>) {
+        let wait = Wait::begin();
+        state.sending.push_own(&wait);
+        drop(state);
+        if wait.end(None) == Woken::Cancelled {
+            self.withdraw(Side::Sending, &wait.waiter());
             wait::unwind();
         }
     }
@@ -117,6 +183,27 @@ impl<T> State<T> {
             Side::Receiving => &mut self.receiving,
         }
     }
+
+    /// Takes the one of a side that has waited longest; it looks for itself.
+    fn pop(&mut self, side: Side) -> Option<Waiter> {
+        let waiter = self.waiters(side).pop();
+        self.forget_hand(side);
+        waiter
+    }
+
+    /// Takes a wait out; whether it was there.
+    fn remove(&mut self, side: Side, own: &Waiter) -> bool {
+        let was_there = self.waiters(side).remove(own);
+        self.forget_hand(side);
+        was_there
+    }
+
+    /// The hand goes with its task.
+    fn forget_hand(&mut self, side: Side) {
+        if matches!(side, Side::Receiving) && !self.receiving.has_task() {
+            self.hand = Hand(None);
+        }
+    }
 }
 
 impl<T: Send> Sender<T> {
@@ -133,7 +220,7 @@ impl<T: Send> Sender<T> {
                 Err((TrySendError::Closed(value), _)) => return Err(SendError(value)),
                 Err((TrySendError::Full(back), state)) => {
                     value = back;
-                    self.0.wait(state, Side::Sending, None);
+                    self.0.wait_for_room(state);
                 }
             }
         }
@@ -156,6 +243,16 @@ impl<T: Send> Sender<T> {
         }
         if state.values.len() >= state.capacity {
             return Err((TrySendError::Full(value), state));
+        }
+        if let Some(task) = state.receiving.pop_task() {
+            match state.hand.0.take() {
+                // SAFETY: the task waits for this, on a stack that is there; with the lock nobody else has the place.
+                Some(place) if state.values.is_empty() => unsafe { place.as_ptr().write(Some(value)) },
+                _ => state.values.push_back(value),
+            }
+            drop(state);
+            task.wake();
+            return Ok(());
         }
         state.values.push_back(value);
         wake_one(state, Side::Receiving);
@@ -187,33 +284,22 @@ impl<T: Send> Receiver<T> {
     /// Why there is none.
     #[inline]
     pub fn try_receive(&self) -> Result<T, ReceiveError> {
-        self.try_or_lock().map_err(|(error, _)| error)
+        self.0.take().map_err(|(error, _)| error)
     }
 
     #[inline(always)]
     fn receive_until(&self, deadline: Option<Instant>) -> Result<T, ReceiveError> {
         loop {
-            match self.try_or_lock() {
+            match self.0.take() {
                 Ok(value) => return Ok(value),
                 Err((ReceiveError::Empty, state)) => {
-                    if self.0.wait(state, Side::Receiving, deadline) == Woken::TimedOut {
-                        return self.try_receive();
+                    if let Some(received) = self.0.wait_for_value(state, deadline) {
+                        return received;
                     }
                 }
                 Err((error, _)) => return Err(error),
             }
         }
-    }
-
-    #[inline(always)]
-    fn try_or_lock(&self) -> Result<T, (ReceiveError, Turn<'_, State<T>>)> {
-        let mut state = self.0.lock();
-        let Some(value) = state.values.pop_front() else {
-            let error = if state.senders == 0 { ReceiveError::Closed } else { ReceiveError::Empty };
-            return Err((error, state));
-        };
-        wake_one(state, Side::Sending);
-        Ok(value)
     }
 
     /// All values until the channel is closed.
@@ -317,8 +403,11 @@ impl<T: Send> Drop for Sender<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.senders -= 1;
-        let waiters =
-            if state.senders == 0 { std::mem::take(&mut state.receiving) } else { Waiters::default() };
+        if state.senders > 0 {
+            return;
+        }
+        let waiters = std::mem::take(&mut state.receiving);
+        state.forget_hand(Side::Receiving);
         drop(state);
         waiters.wake_all();
     }

@@ -97,16 +97,25 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// Adds the caller, whose wait begins.
+    /// Adds the caller, whose wait begins; whether it is a task that stands apart.
     #[inline(always)]
-    pub(crate) fn push_own(&mut self, wait: &Wait<'_>) {
+    pub(crate) fn push_own(&mut self, wait: &Wait<'_>) -> bool {
         match wait {
             Wait::Task(worker, number) if self.task.is_none() && self.others.is_empty() => {
                 self.task =
                     Some(TaskWaiter { post: worker.post(), control: worker.control(), wait: *number });
+                true
             }
-            _ => self.push(wait.waiter()),
+            _ => {
+                self.push(wait.waiter());
+                false
+            }
         }
+    }
+
+    /// Whether a task stands apart.
+    pub(crate) fn has_task(&self) -> bool {
+        self.task.is_some()
     }
 
     #[cold]

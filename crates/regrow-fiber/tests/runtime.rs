@@ -254,6 +254,53 @@ fn a_task_is_cancelled_in_every_wait() {
     });
 }
 
+/// A value is put into the hand of a task that waits; one that stops waiting at the same time loses none.
+#[test]
+fn a_task_that_stops_waiting_loses_no_value() {
+    let received = run(|| {
+        let (sender, receiver) = channel::<u32>(4);
+        let total = Arc::new(AtomicUsize::new(0));
+        let count = 3_000;
+        let sends = spawn(move || {
+            for number in 0..count {
+                sender.send(number).unwrap();
+                if number % 7 == 0 {
+                    sleep(Duration::from_micros(u64::from(number % 50)));
+                }
+            }
+        });
+        let waits = |receiver: regrow_fiber::Receiver<u32>, total: Arc<AtomicUsize>| {
+            move || {
+                loop {
+                    match receiver.receive_within(Duration::from_micros(30)) {
+                        Ok(_) => total.fetch_add(1, Ordering::SeqCst),
+                        Err(ReceiveError::Empty) => 0,
+                        Err(ReceiveError::Closed) => break,
+                    };
+                }
+            }
+        };
+        let patient: Vec<_> = (0..3).map(|_| spawn(waits(receiver.clone(), total.clone()))).collect();
+        // Others are cancelled while they wait: what they were given goes to the next one.
+        while !sends.has_ended() {
+            let own = receiver.clone();
+            let counted = total.clone();
+            let short = spawn(move || {
+                while own.receive().is_ok() {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            sleep(Duration::from_micros(40));
+            short.cancel();
+            let _ = short.join();
+        }
+        drop(receiver);
+        patient.into_iter().for_each(|task| task.join().unwrap());
+        total.load(Ordering::SeqCst)
+    });
+    assert_eq!(received, [3_000; 2]);
+}
+
 #[test]
 fn what_is_left_when_the_root_ends_is_cancelled() {
     let drops = Arc::new(AtomicUsize::new(0));

@@ -32,6 +32,7 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-cli/src/own_file.rs", "the mark of the command stands in a section with a name"),
     ("crates/regrow-cli/src/run/caller.rs", "the command installs a signal handler"),
     ("crates/regrow-daemon/src/caller.rs", "the caller's descriptors are known by number only"),
+    ("crates/regrow-fiber/src/channel.rs", "a value is put where a task that waits has a place for it"),
     ("crates/regrow-fiber/src/control.rs", "the control block stands at an address of the stack"),
     ("crates/regrow-fiber/src/fiber.rs", "values go from stack to stack by address"),
     ("crates/regrow-fiber/src/join.rs", "what tasks borrow is promised to outlive them, not by its type"),
