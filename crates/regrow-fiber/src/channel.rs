@@ -245,13 +245,23 @@ impl<T: Send> Sender<T> {
             return Err((TrySendError::Full(value), state));
         }
         if let Some(task) = state.receiving.pop_task() {
+            let mut sender = None;
             match state.hand.0.take() {
-                // SAFETY: the task waits for this, on a stack that is there; with the lock nobody else has the place.
-                Some(place) if state.values.is_empty() => unsafe { place.as_ptr().write(Some(value)) },
+                Some(place) if state.values.is_empty() => {
+                    // SAFETY: the task waits for this, on a stack that is there; with the lock nobody else has the place.
+                    unsafe { place.as_ptr().write(Some(value)) };
+                    // A value has left without being taken: who waits for room has its turn, as behind each that is.
+                    if !state.sending.is_empty() {
+                        sender = state.pop(Side::Sending);
+                    }
+                }
                 _ => state.values.push_back(value),
             }
             drop(state);
             task.wake();
+            if let Some(sender) = sender {
+                sender.wake();
+            }
             return Ok(());
         }
         state.values.push_back(value);

@@ -127,6 +127,12 @@ pub enum RuntimeError {
         /// The system's word.
         source: io::Error,
     },
+    /// There would be more workers than a process may have.
+    #[error("a process has {most} workers of runtimes at most")]
+    Workers {
+        /// The most.
+        most: u64,
+    },
     /// The first task has no stack.
     #[error(transparent)]
     Stack(#[from] StackError),

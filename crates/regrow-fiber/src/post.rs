@@ -44,6 +44,8 @@ pub(crate) struct Post {
 
 /// How many waits the workers of a post have numbers for. At a hundred million a second it is more than a year.
 const NUMBERS: u32 = 52;
+/// Most workers of a process at a time, with those that have ended.
+pub(crate) const MOST_POSTS: u64 = 1 << (u64::BITS - NUMBERS);
 
 /// Posts that no worker has.
 static IDLE: Mutex<Vec<&'static Post>> = Mutex::new(Vec::new());
@@ -51,22 +53,29 @@ static IDLE: Mutex<Vec<&'static Post>> = Mutex::new(Vec::new());
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 impl Post {
-    /// A post for a worker on this thread.
-    pub(crate) fn take() -> &'static Self {
+    /// A post for a worker; `None`: there are as many as have numbers.
+    pub(crate) fn take() -> Option<&'static Self> {
         let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let post = idle.unwrap_or_else(|| {
+        idle.or_else(|| {
             let number = MADE.fetch_add(1, Ordering::Relaxed);
-            Box::leak(Box::new(Self {
+            if number >= MOST_POSTS {
+                MADE.store(MOST_POSTS, Ordering::Relaxed);
+                return None;
+            }
+            Some(Box::leak(Box::new(Self {
                 messages: SegQueue::new(),
                 is_asleep: AtomicBool::new(false),
                 thread: Mutex::new(None),
                 next_number: AtomicU64::new((number << NUMBERS) + 1),
-            }))
-        });
-        while post.messages.pop().is_some() {}
-        post.is_asleep.store(false, Ordering::Relaxed);
-        *post.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
-        post
+            })))
+        })
+    }
+
+    /// Its worker is on this thread.
+    pub(crate) fn move_in(&self) {
+        while self.messages.pop().is_some() {}
+        self.is_asleep.store(false, Ordering::Relaxed);
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
     }
 
     /// The number of the first wait of its worker: no other wait of the process has it.

@@ -17,6 +17,7 @@ use crossbeam_deque::Worker as Deque;
 use crate::error::{JoinError, RuntimeError};
 use crate::fiber::Builder;
 use crate::join::{JoinHandle, Packet, Stepping, Unstarted};
+use crate::post::{MOST_POSTS, Post};
 use crate::stack::DEFAULT_STACK_BYTES;
 use crate::step::Step;
 use crate::task::Woken;
@@ -56,6 +57,11 @@ impl Runtime {
     /// # Panics
     /// When the function panics, with its panic.
     pub fn run<T: 'static>(&self, root: impl FnOnce() -> T + 'static) -> Result<T, RuntimeError> {
+        let posts: Vec<&'static Post> = (0..self.workers).map_while(|_| Post::take()).collect();
+        if posts.len() < self.workers {
+            posts.into_iter().for_each(|post| post.give_back(post.first_number()));
+            return Err(RuntimeError::Workers { most: MOST_POSTS });
+        }
         let deques: Vec<Deque<FreshSend>> = (0..self.workers).map(|_| Deque::new_fifo()).collect();
         let colleagues = Arc::new(Colleagues {
             stealers: deques.iter().map(Deque::stealer).collect(),
@@ -65,15 +71,17 @@ impl Runtime {
         let packet = Packet::new();
         let handle = packet.handle();
         let result = std::thread::scope(|scope| {
-            let mut deques = deques.into_iter().enumerate();
-            let own = deques.next().map(|(number, deque)| Worker::new(number, deque, colleagues.clone()));
+            let mut deques = deques.into_iter().zip(posts).enumerate();
+            let own = deques
+                .next()
+                .map(|(number, (deque, post))| Worker::new(number, post, deque, colleagues.clone()));
             let over = End(&colleagues);
-            for (number, deque) in deques {
+            for (number, (deque, post)) in deques {
                 let colleagues = colleagues.clone();
                 let thread = std::thread::Builder::new().name(format!("fibers-{number}")).spawn_scoped(
                     scope,
                     move || {
-                        let worker = Worker::new(number, deque, colleagues.clone());
+                        let worker = Worker::new(number, post, deque, colleagues.clone());
                         worker.run(&|| colleagues.is_over.load(Ordering::Acquire));
                     },
                 );

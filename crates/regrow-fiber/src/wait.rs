@@ -113,6 +113,12 @@ impl Waiters {
         }
     }
 
+    /// Whether nobody waits.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.task.is_none() && self.others.is_empty()
+    }
+
     /// Whether a task stands apart.
     pub(crate) fn has_task(&self) -> bool {
         self.task.is_some()

@@ -148,8 +148,14 @@ impl Queue {
 }
 
 impl Worker {
-    pub(crate) fn new(number: usize, fresh: Deque<FreshSend>, colleagues: Arc<Colleagues>) -> Self {
-        let post = Post::take();
+    /// A worker on this thread.
+    pub(crate) fn new(
+        number: usize,
+        post: &'static Post,
+        fresh: Deque<FreshSend>,
+        colleagues: Arc<Colleagues>,
+    ) -> Self {
+        post.move_in();
         if let Some(slot) = colleagues.posts.get(number) {
             let _ = slot.set(post);
         }
@@ -505,8 +511,9 @@ impl Worker {
 
     /// Cancels all tasks, and runs them to their end. One that does not let itself be ended is left as it is.
     fn end_all(&self) {
-        self.staying.borrow_mut().clear();
-        self.machines.borrow_mut().clear();
+        // What they have may start others when it is dropped.
+        let (staying, machines) = (self.staying.take(), self.machines.take());
+        drop((staying, machines));
         while self.fresh.pop().is_some() {}
         for _ in 0..MOST_TOLD {
             let tasks: Vec<NonNull<Control>> = self.tasks.borrow().clone();
@@ -523,6 +530,11 @@ impl Worker {
             }
             std::thread::sleep(PATIENCE);
         }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
         self.post.give_back(self.numbers.get());
     }
 }

@@ -473,6 +473,30 @@ fn a_lock_is_had_by_one_at_a_time() {
 }
 
 #[test]
+fn more_workers_than_there_are_numbers_for_are_refused() {
+    let refused = Runtime::with_workers(100_000).run(|| ());
+    assert_eq!(refused.unwrap_err().to_string(), "a process has 4096 workers of runtimes at most");
+    assert_eq!(Runtime::with_workers(2).run(|| 5).unwrap(), 5);
+}
+
+/// What a task that has not begun has may start others when it is dropped.
+#[test]
+fn tasks_that_are_started_at_the_end_are_dropped() {
+    struct Starts;
+    impl Drop for Starts {
+        fn drop(&mut self) {
+            assert!(spawn_here(|| 1).join_within(Duration::ZERO).is_err());
+        }
+    }
+    run(|| {
+        for _ in 0..10 {
+            let starts = Starts;
+            spawn_here(move || drop(starts));
+        }
+    });
+}
+
+#[test]
 fn tasks_run_on_every_worker() {
     let threads = Runtime::with_workers(3).run(|| {
         let seen = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
