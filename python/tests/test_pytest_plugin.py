@@ -142,7 +142,7 @@ MIXED = {
     """,
 }
 
-TIMES = re.compile(r"\b(in )?\d+\.\d+s\b")
+TIMES = re.compile(r"\b(in )?\d+\.\d+s\b( \(\d+:\d\d:\d\d\))?")
 RULES = re.compile(r"={3,}|_{3,}|-{3,}")
 
 

@@ -132,14 +132,14 @@ mod tests {
 
     #[test]
     fn a_process_is_known_by_when_it_was_created() {
-        let before = created_us(std::process::id().cast_signed()).expect("it is there");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("it starts");
         let pid = i32::try_from(child.id()).expect("a number");
+        let created = created_us(pid).expect("it is there");
         let key = |created_us| ProcessKey { pid: child.id(), created_us };
-        assert!(is_the_same(&key(before), pid));
-        assert!(!is_the_same(&key(before + 1_000_000), pid) && !is_the_same(&key(before - 1_000_000), pid));
+        assert!(is_the_same(&key(created), pid));
+        assert!(!is_the_same(&key(created + 1_000_000), pid) && !is_the_same(&key(created - 1_000_000), pid));
         child.kill().expect("it is there");
         child.wait().expect("it ends");
-        assert!(!is_the_same(&ProcessKey { pid: child.id(), created_us: before }, pid));
+        assert!(!is_the_same(&ProcessKey { pid: child.id(), created_us: created }, pid));
     }
 }

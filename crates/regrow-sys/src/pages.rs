@@ -153,7 +153,7 @@ mod tests {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // A read by the kernel, which fails where the process would get a signal.
         let reads = |address: *const u8| {
-            let (_, sender) = std::io::pipe().expect("a pipe");
+            let (_reader, sender) = std::io::pipe().expect("a pipe");
             // SAFETY: the kernel reads one byte, or fails.
             let bytes = unsafe { std::slice::from_raw_parts(address, 1) };
             rustix::io::write(sender, bytes).err() != Some(rustix::io::Errno::FAULT)
