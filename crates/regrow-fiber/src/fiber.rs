@@ -46,7 +46,7 @@ pub enum State<Out, Ret> {
     Returned(Ret),
 }
 
-/// A fiber: see the [module](self). `In` goes in with each [`resume`](Fiber::resume), `Out` comes out when the function waits, `Ret` when it returns.
+/// A function on a stack of its own. `In` goes in with each [`resume`](Fiber::resume), `Out` comes out when the function waits, `Ret` when it returns.
 ///
 /// A panic of the function goes on in whoever resumes it. A fiber that waits and is dropped unwinds: all that its function has is dropped. Where
 /// panics abort, its stack is left as it is instead.

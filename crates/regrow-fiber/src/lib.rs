@@ -17,7 +17,7 @@
 //! # Ok::<(), regrow_fiber::StackError>(())
 //! ```
 //!
-//! A [`Runtime`] runs many of them, as *tasks*, on all processors: they wait for one another by [channels](channel), [locks](Mutex), [`sleep`],
+//! A [`Runtime`] runs many of them, as *tasks*, on all processors: they wait for one another by [channels](channel()), [locks](Mutex), [`sleep`],
 //! [`JoinHandle::join`] and [futures](block_on), and leave the processor to others meanwhile.
 //!
 //! ```
