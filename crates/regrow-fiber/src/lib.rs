@@ -36,6 +36,9 @@
 //! # Ok::<(), regrow_fiber::RuntimeError>(())
 //! ```
 //!
+//! A task that waits in a destructor while it unwinds keeps its thread *panicking* for the others on it ([`std::thread::panicking`]): a lock of the
+//! standard library that one of them lets go meanwhile is poisoned.
+//!
 //! ```text
 //!   runtime  scope            tasks, started and joined
 //!   channel  mutex  future    what they wait for              join   the end of one

@@ -139,41 +139,40 @@ pub fn spawn_here<T: 'static>(function: impl FnOnce() -> T + 'static) -> JoinHan
 
 /// Starts a task without a stack, which stays with the present worker: a [state machine](Step), of which each step runs between those of others.
 pub fn spawn_step<S: Step + 'static>(step: S) -> JoinHandle<S::Output> {
-    let packet = Packet::new();
-    let handle = packet.handle();
-    match worker::here() {
-        Some(worker) => worker.put_machine(Box::new(Stepping::new(step, packet))),
-        None => packet.end(Err(JoinError::NoRuntime)),
-    }
-    handle
+    started(|worker, packet| worker.put_machine(Box::new(Stepping::new(step, packet))))
 }
 
 impl Builder {
     /// Starts a task that any worker may begin: see [`spawn`].
     pub fn spawn<T: Send + 'static>(self, function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        let packet = Packet::new();
-        let handle = packet.handle();
-        let Some(worker) = worker::here() else {
-            packet.end(Err(JoinError::NoRuntime));
-            return handle;
-        };
         let (name, stack_bytes) = self.into_parts();
-        worker.put(FreshSend::new(name, stack_bytes, Box::new(Unstarted::new(function, packet))));
-        handle
+        started(|worker, packet| {
+            worker.put(FreshSend::new(name, stack_bytes, Box::new(Unstarted::new(function, packet))));
+        })
     }
 
     /// Starts a task that stays with the present worker: see [`spawn_here`].
     pub fn spawn_here<T: 'static>(self, function: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
-        let packet = Packet::new();
-        let handle = packet.handle();
-        let Some(worker) = worker::here() else {
-            packet.end(Err(JoinError::NoRuntime));
-            return handle;
-        };
         let (name, stack_bytes) = self.into_parts();
-        worker.put_here(Fresh { name, stack_bytes, function: Box::new(Unstarted::new(function, packet)) });
-        handle
+        started(|worker, packet| {
+            worker.put_here(Fresh {
+                name,
+                stack_bytes,
+                function: Box::new(Unstarted::new(function, packet)),
+            });
+        })
     }
+}
+
+/// Has the present worker start something; its handle, which says so where there is no worker.
+fn started<T>(start: impl FnOnce(&Worker, Arc<Packet<T>>)) -> JoinHandle<T> {
+    let packet = Packet::new();
+    let handle = packet.handle();
+    match worker::here() {
+        Some(worker) => start(worker, packet),
+        None => packet.end(Err(JoinError::NoRuntime)),
+    }
+    handle
 }
 
 /// Lets all other tasks run that can. In a plain thread it gives the processor to others.
