@@ -32,6 +32,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("regrow-agent", 1),
     ("regrow-client", 1),
     ("regrow-front", 1),
+    ("regrow-macros", 1),
     ("regrow-sites", 1),
     ("regrow-sys", 1),
     ("regrow-sync", 2),

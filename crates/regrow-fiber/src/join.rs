@@ -96,6 +96,23 @@ impl<T: Send> Cancel for Packet<T> {
     }
 }
 
+/// Cancels a task: [`JoinHandle::canceller`].
+#[derive(Clone)]
+pub struct Canceller(Arc<dyn Cancel>);
+
+impl Canceller {
+    /// Has the task end, as [`JoinHandle::cancel`].
+    pub fn cancel(&self) {
+        self.0.cancel();
+    }
+}
+
+impl fmt::Debug for Canceller {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Canceller")
+    }
+}
+
 /// A task that has not begun: its function, where the result goes, and a guard that is dropped when both are gone.
 pub(crate) struct Unstarted<F, T, G> {
     function: Option<F>,
@@ -233,6 +250,15 @@ impl<T> JoinHandle<T> {
     /// Has the task end at its next wait, or at the present one: it unwinds there. What has begun and waits for nothing runs on.
     pub fn cancel(&self) {
         self.packet.cancel();
+    }
+
+    /// What cancels the task, for others than the handle's owner.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller
+    where
+        T: Send + 'static,
+    {
+        Canceller(self.packet.clone())
     }
 
     /// Whether the task has ended.

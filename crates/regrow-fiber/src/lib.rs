@@ -40,6 +40,7 @@
 //! standard library that one of them lets go meanwhile is poisoned.
 //!
 //! ```text
+//!   background                a runtime behind a program that is none
 //!   runtime  scope            tasks, started and joined
 //!   channel  mutex  future    what they wait for              join   the end of one
 //!   wait                      a wait, of a task or of a thread
@@ -52,6 +53,7 @@
 //! ```
 
 mod arch;
+mod background;
 mod channel;
 mod control;
 mod error;
@@ -69,13 +71,14 @@ mod timers;
 mod wait;
 mod worker;
 
+pub use background::Background;
 pub use channel::{Receiver, Sender, Source, channel, select};
 pub use error::{JoinError, ReceiveError, RuntimeError, SendError, StackError, TrySendError};
 pub use fiber::{Builder, Fiber, State, Suspender};
 pub use future::block_on;
-pub use join::JoinHandle;
+pub use join::{Canceller, JoinHandle};
 pub use mutex::{Mutex, MutexGuard};
-pub use runtime::{Runtime, set_long, sleep, spawn, spawn_here, spawn_step, yield_now};
+pub use runtime::{Runtime, forget_runtime, is_in_task, set_long, sleep, spawn, spawn_here, spawn_step, yield_now};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use stack::{
     DEFAULT_STACK_BYTES, HOT_STACKS, LEAST_STACK_BYTES, MOST_STACK_BYTES, suggested_stack_bytes,

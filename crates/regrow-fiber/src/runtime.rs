@@ -175,6 +175,17 @@ fn started<T>(start: impl FnOnce(&Worker, Arc<Packet<T>>)) -> JoinHandle<T> {
     handle
 }
 
+/// Whether the caller is a task of a runtime.
+#[must_use]
+pub fn is_in_task() -> bool {
+    worker::here().is_some_and(Worker::is_in_task)
+}
+
+/// Has a forked copy of this process, in the middle of a task, be a plain thread: the other tasks are the original's, and are not to run here too.
+pub fn forget_runtime() {
+    worker::forget();
+}
+
 /// Lets all other tasks run that can. In a plain thread it gives the processor to others.
 #[inline(always)]
 pub fn yield_now() {

@@ -123,6 +123,11 @@ pub(crate) fn here<'a>() -> Option<&'a Worker> {
     unsafe { worker.as_ref() }
 }
 
+/// Has this thread be no worker: see [`forget_runtime`](crate::forget_runtime).
+pub(crate) fn forget() {
+    WORKER.set(std::ptr::null());
+}
+
 impl Queue {
     const fn new() -> Self {
         Self(UnsafeCell::new(VecDeque::new()))

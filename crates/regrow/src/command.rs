@@ -36,7 +36,7 @@ pub struct Completed {
 
 /// How the start of a process is seen to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Start {
+pub(crate) enum Start {
     /// It has started when `spawn` returns: it has taken over the directory and the umask that its caller has.
     Awaited,
     /// The caller waits for the end at once. A start that failed is seen then.
@@ -393,6 +393,23 @@ impl Command {
             status = child.wait()?;
         }
         Ok(Completed { status, creation: child.creation().clone() })
+    }
+
+    /// Starts the process, with the caller's standard streams where nothing else was said.
+    pub(crate) fn start(&self, start: Start) -> io::Result<Child> {
+        let inherit = Stdio::inherit();
+        self.spawn_with(&inherit, &inherit, start)
+    }
+
+    /// Whether nothing was said of the standard input.
+    pub(crate) fn has_no_stdin(&self) -> bool {
+        self.stdin.is_none()
+    }
+
+    /// Whether what the run prints (1: standard output, 2: standard error) is for the caller, where nothing was said or a pipe.
+    pub(crate) fn is_collected(&self, stream: i32) -> bool {
+        let stdio = if stream == 1 { &self.stdout } else { &self.stderr };
+        stdio.as_ref().is_none_or(Stdio::is_piped)
     }
 
     /// The program as it was given.

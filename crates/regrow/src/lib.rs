@@ -68,6 +68,7 @@ mod per_process;
 mod pool;
 mod readable;
 mod stdio;
+pub mod work;
 
 pub use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 
@@ -84,6 +85,7 @@ pub use regrow_engine::run::creation::{
 pub use regrow_engine::run::request::Warm;
 pub use regrow_engine::settings::{PointChoice, Reuse};
 pub use regrow_engine::view::RunTimes;
+pub use regrow_macros::fresh;
 pub use regrow_pool::policy::PolicyChoice as Policy;
 pub use regrow_sys::disable::FeatureSet;
 pub use regrow_sys::probe::Feature;

@@ -47,6 +47,11 @@ pub(crate) enum Direction {
 }
 
 impl Stdio {
+    /// Whether it is a pipe to the caller.
+    pub(crate) fn is_piped(&self) -> bool {
+        matches!(self.0, Kind::Piped)
+    }
+
     /// The descriptor of the same number of the caller.
     #[must_use]
     pub fn inherit() -> Self {

@@ -71,6 +71,8 @@ const FILES: &[(&str, &str)] = &[
     ),
     ("crates/regrow/tests/std_suite/streams.rs", "a test has a descriptor by its number"),
     ("crates/regrow/tests/std_suite/told.rs", "a test changes the environment"),
+    ("crates/regrow/tests/work/ends.rs", "a work is to crash"),
+    ("crates/regrow/tests/work/isolation.rs", "a work writes to memory wildly"),
     ("crates/regrow/tests/with_tokio.rs", "a descriptor is registered with tokio's poller"),
     ("crates/regrow-testkit/src/corpus/descriptors.rs", "a test's descriptors are known by number only"),
     ("crates/regrow-testkit/src/victims/caller.rs", "a caller of the tests changes what it is"),

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `syscall` | one system call, without `errno` |
 //! | `thread_pointer` | the address of the calling thread's thread-local storage |
+//! | `thread_storage` | the addresses of the calling thread's static storage |
 //! | `has_shadow_stack` | whether the calling thread has a second stack, against which its return addresses are checked |
 //! | `Start`, `start_thread`, `end_thread` | threads that the C library does not know |
 //! | [`TaskRegisters`] | the general registers of a stopped task: read and set with ptrace; the instruction and stack pointer, the arguments of the function or the system call at whose start the task stands, the result of a call, the thread pointer |
@@ -25,5 +26,5 @@ pub use x86_64::{
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
     EXTENDED_STATE, Start, end_thread, float_state, set_breakpoint, set_first_argument, start_thread,
-    take_fired_breakpoints,
+    take_fired_breakpoints, thread_storage,
 };

@@ -32,6 +32,13 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
+/// The addresses of the calling thread's static storage, of so many bytes: it ends at the thread pointer.
+#[must_use]
+pub(crate) fn thread_storage(bytes: usize) -> std::ops::Range<usize> {
+    let end = thread_pointer();
+    end - bytes..end
+}
+
 /// Whether the calling thread has a shadow stack (CET): its return addresses are checked against a second stack.
 #[must_use]
 pub fn has_shadow_stack() -> bool {

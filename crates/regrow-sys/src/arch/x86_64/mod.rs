@@ -9,6 +9,7 @@ mod thread;
 
 pub use breakpoint::BREAKPOINTS;
 pub(crate) use breakpoint::{set_breakpoint, take_fired_breakpoints};
+pub(crate) use call::thread_storage;
 pub use call::{has_shadow_stack, syscall, thread_pointer};
 pub(crate) use processor::EXTENDED_STATE;
 pub use processor::ExtendedState;

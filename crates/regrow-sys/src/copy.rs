@@ -1,0 +1,148 @@
+//! A copy of this process that goes on in a function: `fork`, for programs whose other threads may hold locks.
+
+#![allow(unsafe_code, reason = "forks, and has a signal handler")]
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+/// Makes a copy of this process, which runs `work` and ends with its result, without the calls that a program has registered for its end. Gives
+/// the number of the copy.
+///
+/// The copy has the caller's thread alone. Locks that other threads held stay locked in it, but those of the C library's memory.
+///
+/// # Errors
+/// As `fork(2)`.
+pub fn fork(work: impl FnOnce() -> i32) -> io::Result<i32> {
+    // SAFETY: the C library's own function, which makes its locks usable in the copy. The copy's thread never leaves this function, so that nothing
+    // of the caller's frames is used or dropped twice.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let guard = EndOnUnwind;
+            let code = work();
+            std::mem::forget(guard);
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(code) }
+        }
+        pid => Ok(pid),
+    }
+}
+
+/// No panic leaves the copy's function.
+struct EndOnUnwind;
+
+impl Drop for EndOnUnwind {
+    fn drop(&mut self) {
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(101) }
+    }
+}
+
+/// Where a process that ends for want of memory writes a byte: descriptor, offset and byte.
+static NOTE: (AtomicI32, AtomicU64, AtomicI32) = (AtomicI32::new(-1), AtomicU64::new(0), AtomicI32::new(0));
+
+/// Has this process, when it aborts after the kernel has refused it memory, write a byte to a file first.
+///
+/// # Errors
+/// As `sigaction(2)`.
+pub fn note_want_of_memory(file: RawFd, offset: u64, byte: u8) -> io::Result<()> {
+    extern "C" fn on_abort(_signal: libc::c_int) {
+        // Rust's and C++'s allocation functions abort right after the kernel's answer.
+        if io::Error::last_os_error().raw_os_error() == Some(libc::ENOMEM) {
+            let (file, offset, byte) = &NOTE;
+            let byte = byte.load(Ordering::Relaxed).to_le_bytes();
+            let offset = libc::off_t::try_from(offset.load(Ordering::Relaxed)).unwrap_or(0);
+            // SAFETY: a byte of this frame; the file is whatever has this number, and the call is allowed in a handler.
+            unsafe { libc::pwrite(file.load(Ordering::Relaxed), byte.as_ptr().cast(), 1, offset) };
+        }
+    }
+    NOTE.0.store(file, Ordering::Relaxed);
+    NOTE.1.store(offset, Ordering::Relaxed);
+    NOTE.2.store(i32::from(byte), Ordering::Relaxed);
+    // SAFETY: an all-zero action is a valid one; it is filled in, and the handler makes only calls that a handler may make.
+    let result = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_abort as *const () as usize;
+        action.sa_flags = libc::SA_RESETHAND;
+        libc::sigaction(libc::SIGABRT, &raw const action, std::ptr::null_mut())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Closes a descriptor by its number.
+///
+/// In a copy whose owner of the descriptor never runs again.
+pub fn close_by_number(descriptor: RawFd) {
+    // SAFETY: in a copy of a process the values that own descriptors stand in frames that never run again, so that nobody closes it twice.
+    unsafe { libc::close(descriptor) };
+}
+
+/// Removes variables from the environment of this process, which has no other thread.
+pub fn forget_variables(names: &[&str]) {
+    for name in names {
+        // SAFETY: the caller is the only thread, so that nobody reads the environment meanwhile.
+        unsafe { std::env::remove_var(name) };
+    }
+}
+
+/// Takes a descriptor over that this process was started with.
+///
+/// # Errors
+/// `EBADF` when there is none of this number.
+pub fn descriptor_from_start(descriptor: RawFd) -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd as _;
+    // SAFETY: a number is looked at, and marked as not to be passed on.
+    if unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and by the caller's word a descriptor of the start, which nobody else owns.
+    Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(descriptor) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raw::wait_pid;
+
+    fn code_of(pid: i32) -> i32 {
+        let status = wait_pid(pid, false).expect("a child").expect("its end");
+        assert!(libc::WIFEXITED(status), "{status:#x}");
+        libc::WEXITSTATUS(status)
+    }
+
+    #[test]
+    fn a_copy_ends_with_what_its_function_says() {
+        let text = String::from("own");
+        let pid = fork(|| if text == "own" { 7 } else { 8 }).expect("a copy");
+        assert_eq!(code_of(pid), 7);
+    }
+
+    #[test]
+    fn no_panic_leaves_a_copy() {
+        let pid = fork(|| std::panic::resume_unwind(Box::new("quiet"))).expect("a copy");
+        assert_eq!(code_of(pid), 101);
+    }
+
+    #[test]
+    fn a_process_that_aborts_for_want_of_memory_notes_it_and_no_other() {
+        for (errno, expected) in [(libc::ENOMEM, &b"..M."[..]), (libc::ENOENT, b"....")] {
+            let file = crate::raw::memfd("note", 0).expect("a file");
+            rustix::io::pwrite(&file, b"....", 0).expect("written");
+            let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
+            let pid = fork(|| {
+                note_want_of_memory(descriptor, 2, b'M').expect("a handler");
+                // SAFETY: the thread's own error number; and the end of the process.
+                unsafe {
+                    *libc::__errno_location() = errno;
+                    libc::abort()
+                }
+            });
+            let status = wait_pid(pid.expect("a copy"), false).expect("a child").expect("its end");
+            assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT, "{status:#x}");
+            let mut noted = [0; 4];
+            rustix::io::pread(&file, &mut noted, 0).expect("read");
+            assert_eq!(noted, expected);
+        }
+    }
+}
