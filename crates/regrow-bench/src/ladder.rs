@@ -6,6 +6,7 @@
 //!   creation    create, run, end: on a stack that was used before, and on a fresh one
 //!   channel     one byte over a channel and back
 //!   waiting     the memory of a fiber that waits
+//!   rungs       the price of each weight of process, and a fresh process beside a copy of this one
 //!   letters     a file copied with each byte handed over: the experiment of the letters
 //! ```
 //!
@@ -19,11 +20,17 @@ mod letters;
 mod native;
 mod others;
 mod round;
+mod rungs;
 mod switch;
 mod waiting;
 
 use crate::error::BenchError;
 use crate::figure::Figure;
+
+/// To be called before anything else of the benchmark: the fresh processes of this program begin here.
+pub fn ready() {
+    regrow::work::ready();
+}
 
 /// Measures everything.
 ///
@@ -35,6 +42,7 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(creation::measure()?);
     figures.extend(channel::measure()?);
     figures.extend(waiting::measure()?);
+    figures.extend(rungs::measure()?);
     figures.extend(letters::measure()?);
     Ok(figures)
 }

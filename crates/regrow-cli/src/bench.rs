@@ -21,6 +21,9 @@ const WRONG_RUNS: u8 = 1;
 
 /// Carries out the command.
 pub(crate) fn bench(args: &BenchArgs) -> Result<u8, CliError> {
+    if args.ladder {
+        ladder::ready();
+    }
     // Before the benchmark: a file that cannot be written fails at once.
     let json = args.json.as_deref().map(JsonFile::create).transpose()?;
     if let Some(socket) = &args.memory_receiver {

@@ -78,7 +78,9 @@ pub use fiber::{Builder, Fiber, State, Suspender};
 pub use future::block_on;
 pub use join::{Canceller, JoinHandle};
 pub use mutex::{Mutex, MutexGuard};
-pub use runtime::{Runtime, forget_runtime, is_in_task, set_long, sleep, spawn, spawn_here, spawn_step, yield_now};
+pub use runtime::{
+    Runtime, forget_runtime, is_in_task, set_long, sleep, spawn, spawn_here, spawn_step, yield_now,
+};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use stack::{
     DEFAULT_STACK_BYTES, HOT_STACKS, LEAST_STACK_BYTES, MOST_STACK_BYTES, suggested_stack_bytes,

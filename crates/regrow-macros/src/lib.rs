@@ -17,11 +17,12 @@ pub fn fresh(attribute: TokenStream, item: TokenStream) -> TokenStream {
     if !attribute.is_empty() {
         return Error::new(attribute.span(), "`#[regrow::fresh]` has no arguments").to_compile_error().into();
     }
-    expand(&function).unwrap_or_else(|error| {
-        let error = error.to_compile_error();
-        quote!(#function #error)
-    })
-    .into()
+    expand(&function)
+        .unwrap_or_else(|error| {
+            let error = error.to_compile_error();
+            quote!(#function #error)
+        })
+        .into()
 }
 
 fn expand(function: &ItemFn) -> Result<proc_macro2::TokenStream, Error> {
@@ -71,7 +72,10 @@ fn expand(function: &ItemFn) -> Result<proc_macro2::TokenStream, Error> {
 fn arguments(signature: &Signature) -> Result<Vec<(Ident, &Type)>, Error> {
     let refused = |span: &dyn Spanned, why: &str| Err(Error::new(span.span(), why));
     if !signature.generics.params.is_empty() {
-        return refused(&signature.generics, "a fresh process runs one function: it has no generic parameters");
+        return refused(
+            &signature.generics,
+            "a fresh process runs one function: it has no generic parameters",
+        );
     }
     if let Some(word) = &signature.asyncness {
         return refused(word, "a fresh process runs a function to its end: it is not `async`");

@@ -1,6 +1,9 @@
 //! A front end's side of a warm image, for programs in Rust: the stop, the gate, and what two processes must not have in common (`docs/warm.md`).
 
-#![allow(unsafe_code, reason = "the agent's function is called by its address; the keys of hash tables are found in the thread's storage")]
+#![allow(
+    unsafe_code,
+    reason = "the agent's function is called by its address; the keys of hash tables are found in the thread's storage"
+)]
 
 use std::collections::hash_map::RandomState;
 use std::ffi::c_void;
@@ -16,10 +19,8 @@ struct Gate {
     argument: AtomicPtr<c_void>,
 }
 
-static GATE: Gate = Gate {
-    wait: AtomicPtr::new(std::ptr::null_mut()),
-    argument: AtomicPtr::new(std::ptr::null_mut()),
-};
+static GATE: Gate =
+    Gate { wait: AtomicPtr::new(std::ptr::null_mut()), argument: AtomicPtr::new(std::ptr::null_mut()) };
 
 /// The address that a front end reports as its gate.
 #[must_use]
@@ -93,10 +94,15 @@ fn thread_storage() -> impl Iterator<Item = usize> {
 }
 
 /// Adds up the thread storage of the objects that the program began with.
-unsafe extern "C" fn add_storage(info: *mut libc::dl_phdr_info, _size: usize, bytes: *mut c_void) -> libc::c_int {
+unsafe extern "C" fn add_storage(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    bytes: *mut c_void,
+) -> libc::c_int {
     // SAFETY: the loader gives a whole structure, whose program headers are there.
     let headers = unsafe { std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum)) };
-    let own: u64 = headers.iter().filter(|header| header.p_type == libc::PT_TLS).map(|header| header.p_memsz).sum();
+    let own: u64 =
+        headers.iter().filter(|header| header.p_type == libc::PT_TLS).map(|header| header.p_memsz).sum();
     // SAFETY: the caller's counter.
     unsafe { *bytes.cast::<usize>() += usize::try_from(own).unwrap_or(0).next_multiple_of(64) };
     0

@@ -73,6 +73,16 @@ impl Times<'_> {
         )
     }
 
+    /// The same against the second way.
+    pub(super) fn against_second(&self, asked: f64) -> Option<Figure> {
+        self.ways.get(1).map(|(other, _)| self.at_least(other, asked))
+    }
+
+    /// What is compared.
+    pub(super) fn what(&self) -> &str {
+        self.what
+    }
+
     /// The median of the first way, in nanoseconds.
     pub(super) fn own(&self) -> f64 {
         self.ways.first().map_or(0.0, |(_, times)| median(times.iter().copied()))

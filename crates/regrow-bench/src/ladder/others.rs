@@ -72,6 +72,20 @@ pub(super) fn of_tokio(count: usize) -> Result<f64, BenchError> {
     time.map_err(|_| wrong("tokio"))
 }
 
+/// Tasks that are started and waited for, one after the other.
+pub(super) fn tokio_spawned(count: usize, work: fn(u64) -> u64) -> Result<f64, BenchError> {
+    tokio()?.block_on(async {
+        let begun = Instant::now();
+        for number in 0..count as u64 {
+            let done = tokio::task::spawn(async move { work(std::hint::black_box(number)) }).await;
+            if done.ok() != Some(work(number)) {
+                return Err(wrong("tokio"));
+            }
+        }
+        Ok(each_ns(begun, count))
+    })
+}
+
 pub(super) fn over_tokio(count: usize) -> Result<f64, BenchError> {
     let result = tokio()?.block_on(async {
         let (there, mut from_here) = tokio::sync::mpsc::channel::<u8>(1);

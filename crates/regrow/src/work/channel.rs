@@ -166,13 +166,17 @@ impl<Here> Way<Here> {
     fn again(&self, here: impl FnOnce(&Here) -> Here) -> Self {
         match self {
             Self::Here(end) => Self::Here(here(end)),
-            Self::Shared(end) => Self::Shared(end.again().expect("a descriptor for a further end of a channel")),
+            Self::Shared(end) => {
+                Self::Shared(end.again().expect("a descriptor for a further end of a channel"))
+            }
         }
     }
 
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self::Shared(end) = self else {
-            return Err(S::Error::custom("a channel within this process: shared_channel makes one between processes"));
+            return Err(S::Error::custom(
+                "a channel within this process: shared_channel makes one between processes",
+            ));
         };
         match end.hand_over() {
             Ok(Some(place)) => place.serialize(serializer),

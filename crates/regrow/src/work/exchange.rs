@@ -104,7 +104,8 @@ impl Exchange {
         let file = File::from(file);
         let mut bytes = read_from(&file, 0)?;
         let arguments = bytes.split_off(HEADER_BYTES.min(bytes.len()));
-        let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        let mut words =
+            bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
         let (Some(function), Some(program), Some(memory)) = (words.next(), words.next(), words.next()) else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
@@ -191,7 +192,9 @@ mod tests {
             assert_eq!(exchange.answered().expect("read"), Answer::Nothing);
             let (process, header, arguments) = other_side(&exchange);
             assert_eq!((header, &arguments), (HEADER, &sent));
-            for answer in [Answer::Done(sent.clone()), Answer::Panicked("oh".into()), Answer::Refused(String::new())] {
+            for answer in
+                [Answer::Done(sent.clone()), Answer::Panicked("oh".into()), Answer::Refused(String::new())]
+            {
                 process.answer(&answer).expect("written");
                 assert_eq!(exchange.answered().expect("read"), answer);
             }

@@ -21,7 +21,10 @@ pub(crate) fn start<T: Serialize + DeserializeOwned>(
     try_start(work, memory).map_err(|error| Died::not_started(Weight::Fork, error))
 }
 
-fn try_start<T: Serialize + DeserializeOwned>(work: impl FnOnce() -> T, memory: u64) -> io::Result<Process<T>> {
+fn try_start<T: Serialize + DeserializeOwned>(
+    work: impl FnOnce() -> T,
+    memory: u64,
+) -> io::Result<Process<T>> {
     let exchange = Exchange::begin(Header { function: 0, program: 0, memory }, &[])?;
     // What stands in the buffer would be written twice.
     io::stdout().flush()?;

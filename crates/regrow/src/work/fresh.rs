@@ -93,7 +93,10 @@ fn command_of(program: &Program) -> Command {
 pub fn prepare() -> Result<Point, PrepareError> {
     let Some(program) = program() else {
         let source = std::io::Error::other(StartError::NotReady);
-        return Err(PrepareError::Program { program: std::env::args_os().next().unwrap_or_default(), source });
+        return Err(PrepareError::Program {
+            program: std::env::args_os().next().unwrap_or_default(),
+            source,
+        });
     };
     crate::Pool::global().prepare(&command_of(program))
 }

@@ -97,13 +97,17 @@ pub(crate) fn find(number: u64) -> Option<&'static Function> {
 
 /// A function's name as a number (FNV-1a).
 fn number_of(function: &Function) -> u64 {
-    function.name.bytes().fold(0xcbf2_9ce4_8422_2325, |number, byte| {
-        (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    function
+        .name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |number, byte| (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Calls a function with arguments in bytes.
-pub(crate) fn run<A: DeserializeOwned, T: Serialize>(arguments: &[u8], function: fn(A) -> T) -> Result<Vec<u8>, String> {
+pub(crate) fn run<A: DeserializeOwned, T: Serialize>(
+    arguments: &[u8],
+    function: fn(A) -> T,
+) -> Result<Vec<u8>, String> {
     let arguments = from_bytes(arguments).map_err(|error| format!("its arguments: {error}"))?;
     to_bytes(&function(arguments)).map_err(|error| format!("its result: {error}"))
 }

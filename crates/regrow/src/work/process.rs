@@ -153,7 +153,9 @@ impl<T> Process<T> {
         };
         match exchange.answered().map_err(|error| lost(&error))? {
             Answer::WantOfMemory => Err(Died::MemoryLimit { bytes: self.memory }),
-            _ if status.signal().is_some() => Err(Died::Signal { signal: status.signal().unwrap_or_default() }),
+            _ if status.signal().is_some() => {
+                Err(Died::Signal { signal: status.signal().unwrap_or_default() })
+            }
             Answer::Done(bytes) => read(&bytes).map_err(|error| Died::Lost(format!("its result: {error}"))),
             Answer::Panicked(message) => Err(Died::Panicked { message }),
             Answer::Refused(why) => Err(Died::not_started(self.weight, StartError::Refused(why))),

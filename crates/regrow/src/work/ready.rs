@@ -151,7 +151,9 @@ fn renew(keys: Option<&HashKeys>) {
 /// Runs the function of an order.
 fn perform(exchange: &Exchange, header: Header, file: u64, arguments: &[u8]) -> Answer {
     if header.program != file {
-        return Answer::Refused("the file of the program is another one than when its caller began".to_owned());
+        return Answer::Refused(
+            "the file of the program is another one than when its caller began".to_owned(),
+        );
     }
     let Some(function) = function::find(header.function) else {
         return Answer::Refused("this program has no such function".to_owned());

@@ -275,7 +275,9 @@ mod tests {
 
     #[test]
     fn nonsense_of_another_process_is_seen() {
-        for (word, value) in [(TAIL, 1 << 60), (HEAD, 5), (TAIL, u64::MAX), (HEADER_WORDS, 1 << 40), (HEADER_WORDS, 900)] {
+        for (word, value) in
+            [(TAIL, 1 << 60), (HEAD, 5), (TAIL, u64::MAX), (HEADER_WORDS, 1 << 40), (HEADER_WORDS, 900)]
+        {
             let words = words(1000);
             let ring = Ring::of(&words).expect("a ring");
             ring.set_capacity(9);

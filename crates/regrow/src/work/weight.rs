@@ -42,7 +42,8 @@ pub struct Isolation {
 
 impl Weight {
     /// All of them, the lightest first.
-    pub const ALL: [Self; 6] = [Self::Step, Self::Fiber, Self::Thread, Self::Fork, Self::Fresh, Self::Program];
+    pub const ALL: [Self; 6] =
+        [Self::Step, Self::Fiber, Self::Thread, Self::Fork, Self::Fresh, Self::Program];
 
     /// Its name.
     #[must_use]
@@ -105,7 +106,10 @@ impl FromStr for Weight {
     type Err = UnknownWeight;
 
     fn from_str(name: &str) -> Result<Self, UnknownWeight> {
-        Self::ALL.into_iter().find(|weight| weight.name() == name).ok_or_else(|| UnknownWeight(name.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|weight| weight.name() == name)
+            .ok_or_else(|| UnknownWeight(name.to_owned()))
     }
 }
 

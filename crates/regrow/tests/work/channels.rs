@@ -118,7 +118,8 @@ fn damage(sender: Sender<u64>) -> usize {
     for (start, end) in ranges {
         let address = |text| u64::from_str_radix(text, 16).expect("an address");
         let bytes = usize::try_from(address(end) - address(start)).expect("small");
-        let nonsense: Vec<u8> = (0..bytes).map(|byte| u8::try_from(byte * 31 % 251).expect("small")).collect();
+        let nonsense: Vec<u8> =
+            (0..bytes).map(|byte| u8::try_from(byte * 31 % 251).expect("small")).collect();
         std::os::unix::fs::FileExt::write_all_at(&memory, &nonsense, address(start)).expect("written");
         count += 1;
     }
@@ -131,7 +132,10 @@ fn who_damages_a_channel_damages_nothing_else() {
         let damaged = run(weight, damage::call(sender)).expect("its result goes another way");
         assert!(damaged >= 1);
         let error = receiver.receive_within(Duration::from_secs(10)).expect_err("nonsense");
-        assert!(matches!(error, ChannelError::Io(_) | ChannelError::Value(_) | ChannelError::Closed), "{error}");
+        assert!(
+            matches!(error, ChannelError::Io(_) | ChannelError::Value(_) | ChannelError::Closed),
+            "{error}"
+        );
     }
 }
 
@@ -141,7 +145,10 @@ pub(crate) fn tests() -> Tests {
         ("channels_several_processes_share_a_queue", several_processes_share_a_queue),
         ("channels_an_end_that_is_dropped_closes_the_channel", an_end_that_is_dropped_closes_the_channel),
         ("channels_a_full_channel_and_an_empty_one_wait", a_full_channel_and_an_empty_one_wait),
-        ("channels_an_end_goes_to_a_process_as_an_argument_alone", an_end_goes_to_a_process_as_an_argument_alone),
+        (
+            "channels_an_end_goes_to_a_process_as_an_argument_alone",
+            an_end_goes_to_a_process_as_an_argument_alone,
+        ),
         ("channels_who_damages_a_channel_damages_nothing_else", who_damages_a_channel_damages_nothing_else),
     ]
 }

@@ -66,9 +66,16 @@ fn each_weight_gives_its_result() {
         assert_eq!((work.weight(), work.id().is_some()), (weight, weight >= Weight::Fork));
         assert_eq!(work.join().expect("a result"), (8, "captured".to_owned()));
     }
-    let output = run(Weight::Program, { let mut command = Command::new("sh"); command.args(["-c", "echo out; echo err >&2; exit 3"]); command });
+    let output = run(Weight::Program, {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; echo err >&2; exit 3"]);
+        command
+    });
     let output = output.expect("its output");
-    assert_eq!((output.stdout, output.stderr, output.status.code()), (b"out\n".to_vec(), b"err\n".to_vec(), Some(3)));
+    assert_eq!(
+        (output.stdout, output.stderr, output.status.code()),
+        (b"out\n".to_vec(), b"err\n".to_vec(), Some(3))
+    );
 }
 
 fn within_a_runtime_too() {
@@ -98,7 +105,10 @@ fn a_state_machine_is_a_work_of_each_weight() {
 fn a_panic_has_its_words() {
     for weight in [Weight::Step, Weight::Fiber, Weight::Thread, Weight::Fork, Weight::Fresh] {
         let died = run(weight, end::call(End::Panic)).expect_err("it has panicked");
-        assert!(matches!(&died, Died::Panicked { message } if message == "as it was asked for: 5"), "{weight}: {died}");
+        assert!(
+            matches!(&died, Died::Panicked { message } if message == "as it was asked for: 5"),
+            "{weight}: {died}"
+        );
     }
 }
 
@@ -106,7 +116,10 @@ fn a_crash_is_the_processs_own() {
     for weight in PROCESSES {
         for (how, signals) in [(End::Abort, &[6][..]), (End::WildAddress, &[11]), (End::Stack, &[6, 11])] {
             let died = run(weight, end::call(how)).expect_err("it has crashed");
-            assert!(matches!(died, Died::Signal { signal } if signals.contains(&signal)), "{weight}, {how:?}: {died}");
+            assert!(
+                matches!(died, Died::Signal { signal } if signals.contains(&signal)),
+                "{weight}, {how:?}: {died}"
+            );
         }
         let died = run(weight, end::call(End::Exit(9))).expect_err("it has no result");
         assert!(matches!(died, Died::Exited { code: 9 }), "{weight}: {died}");
@@ -140,12 +153,16 @@ fn a_deadline_ends_what_can_be_ended() {
     for how in [End::Endless, End::Sleep] {
         for weight in PROCESSES {
             let timed = Builder::new(weight).deadline(limit);
-            for died in [timed.run(end::call(how)).expect_err("late"), timed.spawn(end::call(how)).join().expect_err("late")] {
+            for died in [
+                timed.run(end::call(how)).expect_err("late"),
+                timed.spawn(end::call(how)).join().expect_err("late"),
+            ] {
                 assert!(matches!(died, Died::TimedOut(time) if time == limit), "{weight}, {how:?}: {died}");
             }
         }
     }
-    let waits = Builder::new(Weight::Fiber).deadline(limit).spawn(|| regrow_fiber::sleep(Duration::from_secs(600)));
+    let waits =
+        Builder::new(Weight::Fiber).deadline(limit).spawn(|| regrow_fiber::sleep(Duration::from_secs(600)));
     assert!(matches!(waits.join(), Err(Died::TimedOut(_))));
     let died = Builder::new(Weight::Program).deadline(limit).run(shell("sleep 600")).expect_err("late");
     assert!(matches!(died, Died::TimedOut(_)), "{died}");

@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use regrow::work::{Builder, Died, Weight, run, spawn};
 use regrow::Point;
+use regrow::work::{Builder, Died, Weight, run, spawn};
 
 use crate::Tests;
 
@@ -147,7 +147,8 @@ fn arguments_and_results_of_all_sizes_arrive() {
 }
 
 fn many_at_once_have_each_their_own() {
-    let works: Vec<_> = (0..24_u64).map(|number| (number, spawn(Weight::Fresh, add::call(number, 1000)))).collect();
+    let works: Vec<_> =
+        (0..24_u64).map(|number| (number, spawn(Weight::Fresh, add::call(number, 1000)))).collect();
     for (number, work) in works {
         assert_eq!(work.join().expect("a sum"), number + 1000);
     }
@@ -155,7 +156,10 @@ fn many_at_once_have_each_their_own() {
         for thread in 0..4 {
             scope.spawn(move || {
                 for number in 0..50 {
-                    assert_eq!(run(Weight::Fresh, add::call(number, thread)).expect("a sum"), number + thread);
+                    assert_eq!(
+                        run(Weight::Fresh, add::call(number, thread)).expect("a sum"),
+                        number + thread
+                    );
                 }
             });
         }
@@ -167,9 +171,11 @@ fn within_a_task_others_run_meanwhile() {
     static TURNS: AtomicU64 = AtomicU64::new(0);
     let turns = regrow_fiber::Runtime::with_workers(1)
         .run(|| {
-            let other = regrow_fiber::spawn_here(|| loop {
-                TURNS.fetch_add(1, Ordering::Relaxed);
-                regrow_fiber::sleep(Duration::from_millis(1));
+            let other = regrow_fiber::spawn_here(|| {
+                loop {
+                    TURNS.fetch_add(1, Ordering::Relaxed);
+                    regrow_fiber::sleep(Duration::from_millis(1));
+                }
             });
             let slow = Builder::new(Weight::Fresh).run(nap::call(100)).expect("an end");
             other.cancel();

@@ -51,7 +51,8 @@ fn memory() {
         check("memory", weight, after.expect("the word") == 1);
     }
     // Another program writes all over its own memory.
-    let script = "exec 3<>/proc/self/mem; dd if=/dev/zero of=/proc/self/mem bs=4096 count=1 2>/dev/null; exit 0";
+    let script =
+        "exec 3<>/proc/self/mem; dd if=/dev/zero of=/proc/self/mem bs=4096 count=1 2>/dev/null; exit 0";
     let _ = run(Weight::Program, shell(script));
     check("memory", Weight::Program, WORD.load(Ordering::Relaxed) == 1);
 }
@@ -77,13 +78,18 @@ fn secrets() {
     let secret = format!("secret{}", std::process::id());
     let output = run(Weight::Program, shell("cat /proc/self/maps /proc/self/environ /proc/self/cmdline"));
     let output = output.expect("its output").stdout;
-    check("secrets", Weight::Program, !output.windows(secret.len()).any(|window| window == secret.as_bytes()));
+    check(
+        "secrets",
+        Weight::Program,
+        !output.windows(secret.len()).any(|window| window == secret.as_bytes()),
+    );
 }
 
 fn crash() {
     for weight in OF_THIS_PROGRAM {
         for how in [End::Abort, End::WildAddress, End::Exit(7)] {
-            let caller = in_a_copy(move || run(weight, end::call(how)).map_err(|died| died.to_string()).is_err());
+            let caller =
+                in_a_copy(move || run(weight, end::call(how)).map_err(|died| died.to_string()).is_err());
             check("crash", weight, matches!(caller, Ok(true)));
         }
     }
@@ -172,10 +178,8 @@ fn rights() {
 fn the_guide_has_the_table() {
     let guide = include_str!("../../../../docs/guide/src/work.md");
     let words: Vec<&str> = Weight::Step.isolation().entries().map(|(name, _)| name).into();
-    let mut lines = vec![
-        format!("| weight | {} |", words.join(" | ")),
-        format!("|---|{}", "---|".repeat(words.len())),
-    ];
+    let mut lines =
+        vec![format!("| weight | {} |", words.join(" | ")), format!("|---|{}", "---|".repeat(words.len()))];
     for weight in Weight::ALL {
         let cells = weight.isolation().entries().map(|(_, is)| if is { "yes" } else { "no" });
         lines.push(format!("| `{weight}` | {} |", cells.join(" | ")));

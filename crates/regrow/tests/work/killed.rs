@@ -111,7 +111,8 @@ fn kill_in(weight: Weight, state: State) {
     await_gone(pid, false);
     for other in others {
         // What a process has started is its own; here it is ended by the test.
-        let other = rustix::process::Pid::from_raw(i32::try_from(other).expect("a number")).expect("not zero");
+        let other =
+            rustix::process::Pid::from_raw(i32::try_from(other).expect("a number")).expect("not zero");
         rustix::process::kill_process(other, rustix::process::Signal::KILL).expect("it lives");
     }
     drop(nothing);
@@ -128,7 +129,8 @@ fn a_program_that_is_killed_says_so() {
 /// The descriptors of this process that are no keeper's.
 fn descriptors() -> BTreeSet<String> {
     let entries = std::fs::read_dir("/proc/self/fd").expect("a folder").flatten();
-    let target = |entry: std::fs::DirEntry| std::fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok();
+    let target =
+        |entry: std::fs::DirEntry| std::fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok();
     let of_works = |name: &String| name.contains("regrow-work") || name.contains("regrow-channel");
     entries.filter_map(target).filter(of_works).collect()
 }
