@@ -300,7 +300,12 @@ impl Worker {
 
     #[cold]
     fn add_timer(&self, time: Instant, wait: u64) {
-        self.timers.borrow_mut().add(time, self.control(), wait);
+        let is_over = |control: ControlAddress, wait| {
+            // SAFETY: as in `wake`.
+            let task = unsafe { &(*control.0).task };
+            task.wait.load(Ordering::Relaxed) != wait
+        };
+        self.timers.borrow_mut().add(time, self.control(), wait, &is_over);
         self.turns.set(self.turns.get().min(1));
     }
 
