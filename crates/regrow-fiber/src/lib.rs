@@ -18,7 +18,7 @@
 //! ```
 //!
 //! A [`Runtime`] runs many of them, as *tasks*, on all processors: they wait for one another by [channels](channel()), [locks](Mutex), [`sleep`],
-//! [`JoinHandle::join`] and [futures](block_on), and leave the processor to others meanwhile.
+//! [`JoinHandle::join`], [futures](block_on) and [descriptors](io), and leave the processor to others meanwhile.
 //!
 //! ```
 //! use regrow_fiber::{Runtime, channel, spawn};
@@ -43,8 +43,10 @@
 //!   background                a runtime behind a program that is none
 //!   runtime  scope            tasks, started and joined
 //!   channel  mutex  future    what they wait for              join   the end of one
+//!   io                        descriptors that they wait for
 //!   wait                      a wait, of a task or of a thread
 //!   worker  timers  post      what runs tasks; times; what others tell a worker
+//!   reactor                   what the kernel tells a worker of descriptors
 //!   step                      tasks without a stack
 //!   fiber                     a function on a stack of its own, with typed inputs and outputs
 //!   control  task             what stands at the top of a fiber's stack
@@ -59,9 +61,11 @@ mod control;
 mod error;
 mod fiber;
 mod future;
+pub mod io;
 mod join;
 mod mutex;
 mod post;
+mod reactor;
 mod runtime;
 mod scope;
 mod stack;

@@ -3,14 +3,16 @@
 //! A post is never freed, but used again by a later worker: who has an address of one can always write to it. What arrives at a worker that it
 //! was not meant for names a wait that nobody is in.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
 
 use crate::control::ControlAddress;
+use crate::reactor::{Reactor, Tell};
 
 /// What is told.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +39,11 @@ pub(crate) struct Post {
     messages: SegQueue<Message>,
     /// The worker sleeps, or is about to.
     is_asleep: AtomicBool,
+    /// It sleeps in the reactor then, because tasks wait for descriptors.
+    is_in_reactor: AtomicBool,
     thread: Mutex<Option<Thread>>,
+    /// What its worker's tasks wait for of descriptors, from the first such wait on.
+    reactor: OnceLock<Reactor>,
     /// The number of the next wait of its workers.
     next_number: AtomicU64,
 }
@@ -65,7 +71,9 @@ impl Post {
             Some(Box::leak(Box::new(Self {
                 messages: SegQueue::new(),
                 is_asleep: AtomicBool::new(false),
+                is_in_reactor: AtomicBool::new(false),
                 thread: Mutex::new(None),
+                reactor: OnceLock::new(),
                 next_number: AtomicU64::new((number << NUMBERS) + 1),
             })))
         })
@@ -75,6 +83,9 @@ impl Post {
     pub(crate) fn move_in(&self) {
         while self.messages.pop().is_some() {}
         self.is_asleep.store(false, Ordering::Relaxed);
+        if let Some(reactor) = self.reactor.get() {
+            reactor.move_in();
+        }
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
     }
 
@@ -101,11 +112,33 @@ impl Post {
         // The message before it is seen by a worker that does not see this.
         fence(Ordering::SeqCst);
         if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::AcqRel) {
+            if self.is_in_reactor.load(Ordering::Relaxed)
+                && let Some(reactor) = self.reactor.get()
+            {
+                return reactor.notify();
+            }
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(thread) = &*thread {
                 thread.unpark();
             }
         }
+    }
+
+    /// The reactor of its worker, whose thread calls this.
+    ///
+    /// # Errors
+    /// The kernel's: there is none.
+    pub(crate) fn reactor(&self) -> io::Result<&Reactor> {
+        match self.reactor.get() {
+            Some(reactor) => Ok(reactor),
+            None => Reactor::new().map(|made| self.reactor.get_or_init(|| made)),
+        }
+    }
+
+    /// The same, if a task waits there.
+    #[inline]
+    pub(crate) fn awaited(&self) -> Option<&Reactor> {
+        self.reactor.get().filter(|reactor| reactor.is_awaited())
     }
 
     /// The next message.
@@ -118,8 +151,13 @@ impl Post {
         self.is_asleep.load(Ordering::Relaxed)
     }
 
-    /// Its worker sleeps, until it is woken or the time is over. It has said before that it would ([`Post::fall_asleep`]).
-    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
+    /// Its worker sleeps, until it is woken or the time is over. It has said before that it would ([`Post::fall_asleep`]). Waits for descriptors that are
+    /// over are told.
+    pub(crate) fn sleep(&self, timeout: Option<Duration>, tell: Tell<'_>) {
+        if let Some(reactor) = self.awaited() {
+            reactor.wait(timeout, tell);
+            return self.wake_up();
+        }
         while self.sleeps() {
             match timeout {
                 None => std::thread::park(),
@@ -134,7 +172,8 @@ impl Post {
 
     /// Says that its worker is about to sleep; false where it must not, because there is a message.
     pub(crate) fn fall_asleep(&self) -> bool {
-        self.is_asleep.store(true, Ordering::Relaxed);
+        self.is_in_reactor.store(self.awaited().is_some(), Ordering::Relaxed);
+        self.is_asleep.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         let is_empty = self.messages.is_empty();
         if !is_empty {

@@ -34,30 +34,70 @@ impl Ord for Timer {
     }
 }
 
-/// See the module. A wait that is over before its time leaves its timer here until then.
+/// See the module. A wait that is over before its time leaves its timer here until then, or until half of all timers are such.
 #[derive(Debug, Default)]
-pub(crate) struct Timers(BinaryHeap<Reverse<Timer>>);
+pub(crate) struct Timers {
+    heap: BinaryHeap<Reverse<Timer>>,
+    /// How many there are when those of waits that are over are looked for.
+    most: usize,
+}
+
+/// How many timers there are at least before that.
+const LEAST_MOST: usize = 64;
 
 impl Timers {
-    pub(crate) fn add(&mut self, time: Instant, control: ControlAddress, wait: u64) {
-        self.0.push(Reverse(Timer { time, control, wait }));
+    /// Adds the time of a wait; `is_over` says of other waits whether they are.
+    pub(crate) fn add(
+        &mut self,
+        time: Instant,
+        control: ControlAddress,
+        wait: u64,
+        is_over: &dyn Fn(ControlAddress, u64) -> bool,
+    ) {
+        if self.heap.len() >= self.most.max(LEAST_MOST) {
+            self.heap.retain(|timer| !is_over(timer.0.control, timer.0.wait));
+            self.most = self.heap.len() * 2;
+        }
+        self.heap.push(Reverse(Timer { time, control, wait }));
     }
 
     /// The next time.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.0.peek().map(|timer| timer.0.time)
+        self.heap.peek().map(|timer| timer.0.time)
     }
 
     /// Takes all whose time is over.
     pub(crate) fn take_over(&mut self, tell: &mut dyn FnMut(ControlAddress, u64)) {
-        if self.0.is_empty() {
+        if self.heap.is_empty() {
             return;
         }
         let now = Instant::now();
-        while self.0.peek().is_some_and(|timer| timer.0.time <= now) {
-            if let Some(Reverse(timer)) = self.0.pop() {
+        while self.heap.peek().is_some_and(|timer| timer.0.time <= now) {
+            if let Some(Reverse(timer)) = self.heap.pop() {
                 tell(timer.control, timer.wait);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A task that waits often for a short time below a long limit leaves few timers.
+    #[test]
+    fn waits_that_are_over_leave_few_timers() {
+        let mut timers = Timers::default();
+        let nobody = ControlAddress(std::ptr::null());
+        let later = Instant::now() + Duration::from_secs(3600);
+        for wait in 1..=100_000 {
+            timers.add(later, nobody, wait, &|_, other| other > 100 && other != wait);
+            assert!(timers.heap.len() <= 201);
+        }
+        // Those of the waits that go on are there.
+        let mut waits: Vec<u64> = timers.heap.iter().map(|timer| timer.0.wait).collect();
+        waits.sort_unstable();
+        assert!(waits.iter().take(100).copied().eq(1..=100) && waits.contains(&100_000));
     }
 }

@@ -32,8 +32,9 @@ use crate::stack::Stack;
 use crate::task::{Task, Woken};
 use crate::timers::Timers;
 
-/// After how many switches the loop has its turn.
+/// After how many switches the loop has its turn, and after how many where tasks wait for descriptors.
 const TURNS: u32 = 256;
+const TURNS_BESIDE_DESCRIPTORS: u32 = 32;
 /// How far ahead in the queue of tasks the memory of one is fetched.
 const AHEAD: usize = 6;
 /// How often the tasks of a runtime that ends are told to, before they are left as they are, and how long at a time others have to end what these
@@ -305,7 +306,12 @@ impl Worker {
 
     #[cold]
     fn add_timer(&self, time: Instant, wait: u64) {
-        self.timers.borrow_mut().add(time, self.control(), wait);
+        let is_over = |control: ControlAddress, wait| {
+            // SAFETY: as in `wake`.
+            let task = unsafe { &(*control.0).task };
+            task.wait.load(Ordering::Relaxed) != wait
+        };
+        self.timers.borrow_mut().add(time, self.control(), wait, &is_over);
         self.turns.set(self.turns.get().min(1));
     }
 
@@ -435,7 +441,7 @@ impl Worker {
         }
         self.timers.borrow_mut().take_over(&mut |control, wait| self.wake(control, wait, Woken::TimedOut));
         self.begin_some();
-        self.turns.set(TURNS);
+        self.turns.set(self.look_at_descriptors());
         let mut next = self.pick();
         if ptr::eq(next, &raw const self.own) {
             let Some(long) = self.long.pop() else { return is_busy };
@@ -447,6 +453,13 @@ impl Worker {
             self.ready.push(next);
         }
         true
+    }
+
+    /// Ends waits for descriptors that are over; after how many switches to look again.
+    fn look_at_descriptors(&self) -> u32 {
+        let Some(reactor) = self.post.awaited() else { return TURNS };
+        reactor.look(&mut |control, wait| self.wake(control, wait, Woken::Happened));
+        TURNS_BESIDE_DESCRIPTORS
     }
 
     fn take(&self, message: Posted) {
@@ -505,7 +518,7 @@ impl Worker {
             }
             let timeout =
                 self.timers.borrow().next().map(|time| time.saturating_duration_since(Instant::now()));
-            self.post.sleep(timeout);
+            self.post.sleep(timeout, &mut |control, wait| self.wake(control, wait, Woken::Happened));
         }
     }
 

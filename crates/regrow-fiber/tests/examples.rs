@@ -1,6 +1,7 @@
 //! The examples do what they say.
 
-use std::io::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 /// An example, which `cargo test` has built beside this test.
@@ -44,4 +45,34 @@ fn grep_finds_what_grep_finds() {
     let nothing = example("grep").arg("nowhere").args(&files).arg("/nonexistent").output().unwrap();
     assert_eq!(nothing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&nothing.stderr).starts_with("/nonexistent: "));
+}
+
+#[test]
+fn echo_sends_back_what_comes() {
+    let mut server = example("echo").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut address = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    let mut streams: Vec<TcpStream> =
+        (0..50).map(|_| TcpStream::connect(address.trim_end()).unwrap()).collect();
+    for round in 0..3_u8 {
+        for (stream, number) in streams.iter_mut().zip(0_u8..) {
+            stream.write_all(&[number, round]).unwrap();
+        }
+        for (stream, number) in streams.iter_mut().zip(0_u8..) {
+            let mut back = [0; 2];
+            stream.read_exact(&mut back).unwrap();
+            assert_eq!(back, [number, round]);
+        }
+    }
+    // Its connections are still there.
+    drop(server.stdin.take());
+    assert!(server.wait().unwrap().success());
+    assert_eq!(streams[0].read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn echo_rounds_counts_for_each() {
+    let output = example("echo_rounds").args(["4", "5", "1"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.lines().count() == 6, "{text}");
 }

@@ -37,6 +37,10 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-fiber/src/fiber.rs", "values go from stack to stack by address"),
     ("crates/regrow-fiber/src/join.rs", "what tasks borrow is promised to outlive them, not by its type"),
     ("crates/regrow-fiber/src/mutex.rs", "what a lock keeps is reached through it"),
+    (
+        "crates/regrow-fiber/src/reactor.rs",
+        "a poller wants a promise that descriptors are taken out before they are closed",
+    ),
     ("crates/regrow-fiber/src/scope.rs", "what tasks borrow is promised to outlive them, not by its type"),
     ("crates/regrow-fiber/src/stack/label.rs", "a label stands at an address of the stack"),
     ("crates/regrow-fiber/src/stack/class.rs", "memory is given back by its address"),
