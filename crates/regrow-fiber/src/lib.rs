@@ -44,6 +44,7 @@
 //!   channel  mutex  future    what they wait for              join   the end of one
 //!   wait                      a wait, of a task or of a thread
 //!   worker  timers  post      what runs tasks; times; what others tell a worker
+//!   queues                    what stands between threads
 //!   step                      tasks without a stack
 //!   fiber                     a function on a stack of its own, with typed inputs and outputs
 //!   control  task             what stands at the top of a fiber's stack
@@ -62,6 +63,7 @@ mod mutex;
 mod post;
 mod runtime;
 mod scope;
+mod queues;
 mod stack;
 mod step;
 mod task;

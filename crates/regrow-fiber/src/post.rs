@@ -3,14 +3,14 @@
 //! A post is never freed, but used again by a later worker: who has an address of one can always write to it. What arrives at a worker that it
 //! was not meant for names a wait that nobody is in.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
-use std::thread::Thread;
+use std::sync::PoisonError;
 use std::time::Duration;
 
-use crossbeam_queue::SegQueue;
+use regrow_sync::thread::{self, Thread};
+use regrow_sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence};
 
 use crate::control::ControlAddress;
+use crate::queues::SegQueue;
 
 /// What is told.
 #[derive(Debug, Clone, Copy)]
@@ -47,10 +47,12 @@ const NUMBERS: u32 = 52;
 /// Most workers of a process at a time, with those that have ended.
 pub(crate) const MOST_POSTS: u64 = 1 << (u64::BITS - NUMBERS);
 
-/// Posts that no worker has.
-static IDLE: Mutex<Vec<&'static Post>> = Mutex::new(Vec::new());
-/// How many there are.
-static MADE: AtomicU64 = AtomicU64::new(0);
+regrow_sync::statics! {
+    /// Posts that no worker has.
+    static IDLE: Mutex<Vec<&'static Post>> = Mutex::new(Vec::new());
+    /// How many there are.
+    static MADE: AtomicU64 = AtomicU64::new(0);
+}
 
 impl Post {
     /// A post for a worker; `None`: there are as many as have numbers.
@@ -75,7 +77,7 @@ impl Post {
     pub(crate) fn move_in(&self) {
         while self.messages.pop().is_some() {}
         self.is_asleep.store(false, Ordering::Relaxed);
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
     }
 
     /// The number of the first wait of its worker: no other wait of the process has it.
@@ -122,9 +124,9 @@ impl Post {
     pub(crate) fn sleep(&self, timeout: Option<Duration>) {
         while self.sleeps() {
             match timeout {
-                None => std::thread::park(),
+                None => thread::park(),
                 Some(timeout) => {
-                    std::thread::park_timeout(timeout);
+                    thread::park_timeout(timeout);
                     break;
                 }
             }

@@ -18,16 +18,16 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_deque::{Steal, Stealer, Worker as Deque};
+use regrow_sync::{AtomicBool, OnceLock, Ordering, fence, thread};
 
 use crate::arch::{self, Position, Word};
 use crate::control::{Control, ControlAddress};
 use crate::error::StackError;
 use crate::post::{Message as Posted, Post};
+use crate::queues::{Deque, Steal, Stealer};
 use crate::stack::Stack;
 use crate::task::{Task, Woken};
 use crate::timers::Timers;
@@ -41,7 +41,7 @@ const AHEAD: usize = 6;
 const MOST_TOLD: usize = 2000;
 const PATIENCE: Duration = Duration::from_millis(1);
 
-thread_local! {
+regrow_sync::thread_local! {
     static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
 }
 
@@ -528,7 +528,7 @@ impl Worker {
             if self.tasks.borrow().is_empty() {
                 break;
             }
-            std::thread::sleep(PATIENCE);
+            thread::sleep(PATIENCE);
         }
     }
 }
