@@ -413,8 +413,8 @@ impl Worker {
         self.current.set(&raw const self.own);
         while !is_over() {
             let is_busy = self.turn();
-            if !is_busy && !is_over() {
-                self.sleep();
+            if !is_busy {
+                self.sleep(is_over);
             }
         }
         self.end_all();
@@ -492,9 +492,10 @@ impl Worker {
     }
 
     /// Sleeps until something is posted, or a time is over.
-    fn sleep(&self) {
+    fn sleep(&self, is_over: &dyn Fn() -> bool) {
         if self.post.fall_asleep() {
-            if self.next_fresh_is_there() {
+            // Who puts a task, or ends the runtime, sees that this worker sleeps, or is seen here.
+            if self.next_fresh_is_there() || is_over() {
                 self.post.wake_up();
                 return;
             }
