@@ -98,16 +98,19 @@ impl Post {
         self.wake();
     }
 
-    /// Wakes its worker, if that sleeps.
-    pub(crate) fn wake(&self) {
+    /// Wakes its worker, if that sleeps; whether it has.
+    pub(crate) fn wake(&self) -> bool {
         // The message before it is seen by a worker that does not see this.
         fence(Ordering::SeqCst);
-        if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::AcqRel) {
+        let is_asleep =
+            self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::AcqRel);
+        if is_asleep {
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(thread) = &*thread {
                 thread.unpark();
             }
         }
+        is_asleep
     }
 
     /// The next message.

@@ -224,8 +224,8 @@ impl Worker {
         // Who is about to sleep sees the task, or is seen here.
         fence(Ordering::SeqCst);
         for post in self.colleagues.posts.iter().filter_map(OnceLock::get) {
-            if !ptr::eq(*post, self.post) && post.sleeps() {
-                post.wake();
+            // Somebody else may wake it first, for another task.
+            if !ptr::eq(*post, self.post) && post.sleeps() && post.wake() {
                 break;
             }
         }
