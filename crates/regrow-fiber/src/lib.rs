@@ -37,7 +37,7 @@
 //! ```
 //!
 //! A task that waits in a destructor while it unwinds keeps its thread *panicking* for the others on it ([`std::thread::panicking`]): a lock of the
-//! standard library that one of them lets go meanwhile is poisoned.
+//! standard library that one of them lets go meanwhile is poisoned. Those of them that are cancelled meanwhile end when it goes on.
 //!
 //! ```text
 //!   runtime  scope            tasks, started and joined

@@ -179,7 +179,7 @@ pub fn yield_now() {
     match worker::here() {
         Some(worker) if worker.is_in_task() => {
             worker.give_way();
-            if worker.task().is_cancelled.get() && !std::thread::panicking() {
+            if worker.ends_here() {
                 wait::unwind();
             }
         }

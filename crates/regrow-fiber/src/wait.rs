@@ -217,8 +217,8 @@ impl<'a> Wait<'a> {
     pub(crate) fn end(&self, deadline: Option<Instant>) -> Woken {
         match self {
             Self::Task(worker, wait) => {
-                if worker.task().is_cancelled.get() && !std::thread::panicking() {
-                    worker.task().wait.store(0, Ordering::Relaxed);
+                if worker.ends_here() {
+                    worker.give_up_wait();
                     return Woken::Cancelled;
                 }
                 worker.wait(deadline.map(|time| (time, *wait)))

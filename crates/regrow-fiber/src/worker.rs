@@ -110,6 +110,10 @@ pub(crate) struct Worker {
     machines: RefCell<VecDeque<Box<dyn Machine>>>,
     /// All tasks that have begun.
     tasks: RefCell<Vec<NonNull<Control>>>,
+    /// Some of them are cancelled, and were not told: see `cancel`.
+    has_untold: Cell<bool>,
+    /// It is run by a destructor of a thread that unwinds.
+    is_panicking: bool,
     number: usize,
     colleagues: Arc<Colleagues>,
     post: &'static Post,
@@ -172,6 +176,8 @@ impl Worker {
             fresh,
             machines: RefCell::new(VecDeque::new()),
             tasks: RefCell::new(Vec::new()),
+            has_untold: Cell::new(false),
+            is_panicking: std::thread::panicking(),
             number,
             colleagues,
             post,
@@ -296,6 +302,16 @@ impl Worker {
         }
         self.leave();
         self.task().woken.get()
+    }
+
+    /// Does not wait after all.
+    #[cold]
+    pub(crate) fn give_up_wait(&self) {
+        if self.task().wait.load(Ordering::Relaxed) == 0 {
+            // The task has ended its wait itself: it stands among those that are ready, and is taken out by its turn.
+            self.leave();
+        }
+        self.task().wait.store(0, Ordering::Relaxed);
     }
 
     #[cold]
@@ -428,6 +444,9 @@ impl Worker {
             self.take(message);
             is_busy = true;
         }
+        if self.has_untold.get() {
+            self.tell_the_untold();
+        }
         self.timers.borrow_mut().take_over(&mut |control, wait| self.wake(control, wait, Woken::TimedOut));
         self.begin_some();
         self.turns.set(TURNS);
@@ -457,9 +476,53 @@ impl Worker {
         }
     }
 
+    /// Has a task end at its next wait, or at the present one. While a task of this thread waits in a destructor, none is told: which one it is cannot be
+    /// known, and that one would unwind a second time. They are told behind it.
     fn cancel(&self, block: &Control) {
         block.task.is_cancelled.set(true);
+        if self.is_unwinding() {
+            return self.has_untold.set(true);
+        }
         self.wake(ControlAddress(block), block.task.wait.load(Ordering::Relaxed), Woken::Cancelled);
+    }
+
+    /// Whether a task of this thread unwinds.
+    fn is_unwinding(&self) -> bool {
+        std::thread::panicking() && !self.is_panicking
+    }
+
+    /// Whether the present task ends at this wait.
+    #[inline(always)]
+    pub(crate) fn ends_here(&self) -> bool {
+        self.task().is_cancelled.get() && self.is_to_end()
+    }
+
+    #[cold]
+    fn is_to_end(&self) -> bool {
+        let is_unwinding = self.is_unwinding();
+        self.has_untold.set(self.has_untold.get() || is_unwinding);
+        !is_unwinding
+    }
+
+    /// Tells those that were cancelled while another one unwound.
+    #[cold]
+    fn tell_the_untold(&self) {
+        if !self.is_unwinding() {
+            self.has_untold.set(false);
+            self.tell_all(|block| block.task.is_cancelled.get());
+        }
+    }
+
+    /// Cancels some of the tasks.
+    fn tell_all(&self, is_to_end: impl Fn(&Control) -> bool) {
+        let tasks: Vec<NonNull<Control>> = self.tasks.borrow().clone();
+        for task in tasks {
+            // SAFETY: none of them runs meanwhile.
+            let block = unsafe { task.as_ref() };
+            if is_to_end(block) {
+                self.cancel(block);
+            }
+        }
     }
 
     /// Begins those that stay here, and one that others might take.
@@ -517,19 +580,26 @@ impl Worker {
         drop((staying, machines));
         while self.fresh.pop().is_some() {}
         for _ in 0..MOST_TOLD {
-            let tasks: Vec<NonNull<Control>> = self.tasks.borrow().clone();
-            for task in &tasks {
-                // SAFETY: a task that has ended meanwhile can be looked at.
-                self.cancel(unsafe { task.as_ref() });
-            }
-            let turns = tasks.len() + 1;
+            self.tell_all(|_| true);
+            let turns = self.tasks.borrow().len() + 1;
             if !(0..turns).any(|_| !self.turn()) {
                 continue;
             }
             if self.tasks.borrow().is_empty() {
-                break;
+                return;
             }
             thread::sleep(PATIENCE);
+        }
+        self.forget_all();
+    }
+
+    /// Leaves the tasks that have not ended as they are. Nobody can wake them: a later worker has this post, on another thread.
+    fn forget_all(&self) {
+        for task in self.tasks.take() {
+            // SAFETY: its stack is there for ever, as nobody takes it back.
+            let block = unsafe { task.as_ref() };
+            block.birth.store(0, Ordering::Relaxed);
+            block.task.wait.store(0, Ordering::Relaxed);
         }
     }
 }
