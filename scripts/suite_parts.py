@@ -316,7 +316,7 @@ def soak() -> list[Part]:
         make("memory", "the memory service for C programs, as users get it", needs=("build",), lock="release"),
         creations("soak/creations", "bash's and make's own tests below regrow schedule"),
         allocators("soak/allocators", "jemalloc's and mimalloc's own tests over the memory service"),
-        make("miri", "the memory service, instruction by instruction", lock="miri", limit_s=7200),
+        make("miri", "the memory service and fibers, instruction by instruction", lock="miri", limit_s=7200),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
         make("sanitize", "the memory service with both sanitizers, deliberate bugs among it", lock="sanitize", limit_s=7200),
         make("loom-mutants", "a model fails for each ordering of the memory service that is weakened", lock="loom"),

@@ -286,3 +286,62 @@ impl<T> fmt::Debug for JoinHandle<T> {
         formatter.debug_struct("JoinHandle").field("has_ended", &self.has_ended()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::future::block_on;
+
+    /// A thread does what a worker would.
+    fn run<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let packet = Packet::new();
+        let handle = packet.handle();
+        let task = Box::new(Unstarted::new(function, packet));
+        let thread = std::thread::spawn(move || {
+            let Some(post) = Post::take() else { return };
+            post.move_in();
+            task.begin(ControlAddress(std::ptr::null()), 1, post)();
+            post.give_back(post.first_number());
+        });
+        drop(thread);
+        handle
+    }
+
+    #[test]
+    fn threads_and_futures_have_the_results_of_tasks() {
+        assert_eq!(run(|| Box::new(7)).join().expect("it has a result"), Box::new(7));
+        assert_eq!(block_on(run(|| Box::new(8))).expect("it has a result"), Box::new(8));
+        let mut slow = run(|| std::thread::sleep(Duration::from_millis(5)));
+        let joined = loop {
+            match slow.join_within(Duration::from_millis(1)) {
+                Ok(joined) => break joined,
+                Err(handle) => slow = handle,
+            }
+        };
+        assert!(joined.is_ok());
+        let panics = run(|| std::panic::resume_unwind(Box::new(9_u8)));
+        assert!(matches!(panics.join(), Err(JoinError::Panicked(payload)) if payload.is::<u8>()));
+    }
+
+    #[test]
+    fn a_task_that_does_not_begin_says_why() {
+        let packet = Packet::new();
+        let handle = packet.handle();
+        let captured = Arc::new(());
+        let kept = captured.clone();
+        let task = Unstarted::new(move || drop(kept), packet);
+        let waits = std::thread::spawn(move || handle.join());
+        drop(task);
+        assert!(matches!(waits.join().expect("it does not panic"), Err(JoinError::Cancelled)));
+        assert_eq!(Arc::strong_count(&captured), 1);
+        let cancelled = Packet::new();
+        let handle = cancelled.handle();
+        handle.cancel();
+        let task = Box::new(Unstarted::new(|| 1, cancelled));
+        let post = Post::take().expect("there are few");
+        post.move_in();
+        task.begin(ControlAddress(std::ptr::null()), 1, post)();
+        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+        post.give_back(post.first_number());
+    }
+}

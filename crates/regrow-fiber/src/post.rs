@@ -153,3 +153,40 @@ impl Post {
         self.is_asleep.store(false, Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    #[test]
+    fn messages_of_two_threads_arrive_at_one_that_sleeps_in_between() {
+        let count = if cfg!(miri) { 20 } else { 5_000 };
+        let post = Post::take().expect("there are few");
+        post.move_in();
+        let mut waits = Vec::new();
+        std::thread::scope(|scope| {
+            for from in 0..2 {
+                scope.spawn(move || {
+                    (0..count).for_each(|number| {
+                        post.send(Message::Wake {
+                            control: ControlAddress(ptr::null()),
+                            wait: number * 2 + from,
+                        });
+                    });
+                });
+            }
+            while waits.len() < 2 * usize::try_from(count).unwrap_or(0) {
+                match post.next() {
+                    Some(Message::Wake { wait, .. }) => waits.push(wait),
+                    Some(Message::Cancel { .. }) => {}
+                    None if post.fall_asleep() => post.sleep(None),
+                    None => {}
+                }
+            }
+        });
+        post.give_back(post.first_number());
+        waits.sort_unstable();
+        assert!(waits.into_iter().eq(0..2 * count));
+    }
+}

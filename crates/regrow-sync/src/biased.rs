@@ -289,6 +289,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
+    const TURNS: u64 = if cfg!(miri) { 20 } else { 5_000 };
+
     #[test]
     fn one_that_is_had_is_had_once_and_one_that_is_shared_has_no_owner() {
         let lock = Biased::new(5, false);
@@ -323,7 +325,7 @@ mod tests {
                 }
             });
             let (mut claimed, mut seen) = (0, 0);
-            while claimed < 5_000 {
+            while claimed < TURNS {
                 // The owner has a turn between two claims.
                 if owned.load(Ordering::Relaxed) == seen {
                     std::thread::yield_now();
@@ -340,7 +342,7 @@ mod tests {
             stop.store(true, Ordering::Relaxed);
         });
         let claim = lock.try_claim().expect("nobody has it");
-        assert_eq!(*claim.take().expect("nobody has it"), owned.into_inner() + 5_000);
+        assert_eq!(*claim.take().expect("nobody has it"), owned.into_inner() + TURNS);
     }
 
     /// Whoever comes first owns it; with the second one it is shared.
@@ -352,13 +354,13 @@ mod tests {
                 for number in 1..=threads {
                     let lock = &lock;
                     scope.spawn(move || {
-                        for _ in 0..10_000 {
+                        for _ in 0..TURNS {
                             *lock.take(number * 64) += 1;
                         }
                     });
                 }
             });
-            assert_eq!(*lock.take(7), 10_000 * threads as u64);
+            assert_eq!(*lock.take(7), TURNS * threads as u64);
             assert!(lock.is_of(SHARED));
         }
     }
