@@ -156,8 +156,9 @@ tidy: ## check the rules of the house that no other tool knows
 	$(call say,tidy)
 	@$(CARGO) run --quiet $(CHECKED) --package xtask -- tidy
 
-loom: ## try each order of the atomic operations of the memory service and of the locks
-	@RUSTFLAGS="--cfg loom" $(CARGO) test --quiet $(CHECKED) --target-dir $(TARGET)/loom --package regrow-memory --package regrow-sync --lib model
+loom: ## try each order of the atomic operations of the memory service, of fibers' workers and channels, and of the locks
+	@RUSTFLAGS="--cfg loom" $(CARGO) test --quiet $(CHECKED) --target-dir $(TARGET)/loom --package regrow-memory --package regrow-fiber \
+		--package regrow-sync --lib model
 
 sanitize: ## run the tests of the memory service with the address and the thread sanitizer, which know of its pages
 	@scripts/sanitize address thread

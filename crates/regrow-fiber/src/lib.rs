@@ -59,11 +59,13 @@ mod error;
 mod fiber;
 mod future;
 mod join;
+#[cfg(all(test, loom))]
+mod model;
 mod mutex;
 mod post;
+mod queues;
 mod runtime;
 mod scope;
-mod queues;
 mod stack;
 mod step;
 mod task;
