@@ -31,7 +31,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-sites bench-ladder bench-python bench-env bench-web keep-results results build memory \
-	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants sanitize miri miri-zones victims test-workspace test-unprivileged test-python \
+	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants sanitize miri miri-zones miri-fiber victims test-workspace test-unprivileged test-python \
 	test-web clean
 
 help: ## print this list
@@ -156,19 +156,23 @@ tidy: ## check the rules of the house that no other tool knows
 	$(call say,tidy)
 	@$(CARGO) run --quiet $(CHECKED) --package xtask -- tidy
 
-loom: ## try each order of the atomic operations of the memory service and of the locks
-	@RUSTFLAGS="--cfg loom" $(CARGO) test --quiet $(CHECKED) --target-dir $(TARGET)/loom --package regrow-memory --package regrow-sync --lib model
+loom: ## try each order of the atomic operations of the memory service, of fibers' workers and channels, and of the locks
+	@RUSTFLAGS="--cfg loom" $(CARGO) test --quiet $(CHECKED) --target-dir $(TARGET)/loom --package regrow-memory --package regrow-fiber \
+		--package regrow-sync --lib model
 
 sanitize: ## run the tests of the memory service with the address and the thread sanitizer, which know of its pages
 	@scripts/sanitize address thread
 
-miri: ## run the tests of the memory service by Miri, as far as they need no kernel
+miri: ## run the tests of the memory service and of fibers by Miri, as far as they need no kernel, and switch no stack
 	@scripts/sanitize miri
 
 miri-zones: ## of these the zones alone
 	@scripts/sanitize miri-zones
 
-loom-mutants: ## weaken the atomic operations of the memory service one by one: a model fails each time
+miri-fiber: ## of these the fibers alone
+	@scripts/sanitize miri-fiber
+
+loom-mutants: ## weaken the atomic operations of the memory service, of fibers and of locks one by one: a model fails each time
 	@scripts/loom_mutants.py
 
 fuzz-smoke: ## run each fuzz target for FUZZ_SECONDS

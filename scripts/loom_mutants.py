@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Weakens the memory service one ordering, fence or step at a time: a model fails each time (`make loom-mutants`)."""
+"""Weakens what has models one ordering, fence or step at a time: a model fails each time (`make loom-mutants`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = "crates/regrow-memory/src"
 # A model of a mutant may not end: what waits for a line that never comes looks for ever.
 LIMIT_S = 240
 
@@ -26,6 +25,7 @@ class Mutant:
     models: str
     # Where the text stands in the file: only there is it changed.
     after: str = ""
+    package: str = "regrow-memory"
 
     def of(self, text: str) -> str:
         """The file with the change."""
@@ -95,6 +95,78 @@ MUTANTS = (
 )
 
 
+def of_package(package: str, *mutants: Mutant) -> tuple[Mutant, ...]:
+    """Mutants of another package."""
+    return tuple(replace(mutant, package=package) for mutant in mutants)
+
+
+# Locks that one thread takes without a locked instruction.
+LIGHT = "/// The other side.\n    pub fn light() {\n        "
+HEAVY = "pub fn heavy() {\n        fence"
+MUTANTS += of_package(
+    "regrow-sync",
+    without("lib.rs", HEAVY, FENCE, "biased::model"),
+    without("lib.rs", LIGHT, FENCE, "biased::model"),
+    relaxed("biased.rs", "barrier::light();", "Acquire", "biased::model"),
+    Mutant("biased.rs", " && self.owner.load(Ordering::Relaxed) == thread", "", "biased::model", "barrier::light();"),
+    Mutant("biased.rs", "self.claim.load(Ordering::Acquire) == 0", "true", "biased::model", "fn try_own"),
+    relaxed("biased.rs", "fn try_claim", "Acquire", "biased::model"),
+    relaxed("biased.rs", "fn take(self)", "Acquire", "biased::model"),
+    Mutant("biased.rs", "self.0.held.load(Ordering::Acquire) == 0", "true", "biased::model", "fn take(self)"),
+    relaxed("biased.rs", "self.gate.is_some()", "Release", "biased::model"),
+)
+
+# Fibers: what stands between workers, tasks and threads.
+MUTANTS += of_package(
+    "regrow-fiber",
+    # Posts.
+    without("post.rs", "fn wake", FENCE, "model::post"),
+    without("post.rs", "fn wake", "thread.unpark();", "model::post"),
+    without("post.rs", "fn send", "self.wake();", "model::post"),
+    without("post.rs", "fn fall_asleep", FENCE, "model::post"),
+    Mutant("post.rs", "self.messages.is_empty()", "true", "model::post", "fn fall_asleep"),
+    Mutant("post.rs", "self.next_number.store(next_number, Ordering::Relaxed);", "", "model::post", "fn give_back"),
+    Mutant("post.rs", "number << NUMBERS", "number", "model::post"),
+    # Waits of threads.
+    relaxed("wait.rs", "parked.is_over.store", "Release", "model::wait"),
+    relaxed("wait.rs", "while !self.is_over.load", "Acquire", "model::wait"),
+    without("wait.rs", "fn wake(self) {\n        match self", "parked.thread.unpark();", "model::wait"),
+    Mutant("wait.rs", "NUMBERS.fetch_add(1", "NUMBERS.fetch_add(0", "model::wait"),
+    # Futures.
+    Mutant("future.rs", "if bell.has_rung.load(Ordering::SeqCst)", "if false", "model::wait"),
+    relaxed("future.rs", "self.has_rung.store", "SeqCst", "model::wait"),
+    relaxed("future.rs", "bell.has_rung.swap", "SeqCst", "model::wait"),
+    without("future.rs", "fn wake", "waiter.wake();", "model::wait"),
+    # The ends of tasks.
+    without("join.rs", "fn end", "waiters.wake_all();", "model::packet"),
+    relaxed("join.rs", "fetch_or(BEGUN", "AcqRel", "model::packet"),
+    relaxed("join.rs", "fetch_or(CANCELLED", "AcqRel", "model::packet"),
+    without("join.rs", "fn cancel(&self) {\n        if", "post.send(Message::Cancel { control, birth });", "model::packet"),
+    Mutant("join.rs", "function.filter(|_| !packet.is_cancelled())", "function", "model::packet"),
+    # Locks.
+    without("mutex.rs", "for MutexGuard", "next.wake();", "model::mutex"),
+    without("mutex.rs", "fn lock", "state.waiters.push_own(&wait);", "model::mutex"),
+    without("mutex.rs", "fn withdraw", "next.wake();", "turn_at_a_lock"),
+    # Workers.
+    without("worker.rs", "fn put(", FENCE, "a_task_is_run"),
+    without("worker.rs", "fn put(", " && post.wake()", "a_task_is_run"),
+    without("worker.rs", "fn sleep", "self.next_fresh_is_there() || ", "a_task_is_run"),
+    without("worker.rs", "fn sleep", " || is_over()", "all_workers_end"),
+    without("worker.rs", "fn wake(", " && task.wait.load(Ordering::Relaxed) == wait", "what_comes_late"),
+    without("worker.rs", "fn end_all", "self.tell_all(|_| true);", "what_waits_on_another"),
+    without("runtime.rs", "fn tell", "post.wake();", "all_workers_end"),
+    # Channels.
+    without("channel.rs", "fn withdraw", "next.wake();", "leaves_the_room"),
+    without("channel.rs", "fn cancel", "state.values.push_front(value);", "loses_no_value"),
+    Mutant("channel.rs", "if was_there { None }", "if true { None }", "loses_no_value", "fn cancel"),
+    without("channel.rs", "else if let Some(waiter) = waiters.pop_other()", "waiter.wake();", "model::channel"),
+    without("channel.rs", "fn wake_one", "task.wake();", "model::runtime::a_task"),
+    Mutant("channel.rs", "if !state.sending.is_empty()", "if false", "let_others_send", "fn try_or_lock"),
+    without("channel.rs", "for Sender<T> {\n    fn drop", "waiters.wake_all();", "model::channel"),
+    without("channel.rs", "for Receiver<T> {\n    fn drop", "waiters.wake_all();", "model::channel"),
+)
+
+
 def copy_to(tree: Path) -> None:
     """Copies what git knows of, and what is new, so that the mutants are nobody else's."""
     shutil.rmtree(tree, ignore_errors=True)
@@ -106,10 +178,10 @@ def copy_to(tree: Path) -> None:
             shutil.copy2(ROOT / name, tree / name)
 
 
-def run(tree: Path, target: Path, models: str) -> tuple[bool, str]:
+def run(tree: Path, target: Path, mutant: Mutant) -> tuple[bool, str]:
     """Whether the models pass, and what they say. One that does not end has failed."""
     words = ["cargo", "test", "--quiet", "--locked", "--profile", "checked", "--target-dir", str(target)]
-    words += ["--package", "regrow-memory", "--lib", models]
+    words += ["--package", mutant.package, "--lib", mutant.models]
     env = {**os.environ, "RUSTFLAGS": "--cfg loom", "RUST_BACKTRACE": "0"}
     try:
         done = subprocess.run(words, cwd=tree, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -128,19 +200,21 @@ def main() -> int:
     chosen = [
         mutant
         for mutant in MUTANTS
-        if not sys.argv[1:] or any(text in f"{mutant.file} {mutant.after}" for text in sys.argv[1:])
+        if not sys.argv[1:] or any(text in f"{mutant.package}/{mutant.file} {mutant.after}" for text in sys.argv[1:])
     ]
     for mutant in chosen:
-        path = tree / SOURCE / mutant.file
+        path = tree / "crates" / mutant.package / "src" / mutant.file
         text = path.read_text()
         path.write_text(mutant.of(text))
-        passes, said = run(tree, target / "loom-mutants", mutant.models)
+        passes, said = run(tree, target / "loom-mutants", mutant)
         path.write_text(text)
         if "could not compile" in said:
             sys.exit(f"the mutant is no program: {mutant}\n{said}")
         survivors += passes
         verdict = "SURVIVES" if passes else "is found"
-        print(f"{verdict}: {mutant.file}: {mutant.after}: {mutant.old} -> {mutant.new or 'nothing'}", flush=True)
+        place = f"{mutant.package}/{mutant.file}"
+        after = " ".join(mutant.after.split())
+        print(f"{verdict}: {place}: {after}: {mutant.old} -> {mutant.new or 'nothing'}", flush=True)
     print(f"{len(chosen)} mutants, {survivors} of them survive")
     return 1 if survivors else 0
 

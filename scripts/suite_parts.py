@@ -285,7 +285,7 @@ def test() -> list[Part]:
         *lint(),
         *workspace(),
         make("fuzz-smoke", "each fuzz target for some seconds"),
-        make("loom", "each order of the memory service's atomic operations", lock="loom"),
+        make("loom", "each order of the atomic operations of the memory service and of fibers", lock="loom"),
         make("miri-zones", "the memory service's zones, instruction by instruction", lock="miri"),
         make("memory", "the memory service for C programs, as users get it", lock="release"),
         allocators("allocators", "some of jemalloc's and mimalloc's own tests over the memory service", "--short"),
@@ -316,10 +316,16 @@ def soak() -> list[Part]:
         make("memory", "the memory service for C programs, as users get it", needs=("build",), lock="release"),
         creations("soak/creations", "bash's and make's own tests below regrow schedule"),
         allocators("soak/allocators", "jemalloc's and mimalloc's own tests over the memory service"),
-        make("miri", "the memory service, instruction by instruction", lock="miri", limit_s=7200),
+        make("miri", "the memory service and fibers, instruction by instruction", lock="miri", limit_s=7200),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
         make("sanitize", "the memory service with both sanitizers, deliberate bugs among it", lock="sanitize", limit_s=7200),
-        make("loom-mutants", "a model fails for each ordering of the memory service that is weakened", lock="loom"),
+        replace(
+            make("loom", "the same in fibers with a change of threads more", variables={"REGROW_CHANGES": "1"}),
+            name="soak/loom",
+            lock="loom",
+            limit_s=7200,
+        ),
+        make("loom-mutants", "a model fails for each ordering and step that is weakened", lock="loom", limit_s=7200),
         *as_nobody(again=False),
     ]
 

@@ -104,3 +104,41 @@ fn place_of<F>(control: *mut Control) -> *mut F {
     let align = align_of::<F>().max(STACK_ALIGN_BYTES);
     control.cast::<u8>().wrapping_sub(size_of::<F>()).map_addr(|address| address & !(align - 1)).cast()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::arch::Word;
+    use std::rc::Rc;
+
+    /// # Safety
+    /// Nobody calls it.
+    unsafe extern "sysv64" fn main(_: *mut u8, _: Word, _: *mut u8, _: usize, _: usize, _: usize) -> ! {
+        std::process::abort()
+    }
+
+    #[repr(align(128))]
+    struct Aligned(u8, Rc<()>);
+
+    /// Nothing runs here: what stands at the top of a stack is looked at, also by Miri.
+    #[test]
+    fn captures_stand_below_the_control_block_and_are_taken_once() {
+        let shared = Rc::new(());
+        let stack = Stack::take(8 << 10, Some("laid out".into())).expect("there is memory");
+        let top = stack.top();
+        let (control, position) = Control::lay_out(stack, Aligned(7, shared.clone()), main);
+        // SAFETY: they were laid out just now, and nobody runs on the stack.
+        unsafe {
+            let place = Control::captures_of::<Aligned>(control);
+            assert_eq!(place.as_ptr() as usize % 128, 0);
+            assert!(place.as_ptr().addr() < control.as_ptr().addr() && position.stack < top);
+            let block = control.as_ref();
+            assert_eq!((block.birth.load(Ordering::Relaxed), block.stack().name()), (0, Some("laid out")));
+            let captures = Control::captures::<Aligned>(control);
+            assert_eq!((captures.0, Rc::strong_count(&captures.1)), (7, 2));
+            drop(captures);
+            Control::end(control);
+        }
+        assert_eq!(Rc::strong_count(&shared), 1);
+    }
+}

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+
+use regrow_sync::{AtomicBool, Mutex, Ordering};
 
 use crate::task::Woken;
 use crate::wait::{self, Wait, Waiter};

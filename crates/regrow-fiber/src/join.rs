@@ -6,10 +6,12 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+
+use regrow_sync::handed::Handed;
+use regrow_sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 
 use crate::control::ControlAddress;
 use crate::error::{JoinError, StackError};
@@ -23,10 +25,16 @@ use crate::worker::{Function, Machine, Start};
 #[derive(Debug)]
 pub(crate) struct Packet<T> {
     state: Mutex<State<T>>,
+    /// [`BEGUN`], [`CANCELLED`]. Of who begins the task and who cancels it, the second one sees what the first one has done.
+    steps: AtomicU32,
     /// Where the task is, when it has begun.
-    place: OnceLock<(&'static Post, ControlAddress, u64)>,
-    is_cancelled: AtomicBool,
+    place: Handed<(&'static Post, ControlAddress, u64)>,
 }
+
+/// The task has begun.
+const BEGUN: u32 = 1;
+/// It is to end.
+const CANCELLED: u32 = 2;
 
 #[derive(Debug)]
 enum State<T> {
@@ -47,8 +55,8 @@ impl<T> Packet<T> {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State::Running(Waiters::default())),
-            place: OnceLock::new(),
-            is_cancelled: AtomicBool::new(false),
+            steps: AtomicU32::new(0),
+            place: Handed::new(),
         })
     }
 
@@ -76,11 +84,23 @@ impl<T> Packet<T> {
         matches!(*self.lock(), State::Ended(_))
     }
 
+    /// Says where the task is. It begins.
+    fn begin(&self, post: &'static Post, control: ControlAddress, birth: u64) {
+        // SAFETY: a task begins once, and others look for its place when it has.
+        unsafe { self.place.leave((post, control, birth)) };
+        self.steps.fetch_or(BEGUN, Ordering::AcqRel);
+    }
+
     fn cancel(&self) {
-        self.is_cancelled.store(true, Ordering::SeqCst);
-        if let Some((post, control, birth)) = self.place.get() {
-            post.send(Message::Cancel { control: *control, birth: *birth });
+        if self.steps.fetch_or(CANCELLED, Ordering::AcqRel) & BEGUN != 0 {
+            // SAFETY: it has begun.
+            let (post, control, birth) = unsafe { self.place.get() };
+            post.send(Message::Cancel { control, birth });
         }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.steps.load(Ordering::Relaxed) & CANCELLED != 0
     }
 }
 
@@ -149,10 +169,10 @@ impl<F: FnOnce() -> T, T, G> Start for Unstarted<F, T, G> {
     fn begin(mut self: Box<Self>, control: ControlAddress, birth: u64, post: &'static Post) -> Function {
         let (function, packet, guard) = (self.function.take(), self.packet.clone(), self.guard.take());
         drop(self);
-        let _ = packet.place.set((post, control, birth));
+        packet.begin(post, control, birth);
         let function: Box<dyn FnOnce() + '_> = Box::new(move || {
             let (packet, guard) = (packet, guard);
-            match function.filter(|_| !packet.is_cancelled.load(Ordering::SeqCst)) {
+            match function.filter(|_| !packet.is_cancelled()) {
                 Some(function) => packet.end(catch_unwind(AssertUnwindSafe(function)).map_err(of_panic)),
                 None => packet.end(Err(JoinError::Cancelled)),
             }
@@ -184,7 +204,7 @@ impl<S: Step> Stepping<S> {
 impl<S: Step> Machine for Stepping<S> {
     #[inline]
     fn step(&mut self) -> bool {
-        if self.packet.is_cancelled.load(Ordering::Relaxed) {
+        if self.packet.is_cancelled() {
             return true;
         }
         match catch_unwind(AssertUnwindSafe(|| self.step.step())) {
@@ -290,5 +310,64 @@ impl<T> Future for JoinHandle<T> {
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("JoinHandle").field("has_ended", &self.has_ended()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::future::block_on;
+
+    /// A thread does what a worker would.
+    fn run<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let packet = Packet::new();
+        let handle = packet.handle();
+        let task = Box::new(Unstarted::new(function, packet));
+        let thread = std::thread::spawn(move || {
+            let Some(post) = Post::take() else { return };
+            post.move_in();
+            task.begin(ControlAddress(std::ptr::null()), 1, post)();
+            post.give_back(post.first_number());
+        });
+        drop(thread);
+        handle
+    }
+
+    #[test]
+    fn threads_and_futures_have_the_results_of_tasks() {
+        assert_eq!(run(|| Box::new(7)).join().expect("it has a result"), Box::new(7));
+        assert_eq!(block_on(run(|| Box::new(8))).expect("it has a result"), Box::new(8));
+        let mut slow = run(|| std::thread::sleep(Duration::from_millis(5)));
+        let joined = loop {
+            match slow.join_within(Duration::from_millis(1)) {
+                Ok(joined) => break joined,
+                Err(handle) => slow = handle,
+            }
+        };
+        assert!(joined.is_ok());
+        let panics = run(|| std::panic::resume_unwind(Box::new(9_u8)));
+        assert!(matches!(panics.join(), Err(JoinError::Panicked(payload)) if payload.is::<u8>()));
+    }
+
+    #[test]
+    fn a_task_that_does_not_begin_says_why() {
+        let packet = Packet::new();
+        let handle = packet.handle();
+        let captured = Arc::new(());
+        let kept = captured.clone();
+        let task = Unstarted::new(move || drop(kept), packet);
+        let waits = std::thread::spawn(move || handle.join());
+        drop(task);
+        assert!(matches!(waits.join().expect("it does not panic"), Err(JoinError::Cancelled)));
+        assert_eq!(Arc::strong_count(&captured), 1);
+        let cancelled = Packet::new();
+        let handle = cancelled.handle();
+        handle.cancel();
+        let task = Box::new(Unstarted::new(|| 1, cancelled));
+        let post = Post::take().expect("there are few");
+        post.move_in();
+        task.begin(ControlAddress(std::ptr::null()), 1, post)();
+        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+        post.give_back(post.first_number());
     }
 }

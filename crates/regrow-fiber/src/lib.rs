@@ -37,7 +37,7 @@
 //! ```
 //!
 //! A task that waits in a destructor while it unwinds keeps its thread *panicking* for the others on it ([`std::thread::panicking`]): a lock of the
-//! standard library that one of them lets go meanwhile is poisoned.
+//! standard library that one of them lets go meanwhile is poisoned. Those of them that are cancelled meanwhile end when it goes on.
 //!
 //! ```text
 //!   background                a runtime behind a program that is none
@@ -46,6 +46,7 @@
 //!   io                        descriptors that they wait for
 //!   wait                      a wait, of a task or of a thread
 //!   worker  timers  post      what runs tasks; times; what others tell a worker
+//!   queues                    what stands between threads
 //!   reactor                   what the kernel tells a worker of descriptors
 //!   step                      tasks without a stack
 //!   fiber                     a function on a stack of its own, with typed inputs and outputs
@@ -63,8 +64,11 @@ mod fiber;
 mod future;
 pub mod io;
 mod join;
+#[cfg(all(test, loom))]
+mod model;
 mod mutex;
 mod post;
+mod queues;
 mod reactor;
 mod runtime;
 mod scope;

@@ -35,7 +35,8 @@ pub struct MutexGuard<'a, T>(&'a Mutex<T>);
 impl<T> Mutex<T> {
     /// A lock that nobody has.
     pub fn new(value: T) -> Self {
-        Self { state: Biased::new(State::default(), false), value: UnsafeCell::new(value) }
+        // As in channels: the lock around the state has models of its own.
+        Self { state: Biased::new(State::default(), cfg!(loom)), value: UnsafeCell::new(value) }
     }
 
     /// Has the lock; waits until nobody else has it.

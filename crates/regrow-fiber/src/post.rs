@@ -4,14 +4,14 @@
 //! was not meant for names a wait that nobody is in.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
-use crossbeam_queue::SegQueue;
+use regrow_sync::thread::{self, Thread};
+use regrow_sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence};
 
 use crate::control::ControlAddress;
+use crate::queues::SegQueue;
 use crate::reactor::{Reactor, Tell};
 
 /// What is told.
@@ -53,10 +53,12 @@ const NUMBERS: u32 = 52;
 /// Most workers of a process at a time, with those that have ended.
 pub(crate) const MOST_POSTS: u64 = 1 << (u64::BITS - NUMBERS);
 
-/// Posts that no worker has.
-static IDLE: Mutex<Vec<&'static Post>> = Mutex::new(Vec::new());
-/// How many there are.
-static MADE: AtomicU64 = AtomicU64::new(0);
+regrow_sync::statics! {
+    /// Posts that no worker has.
+    static IDLE: Mutex<Vec<&'static Post>> = Mutex::new(Vec::new());
+    /// How many there are.
+    static MADE: AtomicU64 = AtomicU64::new(0);
+}
 
 impl Post {
     /// A post for a worker; `None`: there are as many as have numbers.
@@ -86,7 +88,7 @@ impl Post {
         if let Some(reactor) = self.reactor.get() {
             reactor.move_in();
         }
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
     }
 
     /// The number of the first wait of its worker: no other wait of the process has it.
@@ -107,21 +109,25 @@ impl Post {
         self.wake();
     }
 
-    /// Wakes its worker, if that sleeps.
-    pub(crate) fn wake(&self) {
+    /// Wakes its worker, if that sleeps; whether it has.
+    pub(crate) fn wake(&self) -> bool {
         // The message before it is seen by a worker that does not see this.
         fence(Ordering::SeqCst);
-        if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::AcqRel) {
+        let is_asleep =
+            self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::AcqRel);
+        if is_asleep {
             if self.is_in_reactor.load(Ordering::Relaxed)
                 && let Some(reactor) = self.reactor.get()
             {
-                return reactor.notify();
+                reactor.notify();
+                return true;
             }
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(thread) = &*thread {
                 thread.unpark();
             }
         }
+        is_asleep
     }
 
     /// The reactor of its worker, whose thread calls this.
@@ -160,9 +166,9 @@ impl Post {
         }
         while self.sleeps() {
             match timeout {
-                None => std::thread::park(),
+                None => thread::park(),
                 Some(timeout) => {
-                    std::thread::park_timeout(timeout);
+                    thread::park_timeout(timeout);
                     break;
                 }
             }
@@ -185,5 +191,42 @@ impl Post {
     /// Its worker does not sleep any more.
     pub(crate) fn wake_up(&self) {
         self.is_asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    #[test]
+    fn messages_of_two_threads_arrive_at_one_that_sleeps_in_between() {
+        let count = if cfg!(miri) { 20 } else { 5_000 };
+        let post = Post::take().expect("there are few");
+        post.move_in();
+        let mut waits = Vec::new();
+        std::thread::scope(|scope| {
+            for from in 0..2 {
+                scope.spawn(move || {
+                    (0..count).for_each(|number| {
+                        post.send(Message::Wake {
+                            control: ControlAddress(ptr::null()),
+                            wait: number * 2 + from,
+                        });
+                    });
+                });
+            }
+            while waits.len() < 2 * usize::try_from(count).unwrap_or(0) {
+                match post.next() {
+                    Some(Message::Wake { wait, .. }) => waits.push(wait),
+                    Some(Message::Cancel { .. }) => {}
+                    None if post.fall_asleep() => post.sleep(None, &mut |_, _| ()),
+                    None => {}
+                }
+            }
+        });
+        post.give_back(post.first_number());
+        waits.sort_unstable();
+        assert!(waits.into_iter().eq(0..2 * count));
     }
 }

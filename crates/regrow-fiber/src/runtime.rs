@@ -8,16 +8,16 @@
 //! A task is a fiber that a worker runs. [`spawn`] makes one that any worker may begin; [`spawn_here`] one that stays with this one, and need not
 //! be [`Send`]. Where it has begun a task stays, so that what is on its stack may belong to the thread.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_deque::Worker as Deque;
+use regrow_sync::{AtomicBool, OnceLock, Ordering, thread};
 
 use crate::error::{JoinError, RuntimeError};
 use crate::fiber::Builder;
 use crate::join::{JoinHandle, Packet, Stepping, Unstarted};
 use crate::post::{MOST_POSTS, Post};
+use crate::queues::Deque;
 use crate::stack::DEFAULT_STACK_BYTES;
 use crate::step::Step;
 use crate::task::Woken;
@@ -70,7 +70,7 @@ impl Runtime {
         });
         let packet = Packet::new();
         let handle = packet.handle();
-        let result = std::thread::scope(|scope| {
+        let result = thread::scope(|scope| {
             let mut deques = deques.into_iter().zip(posts).enumerate();
             let own = deques
                 .next()
@@ -78,13 +78,11 @@ impl Runtime {
             let over = End(&colleagues);
             for (number, (deque, post)) in deques {
                 let colleagues = colleagues.clone();
-                let thread = std::thread::Builder::new().name(format!("fibers-{number}")).spawn_scoped(
-                    scope,
-                    move || {
+                let thread =
+                    thread::Builder::new().name(format!("fibers-{number}")).spawn_scoped(scope, move || {
                         let worker = Worker::new(number, post, deque, colleagues.clone());
                         worker.run(&|| colleagues.is_over.load(Ordering::Acquire));
-                    },
-                );
+                    });
                 thread.map_err(|source| RuntimeError::Thread { number, source })?;
             }
             if let Some(own) = own {
@@ -192,11 +190,11 @@ pub fn yield_now() {
     match worker::here() {
         Some(worker) if worker.is_in_task() => {
             worker.give_way();
-            if worker.task().is_cancelled.get() && !std::thread::panicking() {
+            if worker.ends_here() {
                 wait::unwind();
             }
         }
-        _ => std::thread::yield_now(),
+        _ => thread::yield_now(),
     }
 }
 

@@ -8,7 +8,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
+
+use regrow_sync::Mutex;
 
 use crate::error::JoinError;
 use crate::fiber::Builder;

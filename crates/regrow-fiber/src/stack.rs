@@ -80,3 +80,42 @@ impl Drop for Stack {
         cache::put(self.bottom, self.bytes);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_has_its_name_and_is_there_for_the_next_one() {
+        let stack = Stack::take(10_000, Some("first".into())).expect("there is memory");
+        assert_eq!((stack.bytes(), stack.name()), (16 << 10, Some("first")));
+        let top = stack.top();
+        assert_eq!((top as usize % 16, top > stack.bottom.as_ptr()), (0, true));
+        drop(stack);
+        let again = Stack::take(16 << 10, None).expect("it is there");
+        assert_eq!((again.top(), again.name()), (top, None));
+    }
+
+    #[test]
+    fn no_two_have_the_same_stack_on_whichever_thread_they_are() {
+        let count = if cfg!(miri) { 40 } else { 4_000 };
+        let all_have = std::sync::Barrier::new(2);
+        let mut all: Vec<usize> = std::thread::scope(|scope| {
+            let threads = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    // Some go back and are taken again.
+                    let taken = || (0..count).flat_map(|_| Stack::take(8 << 10, Some("named".into())));
+                    let mut stacks: Vec<_> = taken().collect();
+                    stacks.truncate(count / 3);
+                    stacks.extend(taken());
+                    all_have.wait();
+                    stacks.iter().map(|stack| stack.bottom.as_ptr().addr()).collect::<Vec<_>>()
+                })
+            });
+            threads.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect()
+        });
+        assert_eq!(all.len(), 2 * (count + count / 3));
+        all.sort_unstable();
+        assert!(all.is_sorted_by(|one, other| one < other));
+    }
+}

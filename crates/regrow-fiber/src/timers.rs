@@ -80,7 +80,7 @@ impl Timers {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::time::Duration;
@@ -99,5 +99,21 @@ mod tests {
         let mut waits: Vec<u64> = timers.heap.iter().map(|timer| timer.0.wait).collect();
         waits.sort_unstable();
         assert!(waits.iter().take(100).copied().eq(1..=100) && waits.contains(&100_000));
+    }
+
+    #[test]
+    fn timers_are_over_in_the_order_of_their_times_and_numbers() {
+        let mut timers = Timers::default();
+        let none = ControlAddress(std::ptr::null());
+        let now = Instant::now();
+        for (wait, after_ms) in [(1, 0), (2, 3_600_000), (4, 0), (3, 0)] {
+            timers.add(now + Duration::from_millis(after_ms), none, wait, &|_, _| false);
+        }
+        assert_eq!(timers.next(), Some(now));
+        let mut over = Vec::new();
+        timers.take_over(&mut |_, wait| over.push(wait));
+        assert_eq!(over, [1, 3, 4]);
+        timers.take_over(&mut |_, wait| over.push(wait));
+        assert_eq!((over.len(), timers.next()), (3, Some(now + Duration::from_secs(3600))));
     }
 }

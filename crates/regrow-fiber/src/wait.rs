@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
-use std::thread::Thread;
 use std::time::Instant;
+
+use regrow_sync::thread::{self, Thread};
+use regrow_sync::{AtomicBool, AtomicU64, Ordering};
 
 use crate::control::ControlAddress;
 use crate::post::{Message, Post};
@@ -39,8 +40,10 @@ pub(crate) struct Parked {
     number: u64,
 }
 
-/// Numbers for waits of threads and of futures.
-static NUMBERS: AtomicU64 = AtomicU64::new(1);
+regrow_sync::statics! {
+    /// Numbers for waits of threads and of futures.
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+}
 
 /// A number that no other thread and no other future waits with.
 pub(crate) fn foreign_number() -> u64 {
@@ -193,7 +196,7 @@ impl<'a> Wait<'a> {
     #[cold]
     fn of_thread() -> Self {
         Self::Thread(Arc::new(Parked {
-            thread: std::thread::current(),
+            thread: thread::current(),
             is_over: AtomicBool::new(false),
             number: foreign_number(),
         }))
@@ -214,8 +217,8 @@ impl<'a> Wait<'a> {
     pub(crate) fn end(&self, deadline: Option<Instant>) -> Woken {
         match self {
             Self::Task(worker, wait) => {
-                if worker.task().is_cancelled.get() && !std::thread::panicking() {
-                    worker.task().wait.store(0, Ordering::Relaxed);
+                if worker.ends_here() {
+                    worker.give_up_wait();
                     return Woken::Cancelled;
                 }
                 worker.wait(deadline.map(|time| (time, *wait)))
@@ -241,9 +244,9 @@ impl Parked {
     fn wait(&self, deadline: Option<Instant>) -> Woken {
         while !self.is_over.load(Ordering::Acquire) {
             match deadline.map(|time| time.saturating_duration_since(Instant::now())) {
-                None => std::thread::park(),
+                None => thread::park(),
                 Some(left) if left.is_zero() => return Woken::TimedOut,
-                Some(left) => std::thread::park_timeout(left),
+                Some(left) => thread::park_timeout(left),
             }
         }
         Woken::Happened

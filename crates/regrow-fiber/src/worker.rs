@@ -18,16 +18,16 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_deque::{Steal, Stealer, Worker as Deque};
+use regrow_sync::{AtomicBool, OnceLock, Ordering, fence, thread};
 
 use crate::arch::{self, Position, Word};
 use crate::control::{Control, ControlAddress};
 use crate::error::StackError;
 use crate::post::{Message as Posted, Post};
+use crate::queues::{Deque, Steal, Stealer};
 use crate::stack::Stack;
 use crate::task::{Task, Woken};
 use crate::timers::Timers;
@@ -42,7 +42,7 @@ const AHEAD: usize = 6;
 const MOST_TOLD: usize = 2000;
 const PATIENCE: Duration = Duration::from_millis(1);
 
-thread_local! {
+regrow_sync::thread_local! {
     static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
 }
 
@@ -111,6 +111,10 @@ pub(crate) struct Worker {
     machines: RefCell<VecDeque<Box<dyn Machine>>>,
     /// All tasks that have begun.
     tasks: RefCell<Vec<NonNull<Control>>>,
+    /// Some of them are cancelled, and were not told: see `cancel`.
+    has_untold: Cell<bool>,
+    /// It is run by a destructor of a thread that unwinds.
+    is_panicking: bool,
     number: usize,
     colleagues: Arc<Colleagues>,
     post: &'static Post,
@@ -178,6 +182,8 @@ impl Worker {
             fresh,
             machines: RefCell::new(VecDeque::new()),
             tasks: RefCell::new(Vec::new()),
+            has_untold: Cell::new(false),
+            is_panicking: std::thread::panicking(),
             number,
             colleagues,
             post,
@@ -230,8 +236,8 @@ impl Worker {
         // Who is about to sleep sees the task, or is seen here.
         fence(Ordering::SeqCst);
         for post in self.colleagues.posts.iter().filter_map(OnceLock::get) {
-            if !ptr::eq(*post, self.post) && post.sleeps() {
-                post.wake();
+            // Somebody else may wake it first, for another task.
+            if !ptr::eq(*post, self.post) && post.sleeps() && post.wake() {
                 break;
             }
         }
@@ -302,6 +308,16 @@ impl Worker {
         }
         self.leave();
         self.task().woken.get()
+    }
+
+    /// Does not wait after all.
+    #[cold]
+    pub(crate) fn give_up_wait(&self) {
+        if self.task().wait.load(Ordering::Relaxed) == 0 {
+            // The task has ended its wait itself: it stands among those that are ready, and is taken out by its turn.
+            self.leave();
+        }
+        self.task().wait.store(0, Ordering::Relaxed);
     }
 
     #[cold]
@@ -424,8 +440,8 @@ impl Worker {
         self.current.set(&raw const self.own);
         while !is_over() {
             let is_busy = self.turn();
-            if !is_busy && !is_over() {
-                self.sleep();
+            if !is_busy {
+                self.sleep(is_over);
             }
         }
         self.end_all();
@@ -438,6 +454,9 @@ impl Worker {
         while let Some(message) = self.post.next() {
             self.take(message);
             is_busy = true;
+        }
+        if self.has_untold.get() {
+            self.tell_the_untold();
         }
         self.timers.borrow_mut().take_over(&mut |control, wait| self.wake(control, wait, Woken::TimedOut));
         self.begin_some();
@@ -475,9 +494,53 @@ impl Worker {
         }
     }
 
+    /// Has a task end at its next wait, or at the present one. While a task of this thread waits in a destructor, none is told: which one it is cannot be
+    /// known, and that one would unwind a second time. They are told behind it.
     fn cancel(&self, block: &Control) {
         block.task.is_cancelled.set(true);
+        if self.is_unwinding() {
+            return self.has_untold.set(true);
+        }
         self.wake(ControlAddress(block), block.task.wait.load(Ordering::Relaxed), Woken::Cancelled);
+    }
+
+    /// Whether a task of this thread unwinds.
+    fn is_unwinding(&self) -> bool {
+        std::thread::panicking() && !self.is_panicking
+    }
+
+    /// Whether the present task ends at this wait.
+    #[inline(always)]
+    pub(crate) fn ends_here(&self) -> bool {
+        self.task().is_cancelled.get() && self.is_to_end()
+    }
+
+    #[cold]
+    fn is_to_end(&self) -> bool {
+        let is_unwinding = self.is_unwinding();
+        self.has_untold.set(self.has_untold.get() || is_unwinding);
+        !is_unwinding
+    }
+
+    /// Tells those that were cancelled while another one unwound.
+    #[cold]
+    fn tell_the_untold(&self) {
+        if !self.is_unwinding() {
+            self.has_untold.set(false);
+            self.tell_all(|block| block.task.is_cancelled.get());
+        }
+    }
+
+    /// Cancels some of the tasks.
+    fn tell_all(&self, is_to_end: impl Fn(&Control) -> bool) {
+        let tasks: Vec<NonNull<Control>> = self.tasks.borrow().clone();
+        for task in tasks {
+            // SAFETY: none of them runs meanwhile.
+            let block = unsafe { task.as_ref() };
+            if is_to_end(block) {
+                self.cancel(block);
+            }
+        }
     }
 
     /// Begins those that stay here, and one that others might take.
@@ -510,9 +573,10 @@ impl Worker {
     }
 
     /// Sleeps until something is posted, or a time is over.
-    fn sleep(&self) {
+    fn sleep(&self, is_over: &dyn Fn() -> bool) {
         if self.post.fall_asleep() {
-            if self.next_fresh_is_there() {
+            // Who puts a task, or ends the runtime, sees that this worker sleeps, or is seen here.
+            if self.next_fresh_is_there() || is_over() {
                 self.post.wake_up();
                 return;
             }
@@ -534,19 +598,26 @@ impl Worker {
         drop((staying, machines));
         while self.fresh.pop().is_some() {}
         for _ in 0..MOST_TOLD {
-            let tasks: Vec<NonNull<Control>> = self.tasks.borrow().clone();
-            for task in &tasks {
-                // SAFETY: a task that has ended meanwhile can be looked at.
-                self.cancel(unsafe { task.as_ref() });
-            }
-            let turns = tasks.len() + 1;
+            self.tell_all(|_| true);
+            let turns = self.tasks.borrow().len() + 1;
             if !(0..turns).any(|_| !self.turn()) {
                 continue;
             }
             if self.tasks.borrow().is_empty() {
-                break;
+                return;
             }
-            std::thread::sleep(PATIENCE);
+            thread::sleep(PATIENCE);
+        }
+        self.forget_all();
+    }
+
+    /// Leaves the tasks that have not ended as they are. Nobody can wake them: a later worker has this post, on another thread.
+    fn forget_all(&self) {
+        for task in self.tasks.take() {
+            // SAFETY: its stack is there for ever, as nobody takes it back.
+            let block = unsafe { task.as_ref() };
+            block.birth.store(0, Ordering::Relaxed);
+            block.task.wait.store(0, Ordering::Relaxed);
         }
     }
 }

@@ -38,6 +38,7 @@ fn two_machines_take_turns() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "stacks are switched by instructions of the processor's")]
 fn a_runtime_runs_machines_beside_tasks() {
     let written = Runtime::with_workers(1).run(|| {
         let written = Rc::new(RefCell::new(String::new()));

@@ -32,6 +32,11 @@ pub struct Biased<T> {
     held: AtomicU32,
     claim: AtomicU32,
     value: UnsafeCell<T>,
+    #[cfg(loom)]
+    place: crate::Place,
+    /// One that is shared from the start is loom's own lock in a model check, so that models of what stands behind it try its orders alone.
+    #[cfg(loom)]
+    gate: Option<loom::sync::Mutex<()>>,
 }
 
 // SAFETY: the value is reached through a `Turn` alone, of which there is one at a time.
@@ -43,6 +48,8 @@ pub struct Turn<'a, T> {
     lock: &'a Biased<T>,
     /// The word that is 0 as soon as it is let go.
     word: &'a AtomicU32,
+    #[cfg(loom)]
+    gate: Option<loom::sync::MutexGuard<'a, ()>>,
 }
 
 /// A lock that is claimed, and that its owner may still have.
@@ -53,7 +60,16 @@ impl<T> Biased<T> {
     /// A lock that nobody owns. `is_shared`: and that nobody will.
     pub fn new(value: T, is_shared: bool) -> Biased<T> {
         let owner = AtomicUsize::new(if is_shared { SHARED } else { NOBODY });
-        Biased { owner, held: AtomicU32::new(0), claim: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        Biased {
+            owner,
+            held: AtomicU32::new(0),
+            claim: AtomicU32::new(0),
+            value: UnsafeCell::new(value),
+            #[cfg(loom)]
+            place: crate::Place::new(),
+            #[cfg(loom)]
+            gate: is_shared.then(|| loom::sync::Mutex::new(())),
+        }
     }
 
     /// For its owner: has it, unless somebody has claimed it, or this thread has it already and was interrupted.
@@ -66,7 +82,7 @@ impl<T> Biased<T> {
         barrier::light();
         // Who has claimed it may have let it go again, and shared it meanwhile.
         if self.claim.load(Ordering::Acquire) == 0 && self.owner.load(Ordering::Relaxed) == thread {
-            return Some(Turn { lock: self, word: &self.held });
+            return Some(Turn::new(self, &self.held));
         }
         self.held.store(0, Ordering::Release);
         None
@@ -75,6 +91,13 @@ impl<T> Biased<T> {
     /// Has a lock, by whatever of the three ways is open, and waits where somebody else has it. Who is not its owner makes it a shared one.
     #[inline]
     pub fn take(&self, thread: usize) -> Turn<'_, T> {
+        #[cfg(loom)]
+        if let Some(gate) = &self.gate {
+            let gate = gate.lock().expect("nobody panics there");
+            let mut turn = Turn::new(self, &self.claim);
+            turn.gate = Some(gate);
+            return turn;
+        }
         self.try_own(thread).unwrap_or_else(|| self.take_slowly(thread))
     }
 
@@ -141,7 +164,7 @@ impl<'a, T> Claim<'a, T> {
     fn turn(self) -> Turn<'a, T> {
         let lock = self.0;
         std::mem::forget(self);
-        Turn { lock, word: &lock.claim }
+        Turn::new(lock, &lock.claim)
     }
 }
 
@@ -151,7 +174,19 @@ impl<T> Drop for Claim<'_, T> {
     }
 }
 
-impl<T> Turn<'_, T> {
+impl<'a, T> Turn<'a, T> {
+    #[inline]
+    fn new(lock: &'a Biased<T>, word: &'a AtomicU32) -> Turn<'a, T> {
+        #[cfg(loom)]
+        lock.place.write();
+        Turn {
+            lock,
+            word,
+            #[cfg(loom)]
+            gate: None,
+        }
+    }
+
     /// Has all take it by claim from then on. For who has claimed it.
     pub fn share(&self) {
         self.lock.owner.store(SHARED, Ordering::Relaxed);
@@ -179,6 +214,12 @@ impl<T> DerefMut for Turn<'_, T> {
 impl<T> Drop for Turn<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        #[cfg(loom)]
+        self.lock.place.write();
+        #[cfg(loom)]
+        if self.gate.is_some() {
+            return;
+        }
         self.word.store(0, Ordering::Release);
     }
 }
@@ -224,12 +265,31 @@ mod model {
             assert_eq!(*turn, (owned + claimed, owned + claimed));
         });
     }
+
+    /// Whoever comes first owns it; with the second one it is shared. Some wait.
+    #[test]
+    fn it_is_taken_by_all_alike_one_at_a_time() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let lock = loom::sync::Arc::new(Biased::new((0, 0), false));
+            let of_other = loom::sync::Arc::clone(&lock);
+            let other = loom::thread::spawn(move || {
+                (0..2).for_each(|_| add(&mut of_other.take(barrier::thread())));
+            });
+            (0..2).for_each(|_| add(&mut lock.take(barrier::thread())));
+            other.join().expect("it ends");
+            assert_eq!(*lock.take(barrier::thread()), (4, 4));
+        });
+    }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64};
+
+    const TURNS: u64 = if cfg!(miri) { 20 } else { 5_000 };
 
     #[test]
     fn one_that_is_had_is_had_once_and_one_that_is_shared_has_no_owner() {
@@ -265,7 +325,7 @@ mod tests {
                 }
             });
             let (mut claimed, mut seen) = (0, 0);
-            while claimed < 5_000 {
+            while claimed < TURNS {
                 // The owner has a turn between two claims.
                 if owned.load(Ordering::Relaxed) == seen {
                     std::thread::yield_now();
@@ -282,7 +342,7 @@ mod tests {
             stop.store(true, Ordering::Relaxed);
         });
         let claim = lock.try_claim().expect("nobody has it");
-        assert_eq!(*claim.take().expect("nobody has it"), owned.into_inner() + 5_000);
+        assert_eq!(*claim.take().expect("nobody has it"), owned.into_inner() + TURNS);
     }
 
     /// Whoever comes first owns it; with the second one it is shared.
@@ -294,13 +354,13 @@ mod tests {
                 for number in 1..=threads {
                     let lock = &lock;
                     scope.spawn(move || {
-                        for _ in 0..10_000 {
+                        for _ in 0..TURNS {
                             *lock.take(number * 64) += 1;
                         }
                     });
                 }
             });
-            assert_eq!(*lock.take(7), 10_000 * threads as u64);
+            assert_eq!(*lock.take(7), TURNS * threads as u64);
             assert!(lock.is_of(SHARED));
         }
     }

@@ -4,23 +4,56 @@
 #![cfg_attr(loom, allow(missing_docs, reason = "the public face is that of the standard library's"))]
 
 pub mod biased;
+pub mod handed;
 #[cfg(loom)]
 mod model;
+pub mod thread;
 
 #[cfg(not(loom))]
 pub use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    Mutex, MutexGuard, OnceLock,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
+#[cfg(not(loom))]
+pub use std::thread_local;
 
 #[cfg(loom)]
-pub use model::{AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Place};
+pub use model::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Local, Mutex, MutexGuard, OnceLock, Place};
 
+/// For the macros.
+#[cfg(loom)]
+#[doc(hidden)]
+pub use loom;
 #[cfg(loom)]
 pub use loom::sync::atomic::{Ordering, fence};
 
-/// A barrier of two sides: one costs nothing, the other one a system call.
+/// Statics. A model check begins each of its runs with fresh ones.
 #[cfg(not(loom))]
+#[macro_export]
+macro_rules! statics {
+    ($($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;)+) => {
+        $($(#[$meta])* static $name: $type = $value;)+
+    };
+}
+
+#[cfg(loom)]
+#[macro_export]
+macro_rules! statics {
+    ($($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;)+) => {
+        $crate::loom::lazy_static! { $($(#[$meta])* static ref $name: $type = $value;)+ }
+    };
+}
+
+#[cfg(loom)]
+#[macro_export]
+macro_rules! thread_local {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = const $value:block;) => {
+        $(#[$meta])* static $name: $crate::Local<$type> = $crate::Local::new(|| $value);
+    };
+}
+
+/// A barrier of two sides: one costs nothing, the other one a system call.
+#[cfg(not(any(loom, miri)))]
 pub mod barrier {
     use std::sync::atomic::{Ordering, compiler_fence};
     use std::time::Duration;
@@ -47,32 +80,25 @@ pub mod barrier {
     }
 }
 
-/// The same, each side a fence.
-#[cfg(loom)]
+/// The same, each side a fence: for model checks, and for Miri.
+#[cfg(any(loom, miri))]
 pub mod barrier {
     use crate::{Ordering, fence};
 
+    pub use crate::thread::{number as thread, sleep, yield_now as give_way};
+
+    /// There is one.
     pub fn prepare() -> bool {
         true
     }
 
-    pub fn thread() -> usize {
-        64
-    }
-
+    /// The side that costs more elsewhere.
     pub fn heavy() {
         fence(Ordering::SeqCst);
     }
 
+    /// The other side.
     pub fn light() {
         fence(Ordering::SeqCst);
-    }
-
-    pub fn give_way() {
-        loom::thread::yield_now();
-    }
-
-    pub fn sleep(_: std::time::Duration) {
-        loom::thread::yield_now();
     }
 }

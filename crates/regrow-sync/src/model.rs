@@ -5,6 +5,10 @@
     reason = "loom's cell says which threads are there, and is not for threads by its type"
 )]
 
+pub(crate) mod threads;
+
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
@@ -32,10 +36,6 @@ macro_rules! word {
             pub fn load(&self, order: Ordering) -> $value {
                 self.looks.fetch_add(0, Ordering::Relaxed);
                 self.word.load(order)
-            }
-
-            pub fn store(&self, value: $value, order: Ordering) {
-                self.word.store(value, order);
             }
 
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
@@ -139,6 +139,98 @@ impl Place {
     }
 }
 
-word!(AtomicU32, u32);
-word!(AtomicU64, u64);
-word!(AtomicUsize, usize);
+/// What numbers have.
+macro_rules! number {
+    ($name:ident, $value:ty) => {
+        word!($name, $value);
+
+        #[allow(dead_code, reason = "as above")]
+        impl $name {
+            pub fn store(&self, value: $value, order: Ordering) {
+                self.word.store(value, order);
+            }
+
+            pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                self.word.fetch_add(value, order)
+            }
+        }
+    };
+}
+
+word!(AtomicBool, bool);
+number!(AtomicU32, u32);
+number!(AtomicU64, u64);
+number!(AtomicUsize, usize);
+
+impl AtomicBool {
+    /// loom has no order of two stores that nothing orders, and lets an exchange overlook the later one. Flags are stored and exchanged by several threads:
+    /// so a store is an exchange.
+    pub fn store(&self, value: bool, order: Ordering) {
+        self.word.swap(value, order);
+    }
+}
+
+impl Default for AtomicBool {
+    fn default() -> AtomicBool {
+        AtomicBool::new(false)
+    }
+}
+
+impl Default for Place {
+    fn default() -> Place {
+        Place::new()
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Mutex<T> {
+        Mutex::new(T::default())
+    }
+}
+
+/// A value that is set once. Between two operations of loom's nobody else runs: so the value itself needs none.
+#[derive(Debug, Default)]
+pub struct OnceLock<T> {
+    value: std::sync::OnceLock<T>,
+    is_set: AtomicBool,
+}
+
+impl<T> OnceLock<T> {
+    pub fn new() -> OnceLock<T> {
+        OnceLock { value: std::sync::OnceLock::new(), is_set: AtomicBool::new(false) }
+    }
+
+    pub fn set(&self, value: T) -> Result<(), T> {
+        self.value.set(value)?;
+        self.is_set.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    pub fn get(&self) -> Option<&T> {
+        if self.is_set.load(Ordering::Acquire) { self.value.get() } else { None }
+    }
+}
+
+/// What each thread has for itself.
+#[derive(Debug)]
+pub struct Local<T: 'static>(loom::thread::LocalKey<T>);
+
+impl<T: 'static> Local<T> {
+    pub const fn new(init: fn() -> T) -> Local<T> {
+        Local(loom::thread::LocalKey { init, _p: PhantomData })
+    }
+}
+
+impl<T: Copy + 'static> Local<Cell<T>> {
+    pub fn get(&'static self) -> T {
+        self.0.with(Cell::get)
+    }
+
+    pub fn set(&'static self, value: T) {
+        self.0.with(|cell| cell.set(value));
+    }
+
+    pub fn replace(&'static self, value: T) -> T {
+        self.0.with(|cell| cell.replace(value))
+    }
+}

@@ -40,7 +40,7 @@ struct Thread {
 impl Thread {
     #[cold]
     fn prepare(&mut self) -> Result<(), StackError> {
-        if self.alternate.is_none() {
+        if self.alternate.is_none() && !cfg!(miri) {
             if has_shadow_stack() {
                 return Err(StackError::ShadowStack);
             }

@@ -90,6 +90,9 @@ impl Class {
 /// Gives the memory of stacks back, above their guard pages.
 #[allow(unsafe_code, reason = "memory is given back by its address")]
 pub(super) fn give_memory_back(stacks: &[(NonNull<u8>, usize)]) {
+    if cfg!(miri) {
+        return;
+    }
     let used = |&(bottom, bytes): &(NonNull<u8>, usize)| {
         // SAFETY: a stack is larger than its guard page.
         NonNull::slice_from_raw_parts(unsafe { bottom.add(PAGE_BYTES) }, bytes - PAGE_BYTES)

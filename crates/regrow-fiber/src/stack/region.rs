@@ -8,7 +8,6 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use regrow_sys::pages;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use super::size::PAGE_BYTES;
 use crate::error::StackError;
@@ -49,14 +48,7 @@ impl Region {
             COUNT.store(MOST_REGIONS, Ordering::Relaxed);
             return Err(StackError::Regions { regions: MOST_REGIONS });
         };
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
-        // SAFETY: the kernel chooses the address: nothing is there. A multiple of the stack's size lies in it, and what is around goes unused.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes + stack_bytes, access, flags) };
-        let start = start.map_err(failed)?.cast::<u8>();
-        let start = start.wrapping_add(start.align_offset(stack_bytes));
-        // SAFETY: the range was mapped just now. Of a huge page a fiber would use the least part. The advice may be unknown: nothing is lost.
-        let _ = unsafe { rustix::mm::madvise(start.cast(), bytes, rustix::mm::Advice::LinuxNoHugepage) };
+        let start = memory(bytes, stack_bytes).map_err(failed)?;
         let start = NonNull::new(start).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
         let region: &'static Self = Box::leak(Box::new(Self { start, bytes, stack_bytes }));
         slot.store(ptr::from_ref(region).cast_mut(), Ordering::Release);
@@ -83,6 +75,28 @@ impl Region {
     }
 }
 
+/// Memory that is zero, at a multiple of the alignment.
+#[cfg(not(miri))]
+fn memory(bytes: usize, align: usize) -> rustix::io::Result<*mut u8> {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
+    // SAFETY: the kernel chooses the address: nothing is there. A multiple of the alignment lies in it, and what is around goes unused.
+    let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes + align, access, flags) }?.cast::<u8>();
+    let start = start.wrapping_add(start.align_offset(align));
+    // SAFETY: the range was mapped just now. Of a huge page a fiber would use the least part. The advice may be unknown: nothing is lost.
+    let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxNoHugepage) };
+    Ok(start)
+}
+
+/// The same of the heap, for Miri.
+#[cfg(miri)]
+fn memory(bytes: usize, align: usize) -> rustix::io::Result<*mut u8> {
+    let layout = std::alloc::Layout::from_size_align(bytes, align).map_err(|_| rustix::io::Errno::NOMEM)?;
+    // SAFETY: it is a stack at least.
+    Ok(unsafe { std::alloc::alloc_zeroed(layout) })
+}
+
 /// The stack whose guard page has this address: its bottom, and its size. It takes no lock.
 pub(crate) fn of_guard(address: usize) -> Option<(NonNull<u8>, usize)> {
     let regions = REGIONS.iter().map(|slot| slot.load(Ordering::Acquire));
@@ -95,6 +109,9 @@ pub(crate) fn of_guard(address: usize) -> Option<(NonNull<u8>, usize)> {
 
 /// Guards the lowest page of each of these stacks.
 pub(crate) fn guard(bottoms: &[NonNull<u8>], stack_bytes: usize) -> Result<(), StackError> {
+    if cfg!(miri) {
+        return Ok(());
+    }
     let ranges: Vec<NonNull<[u8]>> =
         bottoms.iter().map(|bottom| NonNull::slice_from_raw_parts(*bottom, PAGE_BYTES)).collect();
     // SAFETY: the lowest page of a stack is nobody's.
