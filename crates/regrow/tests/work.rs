@@ -23,7 +23,8 @@ fn main() {
     fresh::initialise();
     renew_in_each(fresh::renew);
     ready();
-    let arguments = Arguments::from_args();
+    // One at a time: what is left behind is looked for in the whole process.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     if !arguments.list {
         assert_eq!(prepare().expect("an image of this program"), Point::Warm);
     }
