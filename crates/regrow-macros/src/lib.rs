@@ -41,6 +41,7 @@ fn expand(function: &ItemFn) -> Result<proc_macro2::TokenStream, Error> {
     let documentation = format!("The function [`{name}`](fn@{name}) as a work.");
     let of_call = format!("A call of [`{name}`](fn@super::{name}), to be given to `regrow::work::spawn`.");
     Ok(quote! {
+        #[allow(clippy::needless_pass_by_value, reason = "a process has no memory of its caller's to borrow from")]
         #function
 
         #[doc = #documentation]

@@ -59,7 +59,7 @@ impl HashKeys {
         let [first, second] = next_keys();
         let expected = [first.wrapping_add(1), second];
         let found = thread_storage()
-            .map(|address| std::ptr::with_exposed_provenance_mut::<[u64; 2]>(address))
+            .map(std::ptr::with_exposed_provenance_mut::<[u64; 2]>)
             // SAFETY: the range is this thread's own storage, mapped and initialised by the loader, aligned as words; nobody else runs on this thread.
             .find(|place| unsafe { place.read_volatile() } == expected)?;
         let keys = Self(found);
@@ -94,6 +94,9 @@ fn thread_storage() -> impl Iterator<Item = usize> {
 }
 
 /// Adds up the thread storage of the objects that the program began with.
+///
+/// # Safety
+/// For `dl_iterate_phdr`, with the address of a counter.
 unsafe extern "C" fn add_storage(
     info: *mut libc::dl_phdr_info,
     _size: usize,

@@ -45,7 +45,7 @@
 //! ```text
 //!   handle                    waits for a work, ends it, says how it ended
 //!   light  fork  fresh  program        how each weight is started
-//!   process  waiting          the end of a process
+//!   process  printed  waiting        the end of a process, and what it has printed
 //!   ready  function  limit    the side of the process
 //!   exchange  handover        what goes from one to the other
 //!   channel  shared  ring     values, while works run
@@ -62,6 +62,7 @@ mod handle;
 mod handover;
 mod light;
 mod limit;
+mod printed;
 mod process;
 mod program;
 mod ready;
@@ -156,13 +157,13 @@ impl Builder {
 }
 
 /// What can be done by some weight of process: a closure, a [`Call`], [`Steps`], a [`Command`].
-pub trait Work: sealed::Start {}
+pub trait Work: sealed::Startable {}
 
 mod sealed {
     use super::{Builder, Died, Handle, Started};
 
     /// How a work is started.
-    pub trait Start: Sized {
+    pub trait Startable: Sized {
         /// Its result.
         type Output: Send + 'static;
 
@@ -211,7 +212,7 @@ where
 {
 }
 
-impl<F, T> sealed::Start for F
+impl<F, T> sealed::Startable for F
 where
     F: FnOnce() -> T + Send + 'static,
     T: Serialize + DeserializeOwned + Send + 'static,
@@ -225,7 +226,7 @@ where
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Work for Call<T> {}
 
-impl<T: Serialize + DeserializeOwned + Send + 'static> sealed::Start for Call<T> {
+impl<T: Serialize + DeserializeOwned + Send + 'static> sealed::Startable for Call<T> {
     type Output = T;
 
     fn start(self, how: &Builder) -> Result<Started<T>, Died> {
@@ -245,8 +246,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> sealed::Start for Call<T>
         }
         let end = how.deadline.and_then(|limit| std::time::Instant::now().checked_add(limit));
         match fresh::run(&self, how.memory, end)? {
-            (_, Some(result)) => result,
-            (process, None) => {
+            fresh::Ran::Over(result) => result,
+            fresh::Ran::GoesOn(process) => {
                 Handle::new(how.weight, Ok(Started(of_process(process))), Some(Duration::ZERO))
                     .join()
                     .map_err(|died| match died {
@@ -269,7 +270,7 @@ where
 {
 }
 
-impl<S> sealed::Start for Steps<S>
+impl<S> sealed::Startable for Steps<S>
 where
     S: Step + Send + 'static,
     S::Output: Serialize + DeserializeOwned + Send + 'static,
@@ -286,7 +287,7 @@ where
 
 impl Work for Command {}
 
-impl sealed::Start for Command {
+impl sealed::Startable for Command {
     type Output = Output;
 
     fn start(self, how: &Builder) -> Result<Started<Output>, Died> {

@@ -26,26 +26,33 @@ struct Errand {
     memory: u64,
 }
 
+/// What has come of a call.
+pub(crate) enum Ran<T> {
+    /// Its process has ended.
+    Over(Result<T, Died>),
+    /// The time is over, and its process goes on.
+    GoesOn(Process<T>),
+}
+
 /// Starts the process of a call.
 pub(crate) fn start<T: DeserializeOwned>(call: &Call<T>, memory: u64) -> Result<Process<T>, Died> {
     Errand::of(call, memory).and_then(|errand| errand.start(Start::Awaited)).map_err(not_started)
 }
 
-/// Calls a function in a process, and waits for its end. `None`: the time is over, and the process goes on.
+/// Calls a function in a process, and waits for its end.
 pub(crate) fn run<T: DeserializeOwned>(
     call: &Call<T>,
     memory: u64,
     deadline: Option<Instant>,
-) -> Result<(Process<T>, Option<Result<T, Died>>), Died> {
+) -> Result<Ran<T>, Died> {
     let mut start = Start::Unawaited;
     loop {
         let errand = Errand::of(call, memory).map_err(not_started)?;
         let mut process = errand.start(start).map_err(not_started)?;
-        let result = process.join_until(deadline);
-        if start == Start::Unawaited && result.is_some() && process.task.was_refused() {
-            start = Start::ByExec;
-        } else {
-            return Ok((process, result));
+        match process.join_until(deadline) {
+            None => return Ok(Ran::GoesOn(process)),
+            Some(_) if start == Start::Unawaited && process.task.was_refused() => start = Start::ByExec,
+            Some(result) => return Ok(Ran::Over(result)),
         }
     }
 }

@@ -12,7 +12,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use super::died::{Died, StartError};
 use super::exchange::{Answer, Exchange, from_bytes};
-use super::program::Printed;
+use super::printed::Printed;
 use super::weight::Weight;
 use crate::{Child, Output};
 

@@ -1,21 +1,14 @@
 //! Works that are other programs.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::process::ExitStatus;
 
 use super::died::Died;
+use super::printed::Printed;
 use super::process::{Outcome, Process, Task};
 use super::weight::Weight;
 use crate::{Command, Output, Resource, Stdio};
-
-/// What a program has printed: files in memory, so that nobody need read while it runs.
-#[derive(Debug)]
-pub(crate) struct Printed {
-    stdout: Option<File>,
-    stderr: Option<File>,
-}
 
 /// Starts a program.
 pub(crate) fn start(mut command: Command, memory: u64) -> Result<Process<Output>, Died> {
@@ -47,20 +40,4 @@ fn collect(command: &mut Command, stream: i32) -> io::Result<Option<File>> {
         command.stderr(copy);
     }
     Ok(Some(file))
-}
-
-impl Printed {
-    /// All of it, when the program has ended.
-    pub(crate) fn output(&mut self, status: ExitStatus) -> io::Result<Output> {
-        Ok(Output { status, stdout: whole(self.stdout.as_mut())?, stderr: whole(self.stderr.as_mut())? })
-    }
-}
-
-fn whole(file: Option<&mut File>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if let Some(file) = file {
-        file.rewind()?;
-        file.read_to_end(&mut bytes)?;
-    }
-    Ok(bytes)
 }

@@ -115,7 +115,7 @@ fn time() {
 /// Changes what a process has of files.
 #[regrow::fresh]
 fn change_files(descriptor: i32) -> u32 {
-    std::env::set_current_dir("/usr/share").expect("a folder");
+    rustix::process::chdir("/usr/share").expect("a folder");
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o22));
     regrow_sys::copy::close_by_number(descriptor);
     before.as_raw_mode()
@@ -125,7 +125,7 @@ fn files() {
     for weight in OF_THIS_PROGRAM {
         let is_isolated = in_a_copy(move || {
             let file = regrow_sys::raw::memfd("test", 0).expect("a file");
-            std::env::set_current_dir("/usr").expect("a folder");
+            rustix::process::chdir("/usr").expect("a folder");
             let _ = run(weight, change_files::call(file.as_raw_fd())).expect("a result");
             let is_open = rustix::io::fcntl_getfd(&file).is_ok();
             let directory = std::env::current_dir().expect("a folder");

@@ -64,6 +64,7 @@ fn work(state: State, ready: Sender<u32>, values: Sender<u64>, none: Receiver<u6
             0
         }
         State::WithAChild => {
+            #[allow(clippy::zombie_processes, reason = "this process is killed before it could wait")]
             let child = std::process::Command::new("sleep").arg("600").spawn().expect("a process");
             ready.send(child.id()).expect("somebody waits for it");
             end(End::Sleep)
