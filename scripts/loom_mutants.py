@@ -157,8 +157,8 @@ MUTANTS += of_package(
     without("runtime.rs", "fn tell", "post.wake();", "all_workers_end"),
     # Channels.
     without("channel.rs", "fn withdraw", "next.wake();", "leaves_the_room"),
-    without("channel.rs", "fn cancel", "state.values.push_front(value);", "loses_no_value"),
-    Mutant("channel.rs", "if was_there { None }", "if true { None }", "loses_no_value", "fn cancel"),
+    without("channel.rs", "fn cancel", "return value;", "loses_no_value"),
+    Mutant("channel.rs", "if was_there { None }", "if true { None }", "leaves_the_value", "fn cancel"),
     without("channel.rs", "else if let Some(waiter) = waiters.pop_other()", "waiter.wake();", "model::channel"),
     without("channel.rs", "fn wake_one", "task.wake();", "model::runtime::a_task"),
     Mutant("channel.rs", "if !state.sending.is_empty()", "if false", "let_others_send", "fn try_or_lock"),

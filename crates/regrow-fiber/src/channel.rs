@@ -121,7 +121,7 @@ impl<T> Shared<T> {
                     .1
                     .map_or_else(|| self.take().map_err(|(error, _)| error), Ok),
             ),
-            Woken::Cancelled => self.cancel(&wait.waiter(), hand),
+            Woken::Cancelled => Some(Ok(self.cancel(&wait.waiter(), hand))),
         }
     }
 
@@ -134,16 +134,15 @@ impl<T> Shared<T> {
         (was_there, unsafe { hand.as_ptr().replace(None) })
     }
 
-    /// The task that waits for a value is cancelled. What it was given goes to the next one.
+    /// The task that waits for a value is cancelled. If it was given one it has received that, and ends at its next wait: others may know already that
+    /// nothing comes any more.
     #[cold]
-    fn cancel(&self, own: &Waiter, hand: NonNull<Option<T>>) -> ! {
+    fn cancel(&self, own: &Waiter, hand: NonNull<Option<T>>) -> T {
         let (was_there, given) = self.give_up(own, hand);
-        let mut state = self.lock();
         if let Some(value) = given {
-            state.values.push_front(value);
+            return value;
         }
-        let next = if was_there { None } else { state.pop(Side::Receiving) };
-        drop(state);
+        let next = if was_there { None } else { self.lock().pop(Side::Receiving) };
         if let Some(next) = next {
             next.wake();
         }

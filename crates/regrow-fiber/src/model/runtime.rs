@@ -163,27 +163,50 @@ fn a_later_runtime_hears_what_was_meant_for_another_one() {
     });
 }
 
-/// A value that a task has in its hand when it is cancelled goes to the next one, which is woken.
+/// Whoever has received the value has it: also a task that was cancelled when it had it in its hand. Then the other one sees the end.
 #[test]
 fn a_task_that_is_cancelled_loses_no_value() {
-    check(2, [true, false], || {
+    check(2, [(true, false), (false, true)], || {
         let (sender, receiver) = channel(1);
-        let (to_both, receiver) = (Rc::new(sender.clone()), Rc::new(receiver));
+        let receiver = Rc::new(receiver);
         thread(move || sender.send(7).expect("somebody receives"));
         let seen = Rc::new(Cell::new(false));
-        let (of_task, from_task, kept) = (seen.clone(), to_both.clone(), receiver.clone());
-        run(1, move || {
-            let of_root = receiver.clone();
-            let task = spawn_here(move || {
-                of_task.set(receiver.receive() == Ok(7));
-                // The root has it in any case.
-                from_task.try_send(7)
-            });
+        let (of_task, from_root, kept) = (seen.clone(), receiver.clone(), receiver.clone());
+        let has_received = run(1, move || {
+            let task = spawn_here(move || of_task.set(receiver.receive() == Ok(7)));
             let_others_run();
             thread(move || task.cancel());
-            assert_eq!(of_root.receive(), Ok(7));
+            from_root.receive() == Ok(7)
         });
-        drop((to_both, kept));
+        drop(kept);
+        (has_received, seen.get())
+    });
+}
+
+/// Of three who receive, the second one is cancelled, also when it was woken just now to look: then the third one is woken.
+#[test]
+fn a_task_that_is_cancelled_leaves_the_value_to_others() {
+    check(2, [true, false], || {
+        let (sender, receiver) = channel(2);
+        let (open, receiver) = (Rc::new(sender.clone()), Rc::new(receiver));
+        let seen = Rc::new(Cell::new(false));
+        let (of_second, back, kept) = (seen.clone(), open.clone(), receiver.clone());
+        run(1, move || {
+            let [from_first, from_second] = [receiver.clone(), receiver.clone()];
+            let first = spawn_here(move || from_first.receive().is_ok());
+            let_others_run();
+            let second = spawn_here(move || {
+                let value = from_second.receive().expect("the channel is open");
+                of_second.set(true);
+                // The third one has it in any case.
+                back.try_send(value).expect("there is room");
+            });
+            let_others_run();
+            thread(move || (7..=8).for_each(|value| sender.send(value).expect("somebody receives")));
+            thread(move || second.cancel());
+            assert!(receiver.receive().is_ok() && first.join().is_ok_and(|is_there| is_there));
+        });
+        drop((kept, open));
         seen.get()
     });
 }
