@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A function that is marked by [`fresh`](crate::fresh) runs in a fresh process of the program as well: recycled, as all processes of Regrow are, with
-//! the program initialised up to where it calls [`ready`]. It sees its arguments, and nothing that an earlier call or its caller has in memory.
+//! the program initialised up to where it calls [`ready()`]. It sees its arguments, and nothing that an earlier call or its caller has in memory.
 //!
 //! ```no_run
 //! use regrow::work::{Died, Weight, ready, spawn};
@@ -36,7 +36,7 @@
 //!
 //! What each weight isolates ([`Weight::isolation`]; the guide has the table, and each entry is a test), and what a work may be for it:
 //!
-//! | weight | closure | call of a marked function | [`Steps`] | [`Command`](crate::Command) |
+//! | weight | closure | call of a marked function | [`Steps`] | [`Command`] |
 //! |---|---|---|---|---|
 //! | [`Weight::Step`], [`Weight::Fiber`], [`Weight::Thread`], [`Weight::Fork`] | yes | yes | yes | |
 //! | [`Weight::Fresh`] | | yes | | |
