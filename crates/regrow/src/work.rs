@@ -111,7 +111,7 @@ pub fn run<W: Work>(weight: Weight, work: W) -> Result<W::Output, Died> {
 /// use std::time::Duration;
 /// use regrow::work::{Builder, Died, Weight};
 ///
-/// let endless = Builder::new(Weight::Fork).deadline(Duration::from_millis(20)).spawn(|| loop {});
+/// let endless = Builder::new(Weight::Fork).deadline(Duration::from_millis(20)).spawn(|| -> u32 { loop {} });
 /// assert!(matches!(endless.join(), Err(Died::TimedOut(_))));
 /// ```
 #[derive(Debug, Clone)]
