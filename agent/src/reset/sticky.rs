@@ -138,10 +138,14 @@ fn advise_by_span(agent: &Agent) {
 
 /// Gives mappings the advice that they have in the image.
 fn advise_as_image(agent: &Agent) {
+    const NOHUGEPAGE: u32 = 15;
     const DONTDUMP: u32 = 16;
     const WIPEONFORK: u32 = 18;
+    // Rust's standard library has a stack for signal handlers, which it unmaps at the end: the mapping that takes its place is to have its advice.
+    let advice_of =
+        [(vma_flags::WIPE, WIPEONFORK), (vma_flags::NO_DUMP, DONTDUMP), (vma_flags::NO_HUGE, NOHUGEPAGE)];
     for vma in agent.vmas() {
-        for (flag, advice) in [(vma_flags::WIPE, WIPEONFORK), (vma_flags::NO_DUMP, DONTDUMP)] {
+        for (flag, advice) in advice_of {
             if vma.flags & (flag | vma_flags::HANDS_OFF) == flag {
                 // SAFETY: a mapping of the program; the advice changes no content. A droppable mapping refuses it, and is wiped all the same.
                 unsafe { sys::madvise(vma.start, vma.end - vma.start, advice) };

@@ -25,6 +25,8 @@ pub mod vma_flags {
     pub const WIPE: u32 = 1 << 11;
     /// Left out of core dumps.
     pub const NO_DUMP: u32 = 1 << 12;
+    /// Advised against huge pages, as the kernel does with mappings for stacks (`MAP_STACK`, Linux 6.7).
+    pub const NO_HUGE: u32 = 1 << 13;
     /// Protection and sharing bits.
     pub const PROTECTION: u32 = READ | WRITE | EXEC | SHARED;
 }
@@ -213,8 +215,10 @@ mod tests {
 
     #[test]
     fn the_flags_of_a_mapping_do_not_overlap() {
-        use vma_flags::{EXEC, FILE, HANDS_OFF, NO_DUMP, PROTECTION, READ, SHARED, STACK, WIPE, WRITE};
-        let all = [READ, WRITE, EXEC, SHARED, FILE, STACK, HANDS_OFF, WIPE, NO_DUMP];
+        use vma_flags::{
+            EXEC, FILE, HANDS_OFF, NO_DUMP, NO_HUGE, PROTECTION, READ, SHARED, STACK, WIPE, WRITE,
+        };
+        let all = [READ, WRITE, EXEC, SHARED, FILE, STACK, HANDS_OFF, WIPE, NO_DUMP, NO_HUGE];
         assert_eq!(all.iter().fold(0, |sum, flag| sum | flag).count_ones() as usize, all.len());
         assert_eq!(PROTECTION, READ | WRITE | EXEC | SHARED);
     }

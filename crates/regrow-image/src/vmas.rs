@@ -36,6 +36,7 @@ fn vma_entry(entry: &SmapsEntry, agent: (u64, u64)) -> VmaEntry {
         (mapping.name.is_kernel_made(), vma_flags::HANDS_OFF),
         (wiped, vma_flags::WIPE),
         (entry.flags.has(VmFlag::DONT_DUMP), vma_flags::NO_DUMP),
+        (entry.flags.has(VmFlag::NO_HUGE_PAGE), vma_flags::NO_HUGE),
     ];
     VmaEntry {
         start: mapping.start,

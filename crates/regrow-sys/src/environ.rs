@@ -3,7 +3,7 @@
 //! `std::env::vars_os` allocates twice for every variable: four microseconds for a usual environment, where a
 //! whole recycled run takes twenty. This copies the strings into one block in about a tenth of that.
 
-#![allow(unsafe_code, reason = "reads the `environ` array of the C library")]
+#![allow(unsafe_code, reason = "reads the `environ` array of the C library, and changes it")]
 
 use std::ffi::{CStr, c_char};
 
@@ -40,6 +40,14 @@ pub fn current() -> Strings {
         strings.push_c_str(unsafe { CStr::from_ptr(string) });
         // SAFETY: the entry was not the last, so the array goes on behind it.
         entry = unsafe { entry.add(1) };
+    }
+}
+
+/// Removes variables from the environment of this process, which has no other thread.
+pub fn remove(names: &[&str]) {
+    for name in names {
+        // SAFETY: the caller is the only thread, so that nobody reads the environment meanwhile.
+        unsafe { std::env::remove_var(name) };
     }
 }
 

@@ -8,6 +8,7 @@
 use std::collections::hash_map::RandomState;
 use std::ffi::c_void;
 use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
@@ -45,6 +46,19 @@ pub fn pass() {
     // SAFETY: nobody but the agent writes the word, and it writes the address of such a function there (`docs/warm.md`, "The gate").
     let wait: extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(wait) };
     wait(GATE.argument.swap(std::ptr::null_mut(), Ordering::Relaxed));
+}
+
+/// Takes a descriptor over that this process was started with.
+///
+/// # Errors
+/// `EBADF` when there is none of this number.
+pub fn descriptor_from_start(descriptor: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: a number is looked at, and marked as not to be passed on.
+    if unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and by the caller's word a descriptor of the start, which nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 /// Where the standard library keeps the keys of this thread's hash tables. They are drawn once in a thread, so that all runs of an image

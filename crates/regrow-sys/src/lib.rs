@@ -28,3 +28,4 @@ pub mod room;
 pub mod scheduling;
 pub mod search;
 pub mod strings;
+pub mod want_of_memory;

@@ -79,14 +79,13 @@ use serde::de::DeserializeOwned;
 
 pub use channel::{ChannelError, Receiver, Sender, channel, shared_channel};
 pub use died::{Died, StartError};
-pub use fresh::prepare;
 pub use function::Call;
 pub use handle::Handle;
 pub use light::is_cancelled;
 pub use ready::{ready, renew_in_each};
 pub use weight::{Isolation, UnknownWeight, Weight};
 
-use crate::{Command, Output};
+use crate::{Command, Output, Point, Pool, PrepareError};
 use handle::{Kind, Started};
 use light::Thread;
 
@@ -105,6 +104,15 @@ pub fn run<W: Work>(weight: Weight, work: W) -> Result<W::Output, Died> {
     Builder::new(weight).run(work)
 }
 
+/// Makes the image of this program in which fresh processes begin, ahead of the first one. Without it, the first calls execute the program
+/// anew, until the image is there.
+///
+/// # Errors
+/// Why there is no such image. Fresh processes execute the program anew then, each time.
+pub fn prepare() -> Result<Point, PrepareError> {
+    fresh::prepare(Pool::global())
+}
+
 /// Starts works with limits.
 ///
 /// ```
@@ -119,13 +127,14 @@ pub struct Builder {
     weight: Weight,
     deadline: Option<Duration>,
     memory: u64,
+    pool: Option<Pool>,
 }
 
 impl Builder {
     /// Works of this weight, without limits.
     #[must_use]
     pub fn new(weight: Weight) -> Self {
-        Self { weight, deadline: None, memory: 0 }
+        Self { weight, deadline: None, memory: 0, pool: None }
     }
 
     /// A work is ended so long after its start. A process is killed; a task ends at its next wait; a thread is only asked, and its handle waits no longer.
@@ -140,6 +149,26 @@ impl Builder {
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory = bytes;
         self
+    }
+
+    /// Fresh processes come out of this pool, in place of that of the process ([`Pool::global`]).
+    #[must_use]
+    pub fn pool(mut self, pool: &Pool) -> Self {
+        self.pool = Some(pool.clone());
+        self
+    }
+
+    /// The pool that fresh processes come out of.
+    fn own_pool(&self) -> &Pool {
+        self.pool.as_ref().unwrap_or_else(|| Pool::global())
+    }
+
+    /// Makes the image in which fresh processes begin, in their pool: see [`prepare`].
+    ///
+    /// # Errors
+    /// As [`prepare`].
+    pub fn prepare(&self) -> Result<Point, PrepareError> {
+        fresh::prepare(self.own_pool())
     }
 
     /// Starts a work: see [`spawn`].
@@ -231,7 +260,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> sealed::Startable for Cal
 
     fn start(self, how: &Builder) -> Result<Started<T>, Died> {
         if how.weight == Weight::Fresh {
-            return fresh::start(&self, how.memory).map(of_process).map(Started);
+            return fresh::start(how.own_pool(), &self, how.memory).map(of_process).map(Started);
         }
         if how.weight == Weight::Program {
             let source = StartError::Weight { work: "a call", fits: "anything but a program" };
@@ -245,15 +274,15 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> sealed::Startable for Cal
             return Handle::new(how.weight, self.start(how), how.deadline).join();
         }
         let end = how.deadline.and_then(|limit| std::time::Instant::now().checked_add(limit));
-        match fresh::run(&self, how.memory, end)? {
+        match fresh::run(how.own_pool(), &self, how.memory, end)? {
             fresh::Ran::Over(result) => result,
-            fresh::Ran::GoesOn(process) => {
-                Handle::new(how.weight, Ok(Started(of_process(process))), Some(Duration::ZERO))
-                    .join()
-                    .map_err(|died| match died {
-                        Died::TimedOut(_) => Died::TimedOut(how.deadline.unwrap_or_default()),
-                        other => other,
-                    })
+            fresh::Ran::GoesOn(mut process) => {
+                process
+                    .task
+                    .kill()
+                    .and_then(|()| process.task.end())
+                    .map_err(|error| process::lost(&error))?;
+                Err(Died::TimedOut(how.deadline.unwrap_or_default()))
             }
         }
     }

@@ -21,6 +21,8 @@ use serde::de::DeserializeOwned;
 const HEADER_BYTES: usize = 24;
 /// The bytes before the answer's own.
 const TAG_BYTES: usize = 9;
+/// The largest answer, where the process has no limit of memory: it is the caller that has to find room for it.
+const MOST_BYTES: u64 = 1 << 30;
 /// What is read at once. Most works have less to say.
 const USUAL_BYTES: usize = 4096;
 
@@ -55,6 +57,8 @@ pub(crate) enum Answer {
     Refused(String),
     /// It was refused memory, and has ended itself.
     WantOfMemory,
+    /// More bytes than may be.
+    TooLarge(u64),
 }
 
 impl Answer {
@@ -76,7 +80,7 @@ impl Answer {
 
     fn parts(&self) -> (u8, &[u8]) {
         match self {
-            Self::Nothing => (0, &[]),
+            Self::Nothing | Self::TooLarge(_) => (0, &[]),
             Self::Done(bytes) => (Self::DONE, bytes),
             Self::Panicked(text) => (Self::PANICKED, text.as_bytes()),
             Self::Refused(text) => (Self::REFUSED, text.as_bytes()),
@@ -128,17 +132,31 @@ impl Exchange {
         self.file.write_all_at(&all, self.answer_at)
     }
 
-    /// Reads the answer of a process that has ended.
-    pub(crate) fn answered(&self) -> io::Result<Answer> {
-        let mut bytes = read_from(&self.file, self.answer_at)?;
+    /// Reads the answer of a process that has ended, and that may use so much memory (0: as much as there is).
+    pub(crate) fn answered(&self, memory: u64) -> io::Result<Answer> {
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        rustix::io::pread(&self.file, rustix::buffer::spare_capacity(&mut bytes), self.answer_at)?;
         let Some(&tag) = bytes.first() else { return Ok(Answer::Nothing) };
-        let words = bytes.split_off(TAG_BYTES.min(bytes.len()));
+        let mut answer = bytes.split_off(TAG_BYTES.min(bytes.len()));
         let length = bytes.get(1..).and_then(|length| length.try_into().ok()).map_or(0, u64::from_le_bytes);
-        // What was cut off is no answer. Behind it may stand what else the process has written there.
-        let Some(answer) = usize::try_from(length).ok().and_then(|length| words.get(..length)) else {
-            return Ok(Answer::Nothing);
-        };
-        Ok(Answer::of(tag, answer.to_vec()))
+        if length > if memory == 0 { MOST_BYTES } else { memory } {
+            return Ok(Answer::TooLarge(length));
+        }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        // Behind it may stand what else the process has written there.
+        answer.truncate(length);
+        let mut at = self.answer_at + (TAG_BYTES + answer.len()) as u64;
+        while answer.len() < length {
+            answer.reserve_exact(length - answer.len());
+            let read = rustix::io::pread(&self.file, rustix::buffer::spare_capacity(&mut answer), at)?;
+            if read == 0 {
+                // What was cut off is no answer.
+                return Ok(Answer::Nothing);
+            }
+            answer.truncate(length);
+            at += read as u64;
+        }
+        Ok(Answer::of(tag, answer))
     }
 }
 
@@ -189,14 +207,14 @@ mod tests {
         for bytes in [0, 1, USUAL_BYTES - HEADER_BYTES, USUAL_BYTES, 100_000, 3 << 20] {
             let sent: Vec<u8> = (0..bytes).map(|number| u8::try_from(number % 251).expect("small")).collect();
             let exchange = Exchange::begin(HEADER, &sent).expect("a file");
-            assert_eq!(exchange.answered().expect("read"), Answer::Nothing);
+            assert_eq!(exchange.answered(0).expect("read"), Answer::Nothing);
             let (process, header, arguments) = other_side(&exchange);
             assert_eq!((header, &arguments), (HEADER, &sent));
             for answer in
                 [Answer::Done(sent.clone()), Answer::Panicked("oh".into()), Answer::Refused(String::new())]
             {
                 process.answer(&answer).expect("written");
-                assert_eq!(exchange.answered().expect("read"), answer);
+                assert_eq!(exchange.answered(0).expect("read"), answer);
             }
         }
     }
@@ -205,20 +223,21 @@ mod tests {
     fn a_tag_alone_says_that_memory_was_short() {
         let exchange = Exchange::begin(HEADER, b"arguments").expect("a file");
         exchange.file.write_all_at(&[Answer::WANT_OF_MEMORY], exchange.answer_at()).expect("written");
-        assert_eq!(exchange.answered().expect("read"), Answer::WantOfMemory);
+        assert_eq!(exchange.answered(0).expect("read"), Answer::WantOfMemory);
     }
 
     #[test]
     fn an_answer_that_is_cut_off_or_lies_is_none() {
         for (bytes, expected) in [
             (&[1, 5, 0, 0, 0, 0, 0, 0, 0, b'a'][..], Answer::Nothing),
-            (&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, b'a'], Answer::Nothing),
+            (&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, b'a'], Answer::TooLarge(u64::MAX)),
+            (&[1, 0, 0, 0, 0, 1, 0, 0, 0, b'a'], Answer::TooLarge(1 << 32)),
             (&[9, 1, 0, 0, 0, 0, 0, 0, 0, b'a'], Answer::Nothing),
             (&[1, 1, 0, 0, 0, 0, 0, 0, 0, b'a', b'b'], Answer::Done(b"a".to_vec())),
         ] {
             let exchange = Exchange::begin(HEADER, b"").expect("a file");
             exchange.file.write_all_at(bytes, exchange.answer_at()).expect("written");
-            assert_eq!(exchange.answered().expect("read"), expected);
+            assert_eq!(exchange.answered(0).expect("read"), expected);
         }
     }
 }

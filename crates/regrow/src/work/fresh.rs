@@ -17,7 +17,7 @@ use super::process::{Outcome, Process, Task, reader};
 use super::ready::{FRESH_VARIABLE, Program, program};
 use super::weight::Weight;
 use crate::command::Start;
-use crate::{Command, Point, PrepareError};
+use crate::{Command, Point, Pool, PrepareError};
 
 /// A call, on its way to a process.
 struct Errand {
@@ -35,19 +35,24 @@ pub(crate) enum Ran<T> {
 }
 
 /// Starts the process of a call.
-pub(crate) fn start<T: DeserializeOwned>(call: &Call<T>, memory: u64) -> Result<Process<T>, Died> {
-    Errand::of(call, memory).and_then(|errand| errand.start(Start::Awaited)).map_err(not_started)
+pub(crate) fn start<T: DeserializeOwned>(
+    pool: &Pool,
+    call: &Call<T>,
+    memory: u64,
+) -> Result<Process<T>, Died> {
+    Errand::of(pool, call, memory).and_then(|errand| errand.start(Start::Awaited)).map_err(not_started)
 }
 
 /// Calls a function in a process, and waits for its end.
 pub(crate) fn run<T: DeserializeOwned>(
+    pool: &Pool,
     call: &Call<T>,
     memory: u64,
     deadline: Option<Instant>,
 ) -> Result<Ran<T>, Died> {
     let mut start = Start::Unawaited;
     loop {
-        let errand = Errand::of(call, memory).map_err(not_started)?;
+        let errand = Errand::of(pool, call, memory).map_err(not_started)?;
         let mut process = errand.start(start).map_err(not_started)?;
         match process.join_until(deadline) {
             None => return Ok(Ran::GoesOn(process)),
@@ -62,13 +67,13 @@ fn not_started(why: StartError) -> Died {
 }
 
 impl Errand {
-    fn of<T>(call: &Call<T>, memory: u64) -> Result<Self, StartError> {
+    fn of<T>(pool: &Pool, call: &Call<T>, memory: u64) -> Result<Self, StartError> {
         let program = program().ok_or(StartError::NotReady)?;
         let (arguments, ends) = handover::collect(|| call.arguments());
         let arguments = arguments.map_err(StartError::Arguments)?;
         let header = Header { function: call.function(), program: program.file, memory };
         let exchange = Exchange::begin(header, &arguments)?;
-        let mut command = command_of(program);
+        let mut command = command_of(pool, program);
         command.fd(exchange.as_fd().try_clone_to_owned()?, DESCRIPTOR);
         for (number, end) in (DESCRIPTOR + 1..).zip(ends) {
             command.fd(end, number);
@@ -84,20 +89,16 @@ impl Errand {
 }
 
 /// This program, started for one function. With its own arguments it initialises itself as this process has done.
-fn command_of(program: &Program) -> Command {
-    let mut command = Command::new(&program.path);
+fn command_of(pool: &Pool, program: &Program) -> Command {
+    let mut command = pool.command(&program.path);
     command.args(program.front_end.args.iter().map(|argument| OsStr::from_bytes(argument.to_bytes())));
     command.env(ORDER_VARIABLE, DESCRIPTOR.to_string()).env(FRESH_VARIABLE, "1");
     command.warm(Arc::clone(&program.front_end));
     command
 }
 
-/// Makes the image of this program in which fresh processes begin, ahead of the first one. Without it, the first calls execute the program
-/// anew, until the image is there.
-///
-/// # Errors
-/// Why there is no such image. Fresh processes execute the program anew then, each time.
-pub fn prepare() -> Result<Point, PrepareError> {
+/// Makes the image of this program in which fresh processes begin.
+pub(crate) fn prepare(pool: &Pool) -> Result<Point, PrepareError> {
     let Some(program) = program() else {
         let source = std::io::Error::other(StartError::NotReady);
         return Err(PrepareError::Program {
@@ -105,5 +106,5 @@ pub fn prepare() -> Result<Point, PrepareError> {
             source,
         });
     };
-    crate::Pool::global().prepare(&command_of(program))
+    pool.prepare(&command_of(pool, program))
 }

@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use regrow_engine::run::creation::Creation;
 use regrow_fiber::{Canceller, JoinHandle};
+use rustix::process::{Signal, pidfd_send_signal};
 
 use super::died::Died;
 use super::light::{self, Thread, background};
@@ -49,6 +51,22 @@ struct Time {
     watch: Option<Canceller>,
 }
 
+/// See [`Handle::stopper`].
+enum Stopper {
+    Task(Canceller),
+    Process(OwnedFd),
+}
+
+impl Stopper {
+    fn stop(self) {
+        match self {
+            Self::Task(canceller) => canceller.cancel(),
+            // It may have ended.
+            Self::Process(pidfd) => _ = pidfd_send_signal(pidfd, Signal::KILL),
+        }
+    }
+}
+
 impl<T: Send + 'static> Handle<T> {
     /// The handle of what was started.
     pub(crate) fn new(weight: Weight, work: Result<Started<T>, Died>, limit: Option<Duration>) -> Self {
@@ -60,34 +78,28 @@ impl<T: Send + 'static> Handle<T> {
 
     /// Has the work ended at its time also when nobody waits for it.
     pub(crate) fn watched(mut self) -> Self {
-        let Some(Time { end: Some(end), watch, .. }) = &mut self.time else { return self };
-        let end = *end;
-        let stop = match &self.work {
-            Some(Kind::Task(task)) => {
-                let canceller = task.canceller();
-                Some(Box::new(move || canceller.cancel()) as Box<dyn FnOnce() + Send>)
-            }
-            Some(Kind::Process(process)) => {
-                let pidfd = process.task.pidfd().and_then(|fd| fd.try_clone_to_owned());
-                pidfd.ok().map(|pidfd| {
-                    let kill = rustix::process::Signal::KILL;
-                    let stop = move || {
-                        // It may have ended.
-                        let _ = rustix::process::pidfd_send_signal(&pidfd, kill);
-                    };
-                    Box::new(stop) as Box<dyn FnOnce() + Send>
-                })
-            }
-            _ => None,
-        };
-        if let (Some(stop), Ok(background)) = (stop, background()) {
+        let end = self.time.as_ref().and_then(|time| time.end);
+        if let (Some(end), Some(stop), Ok(background)) = (end, self.stopper(), background()) {
             let watching = background.spawn(move || {
                 regrow_fiber::sleep(end.saturating_duration_since(Instant::now()));
-                stop();
+                stop.stop();
             });
-            *watch = Some(watching.canceller());
+            if let Some(time) = &mut self.time {
+                time.watch = Some(watching.canceller());
+            }
         }
         self
+    }
+
+    /// What ends the work for others than the handle's owner.
+    fn stopper(&self) -> Option<Stopper> {
+        match &self.work {
+            Some(Kind::Task(task)) => Some(Stopper::Task(task.canceller())),
+            Some(Kind::Process(process)) => {
+                process.task.pidfd().and_then(|pidfd| pidfd.try_clone_to_owned()).ok().map(Stopper::Process)
+            }
+            _ => None,
+        }
     }
 
     /// How it was started.

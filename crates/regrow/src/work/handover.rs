@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use regrow_front::DESCRIPTOR;
-use regrow_sys::copy::descriptor_from_start;
+use regrow_sys::front_gate::descriptor_from_start;
 
 thread_local! {
     /// What the arguments that are being written down hold.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use regrow_sys::copy::note_want_of_memory;
+use regrow_sys::want_of_memory;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::exchange::{Answer, Exchange};
@@ -18,7 +18,7 @@ pub(crate) fn apply(exchange: &Exchange, more: u64) -> io::Result<()> {
     let present = getrlimit(Resource::Data);
     let limit = present.maximum.map_or(limit, |maximum| limit.min(maximum));
     setrlimit(Resource::Data, Rlimit { current: Some(limit), maximum: present.maximum })?;
-    note_want_of_memory(exchange.as_fd().as_raw_fd(), exchange.answer_at(), Answer::WANT_OF_MEMORY)
+    want_of_memory::note(exchange.as_fd().as_raw_fd(), exchange.answer_at(), Answer::WANT_OF_MEMORY)
 }
 
 /// How much memory the kernel counts towards the limit.

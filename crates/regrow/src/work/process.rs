@@ -151,7 +151,7 @@ impl<T> Process<T> {
                 };
             }
         };
-        match exchange.answered().map_err(|error| lost(&error))? {
+        match exchange.answered(self.memory).map_err(|error| lost(&error))? {
             Answer::WantOfMemory => Err(Died::MemoryLimit { bytes: self.memory }),
             _ if status.signal().is_some() => {
                 Err(Died::Signal { signal: status.signal().unwrap_or_default() })
@@ -159,6 +159,7 @@ impl<T> Process<T> {
             Answer::Done(bytes) => read(&bytes).map_err(|error| Died::Lost(format!("its result: {error}"))),
             Answer::Panicked(message) => Err(Died::Panicked { message }),
             Answer::Refused(why) => Err(Died::not_started(self.weight, StartError::Refused(why))),
+            Answer::TooLarge(bytes) => Err(Died::Lost(format!("its result of {bytes} bytes is too large"))),
             Answer::Nothing => Err(Died::Exited { code: status.code().unwrap_or_default() }),
         }
     }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use regrow_engine::run::request::Warm;
 use regrow_front::{DESCRIPTOR, ORDER_VARIABLE, WARM_VARIABLE};
-use regrow_sys::copy;
+use regrow_sys::environ;
 use regrow_sys::front_gate::{self, HashKeys};
 use regrow_sys::strings::Strings;
 
@@ -108,8 +108,8 @@ fn serve(is_warm: bool) -> ! {
         front_gate::pass();
     }
     // They are of this process, and not of what it starts.
-    copy::forget_variables(&[FRESH_VARIABLE, WARM_VARIABLE, ORDER_VARIABLE]);
-    let taken = copy::descriptor_from_start(DESCRIPTOR).and_then(Exchange::take);
+    environ::remove(&[FRESH_VARIABLE, WARM_VARIABLE, ORDER_VARIABLE]);
+    let taken = front_gate::descriptor_from_start(DESCRIPTOR).and_then(Exchange::take);
     let (Ok((exchange, header, arguments)), Ok(file)) = (taken, file) else {
         // Whoever has started it sees that there is no answer.
         std::process::exit(1);
@@ -127,7 +127,7 @@ fn serve(is_warm: bool) -> ! {
 
 /// Tells the engine what this front end is like: its image has all variables in it, and a gate.
 fn report() -> io::Result<()> {
-    let channel = copy::descriptor_from_start(DESCRIPTOR)?;
+    let channel = front_gate::descriptor_from_start(DESCRIPTOR)?;
     rustix::io::write(&channel, format!("env *\0gate {}\0", front_gate::address()).as_bytes())?;
     // The engine looks at it when the process has stopped.
     std::mem::forget(channel);

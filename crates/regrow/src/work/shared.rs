@@ -18,6 +18,7 @@ use std::time::Instant;
 use std::cell::RefCell;
 
 use regrow_sys::raw::SharedMapping;
+use rustix::fs::SealFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 
@@ -72,6 +73,8 @@ fn ends() -> MutexGuard<'static, BTreeMap<u64, RawFd>> {
 pub(crate) fn pair(capacity: usize) -> io::Result<(End, End)> {
     let bytes = Ring::bytes_for(AREA_BYTES);
     let file = regrow_sys::raw::memfd("regrow-channel", bytes as u64)?;
+    // Memory that somebody else could take away would crash whoever looks at it.
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     let memory = Arc::new(Memory { mapping: SharedMapping::new(file.as_fd(), bytes)?, file });
     memory.ring()?.set_capacity(capacity);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

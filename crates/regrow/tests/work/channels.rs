@@ -71,10 +71,12 @@ fn an_end_that_is_dropped_closes_the_channel() {
     assert!(matches!(sender.send(1), Err(ChannelError::Closed)));
     // A copy of this process that has nothing to do with a channel does not keep it open.
     let (sender, receiver) = shared_channel::<u64>(2).expect("a channel");
-    let other = spawn(Weight::Fork, || std::thread::sleep(Duration::from_millis(400)));
+    let other = spawn(Weight::Fork, || std::thread::sleep(Duration::from_secs(600)));
     drop(sender);
-    assert!(matches!(receiver.receive_within(Duration::from_millis(200)), Err(ChannelError::Closed)));
-    other.join().expect("its end");
+    assert!(matches!(receiver.receive_within(Duration::from_secs(60)), Err(ChannelError::Closed)));
+    assert!(other.id().is_some_and(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists()));
+    other.cancel();
+    assert!(other.join().is_err());
 }
 
 fn a_full_channel_and_an_empty_one_wait() {
@@ -139,6 +141,30 @@ fn who_damages_a_channel_damages_nothing_else() {
     }
 }
 
+/// Takes the memory of a channel away, if it can; whether it could.
+#[regrow::fresh]
+fn take_memory_away(sender: Sender<u64>) -> bool {
+    sender.send(1).expect("room");
+    let files = std::fs::read_dir("/proc/self/fd").expect("a folder").flatten();
+    let is_channel = |path: &std::path::PathBuf| {
+        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("regrow-channel"))
+    };
+    let mut channels = files.map(|entry| entry.path()).filter(is_channel).peekable();
+    assert!(channels.peek().is_some());
+    channels.any(|path| {
+        let file = std::fs::OpenOptions::new().write(true).open(path).expect("its file");
+        file.set_len(0).is_ok() || file.set_len(1 << 40).is_ok()
+    })
+}
+
+fn nobody_takes_the_memory_of_a_channel_away() {
+    for weight in PROCESSES {
+        let (sender, receiver) = shared_channel::<u64>(4).expect("a channel");
+        assert!(!run(weight, take_memory_away::call(sender)).expect("its result"));
+        assert_eq!(receiver.receive().expect("it is there"), 1);
+    }
+}
+
 pub(crate) fn tests() -> Tests {
     vec![
         ("channels_the_same_code_is_on_both_ends_of_each_kind", the_same_code_is_on_both_ends_of_each_kind),
@@ -149,6 +175,7 @@ pub(crate) fn tests() -> Tests {
             "channels_an_end_goes_to_a_process_as_an_argument_alone",
             an_end_goes_to_a_process_as_an_argument_alone,
         ),
+        ("channels_nobody_takes_the_memory_of_a_channel_away", nobody_takes_the_memory_of_a_channel_away),
         ("channels_who_damages_a_channel_damages_nothing_else", who_damages_a_channel_damages_nothing_else),
     ]
 }

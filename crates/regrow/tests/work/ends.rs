@@ -184,11 +184,13 @@ fn a_deadline_needs_nobody_who_waits() {
 }
 
 fn a_handle_comes_back_when_the_time_is_over() {
-    for weight in [Weight::Fiber, Weight::Thread, Weight::Fork, Weight::Fresh] {
-        let work = spawn(weight, crate::fresh::nap::call(150));
-        let work = work.join_within(Duration::from_millis(5)).expect_err("it goes on");
-        let work = work.join_within(Duration::from_millis(5)).expect_err("it goes on");
-        assert_eq!(work.join_within(Duration::from_secs(600)).expect("an end").expect("a result"), 150);
+    const NAP_MS: u64 = 1500;
+    let start = |weight| spawn(weight, crate::fresh::nap::call(NAP_MS));
+    let works = [Weight::Fiber, Weight::Thread, Weight::Fork, Weight::Fresh].map(start);
+    let works = works.map(|work| work.join_within(Duration::from_millis(5)).expect_err("it goes on"));
+    let works = works.map(|work| work.join_within(Duration::from_millis(5)).expect_err("it goes on"));
+    for work in works {
+        assert_eq!(work.join_within(Duration::from_secs(600)).expect("an end").expect("a result"), NAP_MS);
     }
 }
 

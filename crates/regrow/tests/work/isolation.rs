@@ -103,7 +103,9 @@ fn time() {
             let work = spawn(weight, end::call(End::Endless));
             std::thread::sleep(Duration::from_millis(10));
             work.cancel();
-            matches!(work.join_within(Duration::from_millis(300)), Ok(Err(Died::Cancelled)))
+            // What can be ended is, however busy the machine is; the others go on for ever.
+            let patience = if weight >= Weight::Fork { 60_000 } else { 300 };
+            matches!(work.join_within(Duration::from_millis(patience)), Ok(Err(Died::Cancelled)))
         });
         check("time", weight, was_ended.expect("an answer"));
     }
