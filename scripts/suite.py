@@ -31,6 +31,8 @@ LOGS = TARGET / "suite"
 SUMMARY = LOGS / "summary"
 # How much of the output of a failed part is shown.
 SHOWN_LINES = 60
+# How much of it is looked at.
+READ_BYTES = 4 << 20
 # Words of a line that tells of a failure, and how many such lines are printed again at the end.
 FAILURE_WORDS = ("FAILED", "panicked at", "Error:")
 SHOWN_FAILURES = 6
@@ -157,16 +159,23 @@ class Suite:
         word = "FAILED" if ended.failure else "ok"
         print(f"{word:6} {ended.wall_s:7.1f} s {ended.cpu_s:7.1f} s of processors  {ended.part.name}", flush=True)
         if ended.failure and ended.wall_s:
-            lines = self.log(ended.part).read_text(errors="replace").splitlines()
+            lines = self.words(ended.part)
             print(*(f"       | {line}" for line in lines[-SHOWN_LINES:]), sep="\n", flush=True)
 
     def failures(self, ended: Ended) -> list[str]:
         """The lines in the output of a part that tell of a failure, each with the one behind it."""
         if not ended.wall_s:
             return []
-        lines = self.log(ended.part).read_text(errors="replace").splitlines()
+        lines = self.words(ended.part)
         told = [at for at, line in enumerate(lines) if any(word in line for word in FAILURE_WORDS)]
         return [line for at in told[:SHOWN_FAILURES] for line in lines[at : at + 2]]
+
+    def words(self, part: Part) -> list[str]:
+        """What a part has printed; the end of it, if that was much."""
+        with self.log(part).open("rb") as log:
+            length = log.seek(0, os.SEEK_END)
+            log.seek(max(0, length - READ_BYTES))
+            return log.read().decode(errors="replace").splitlines()
 
     def log(self, part: Part) -> Path:
         """Where the output of a part goes."""

@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 
 use regrow_abi::{PAGE_BYTES, PAGE_LEN, State, VmaEntry, vma_flags};
 use regrow_image::image::Image;
-use regrow_image::vmas::vma_table;
+use regrow_image::vmas::{joined, vma_table};
 use regrow_sys::maps::{SmapsEntry, VmFlag, VmFlags, read_smaps};
 
 use crate::body::Body;
@@ -74,7 +74,9 @@ pub fn compare(image: &Image, body: &Body) -> Result<(), Difference> {
     Ok(())
 }
 
+/// Advice against huge pages is compared with the other flags, where it is told from what can be taken back.
 fn compare_mappings(want: &[VmaEntry], have: &[VmaEntry]) -> Result<(), Difference> {
+    let (want, have) = (without_advice(want), without_advice(have));
     for (index, vma) in want.iter().enumerate() {
         if have.get(index) != Some(vma) {
             return Err(Difference::Mapping(have.get(index).copied().unwrap_or(*vma)));
@@ -84,6 +86,10 @@ fn compare_mappings(want: &[VmaEntry], have: &[VmaEntry]) -> Result<(), Differen
         Some(more) => Err(Difference::Mapping(*more)),
         None => Ok(()),
     }
+}
+
+fn without_advice(vmas: &[VmaEntry]) -> Vec<VmaEntry> {
+    joined(vmas.iter().map(|vma| VmaEntry { flags: vma.flags & !vma_flags::NO_HUGE, ..*vma }))
 }
 
 /// The kernel's flags of each mapping are those of the seed, which never ran the program. A mapping that a run split and

@@ -7,10 +7,16 @@ use regrow_sys::maps::{MapName, SmapsEntry, VmFlag};
 /// the agent's own mappings.
 #[must_use]
 pub fn vma_table(smaps: &[SmapsEntry], agent: (u64, u64)) -> Vec<VmaEntry> {
-    let mut table: Vec<VmaEntry> = Vec::new();
     // The vsyscall page is the same in every process and no mapping of its own.
-    for entry in smaps.iter().filter(|entry| entry.mapping.name != MapName::Vsyscall) {
-        let vma = vma_entry(entry, agent);
+    let entries = smaps.iter().filter(|entry| entry.mapping.name != MapName::Vsyscall);
+    joined(entries.map(|entry| vma_entry(entry, agent)))
+}
+
+/// The table of these mappings, like neighbours joined.
+#[must_use]
+pub fn joined(vmas: impl Iterator<Item = VmaEntry>) -> Vec<VmaEntry> {
+    let mut table: Vec<VmaEntry> = Vec::new();
+    for vma in vmas {
         match table.last_mut() {
             Some(last) if joins(last, &vma) => last.end = vma.end,
             _ => table.push(vma),

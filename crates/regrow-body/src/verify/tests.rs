@@ -39,6 +39,18 @@ fn a_mapping_that_is_gone_changed_or_new_is_named() {
 }
 
 #[test]
+fn advice_against_huge_pages_makes_no_other_mapping() {
+    let whole = [vma(0x1000, 0x4000, vma_flags::READ)];
+    let split = [
+        vma(0x1000, 0x2000, vma_flags::READ),
+        vma(0x2000, 0x3000, vma_flags::READ | vma_flags::NO_HUGE),
+        vma(0x3000, 0x4000, vma_flags::READ),
+    ];
+    assert!(compare_mappings(&whole, &split).is_ok());
+    assert!(compare_mappings(&split, &whole).is_ok());
+}
+
+#[test]
 fn flags_that_a_run_left_are_told_by_the_kernels_letters() {
     let want = smaps(&[("1000-3000", "rd wr mr mw me ac")]);
     let have = smaps(&[("1000-3000", "rd wr mr mw me ac dd")]);

@@ -147,7 +147,8 @@ fn take_memory_away(sender: Sender<u64>) -> bool {
     sender.send(1).expect("room");
     let files = std::fs::read_dir("/proc/self/fd").expect("a folder").flatten();
     let is_channel = |path: &std::path::PathBuf| {
-        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("regrow-channel"))
+        std::fs::read_link(path)
+            .is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:regrow-channel"))
     };
     let mut channels = files.map(|entry| entry.path()).filter(is_channel).peekable();
     assert!(channels.peek().is_some());
