@@ -7,7 +7,7 @@
 //!   channel     one byte over a channel and back
 //!   waiting     the memory of a fiber that waits
 //!   rungs       the price of each weight of process, and a fresh process beside a copy of this one
-//!   beside      short tasks while long ones run, with guesses and without
+//!   beside      short tasks while long ones run, with predictions and without
 //!   letters     a file copied with each byte handed over: the experiment of the letters
 //! ```
 //!

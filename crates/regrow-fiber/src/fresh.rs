@@ -59,7 +59,7 @@ impl FreshSend {
     }
 }
 
-/// Fresh tasks that any worker may take; those that are guessed to run long stand apart.
+/// Fresh tasks that any worker may take; those that are predicted to run long stand apart.
 pub(crate) struct FreshQueues {
     fresh: Deque<FreshSend>,
     long: Deque<FreshSend>,
@@ -85,12 +85,12 @@ impl FreshQueues {
         self.fresh.push(fresh);
     }
 
-    /// Puts one aside that is guessed to run long.
+    /// Puts one aside that is predicted to run long.
     pub(crate) fn put_long(&self, fresh: FreshSend) {
         self.long.push(fresh);
     }
 
-    /// Whether one is here that is guessed to run long.
+    /// Whether one is here that is predicted to run long.
     pub(crate) fn has_long(&self) -> bool {
         !self.long.is_empty()
     }
@@ -101,7 +101,7 @@ impl FreshQueues {
         self.fresh.pop().or_else(|| steal(&self.fresh, number, all, |theirs| &theirs.fresh))
     }
 
-    /// The same of those that are guessed to run long.
+    /// The same of those that are predicted to run long.
     pub(crate) fn next_long(&self, number: usize, all: &[FreshStealers]) -> Option<FreshSend> {
         self.long.pop().or_else(|| steal(&self.long, number, all, |theirs| &theirs.long))
     }

@@ -49,7 +49,7 @@
 //!   fresh                     tasks that have not begun
 //!   queues                    what stands between threads
 //!   reactor                   what the kernel tells a worker of descriptors
-//!   guesses  look  sites      which tasks run long: what was learned by where they are created
+//!   predictions  look  sites      which tasks run long: what was learned by where they are created
 //!   step                      tasks without a stack
 //!   fiber                     a function on a stack of its own, with typed inputs and outputs
 //!   control  task             what stands at the top of a fiber's stack
@@ -65,7 +65,6 @@ mod error;
 mod fiber;
 mod fresh;
 mod future;
-mod guesses;
 pub mod io;
 mod join;
 mod look;
@@ -73,6 +72,7 @@ mod look;
 mod model;
 mod mutex;
 mod post;
+mod predictions;
 mod queues;
 mod reactor;
 mod runtime;

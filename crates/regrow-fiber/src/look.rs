@@ -112,7 +112,7 @@ mod tests {
     use std::panic::Location;
 
     use super::*;
-    use crate::sites::Guess;
+    use crate::sites::Prediction;
 
     const LONG_FROM: Duration = Duration::from_millis(1);
 
@@ -158,10 +158,10 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(looks.ran(look, 2 * LONG_FROM, Left::Waits, &mut sites), Shown::Long);
         }
-        assert_eq!(sites.begins(at), (site, Guess::Look), "one long task is no rule");
+        assert_eq!(sites.begins(at), (site, Prediction::Look), "one long task is no rule");
         assert_eq!(looks.ran(look, LONG_FROM, Left::Ended, &mut sites), Shown::Over(site));
         let look = looks.begin(site);
         assert_eq!(looks.ran(look, 2 * LONG_FROM, Left::Ended, &mut sites), Shown::Over(site));
-        assert_eq!(sites.begins(at), (site, Guess::Long));
+        assert_eq!(sites.begins(at), (site, Prediction::Long));
     }
 }

@@ -1,7 +1,7 @@
-//! Where tasks are created, and whether those of a site run long: what was learned of it, and what is guessed of its next task.
+//! Where tasks are created, and whether those of a site run long: what was learned of it, and what is predicted of its next task.
 //!
 //! ```text
-//!   begins ──> Guess: short │ not known, look at it │ long         the first tasks of a site are looked at, later one of 250
+//!   begins ──> Prediction: short │ not known, look at it │ long         the first tasks of a site are looked at, later one of 250
 //!   learn  <── a task of the site has run short, or long
 //! ```
 //!
@@ -20,7 +20,7 @@ const MOST_SITES: usize = PLACES / 2;
 /// So many tasks of a site are looked at first, and later one of so many.
 const FIRST_LOOKED_AT: u8 = 16;
 const LOOK_EACH: u8 = 250;
-/// Before so many were seen nothing is guessed; with so many more the old ones no longer count alike.
+/// Before so many were seen nothing is predicted; with so many more the old ones no longer count alike.
 const LEAST_SEEN: u8 = 2;
 const MOST_SEEN: u8 = 7;
 
@@ -28,9 +28,9 @@ const MOST_SEEN: u8 = 7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SiteNumber(u32);
 
-/// What is guessed of a task that begins.
+/// What is predicted of a task that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guess {
+pub(crate) enum Prediction {
     /// It runs short.
     Short,
     /// It should be seen how it runs.
@@ -94,40 +94,40 @@ impl Sites {
         self.is_alert = is_alert;
     }
 
-    /// The number of a site, and what is guessed of its next task, which begins.
+    /// The number of a site, and what is predicted of its next task, which begins.
     #[inline(always)]
-    pub(crate) fn begins(&mut self, at: &'static Location<'static>) -> (SiteNumber, Guess) {
+    pub(crate) fn begins(&mut self, at: &'static Location<'static>) -> (SiteNumber, Prediction) {
         let (address, first) = place_of(at);
         let site = &mut self.places[first];
         if site.address == address && site.until_look > 0 && !self.is_alert {
             site.until_look -= 1;
-            return (number(first), Guess::Short);
+            return (number(first), Prediction::Short);
         }
         self.begins_seldom(at)
     }
 
     #[cold]
-    fn begins_seldom(&mut self, at: &'static Location<'static>) -> (SiteNumber, Guess) {
+    fn begins_seldom(&mut self, at: &'static Location<'static>) -> (SiteNumber, Prediction) {
         let found = self.find(at);
         let site = &mut self.places[found.0 as usize];
-        let guess = if found == SiteNumber::OTHERS {
-            if self.is_alert { Guess::Look } else { Guess::Short }
+        let prediction = if found == SiteNumber::OTHERS {
+            if self.is_alert { Prediction::Look } else { Prediction::Short }
         } else if site.is_long() {
-            Guess::Long
+            Prediction::Long
         } else if self.is_alert {
-            Guess::Look
+            Prediction::Look
         } else if site.until_look > 0 {
             site.until_look -= 1;
-            Guess::Short
+            Prediction::Short
         } else {
             if site.looked_at < FIRST_LOOKED_AT {
                 site.looked_at += 1;
             } else {
                 site.until_look = LOOK_EACH - 1;
             }
-            Guess::Look
+            Prediction::Look
         };
-        (found, guess)
+        (found, prediction)
     }
 
     /// The number of a site.
@@ -163,9 +163,9 @@ impl Sites {
         }
     }
 
-    /// Whether the next task of a site is guessed to run long.
+    /// Whether the next task of a site is predicted to run long.
     #[cfg(test)]
-    fn guesses_long(&self, SiteNumber(number): SiteNumber) -> bool {
+    fn predicts_long(&self, SiteNumber(number): SiteNumber) -> bool {
         self.places[number as usize].is_long()
     }
 }
@@ -208,18 +208,18 @@ mod tests {
         let rest = numbers[MOST_SITES];
         assert!(numbers[MOST_SITES..].iter().all(|number| *number == rest));
         (0..10).for_each(|_| sites.learn(rest, true));
-        assert_eq!(sites.begins(all[MOST_SITES]), (rest, Guess::Short));
+        assert_eq!(sites.begins(all[MOST_SITES]), (rest, Prediction::Short));
         sites.set_alert(true);
-        assert_eq!(sites.begins(all[MOST_SITES]), (rest, Guess::Look));
-        assert!(all[..MOST_SITES].iter().all(|site| sites.begins(site).1 == Guess::Look));
+        assert_eq!(sites.begins(all[MOST_SITES]), (rest, Prediction::Look));
+        assert!(all[..MOST_SITES].iter().all(|site| sites.begins(site).1 == Prediction::Look));
     }
 
     #[test]
     fn the_first_tasks_are_looked_at_and_then_one_of_many() {
         let mut sites = Sites::new();
         let at = locations(1)[0];
-        let guesses: Vec<Guess> = (0..1000).map(|_| sites.begins(at).1).collect();
-        let looked_at: Vec<usize> = (0..1000).filter(|at| guesses[*at] == Guess::Look).collect();
+        let predictions: Vec<Prediction> = (0..1000).map(|_| sites.begins(at).1).collect();
+        let looked_at: Vec<usize> = (0..1000).filter(|at| predictions[*at] == Prediction::Look).collect();
         assert!(looked_at[..16].iter().copied().eq(0..16));
         assert!(looked_at[16..].iter().copied().eq((16..1000).step_by(250)));
     }
@@ -230,16 +230,16 @@ mod tests {
         let at = locations(1)[0];
         let site = sites.find(at);
         sites.learn(site, true);
-        assert!(!sites.guesses_long(site));
+        assert!(!sites.predicts_long(site));
         sites.learn(site, true);
-        assert_eq!(sites.begins(at), (site, Guess::Long));
+        assert_eq!(sites.begins(at), (site, Prediction::Long));
         for is_long in [false, true, false, true] {
             (0..200).for_each(|_| sites.learn(site, is_long));
-            assert_eq!(sites.guesses_long(site), is_long);
+            assert_eq!(sites.predicts_long(site), is_long);
             (0..2).for_each(|_| sites.learn(site, !is_long));
-            assert_eq!(sites.guesses_long(site), is_long, "two tasks change nothing");
+            assert_eq!(sites.predicts_long(site), is_long, "two tasks change nothing");
             (0..6).for_each(|_| sites.learn(site, !is_long));
-            assert_eq!(sites.guesses_long(site), !is_long);
+            assert_eq!(sites.predicts_long(site), !is_long);
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
         let site = sites.find(locations(1)[0]);
         for number in 0..1000 {
             sites.learn(site, number % 5 == 4);
-            assert!(!sites.guesses_long(site));
+            assert!(!sites.predicts_long(site));
         }
     }
 }

@@ -54,7 +54,7 @@ impl Marks {
     pub(crate) const LONG: Self = Self(1);
     /// It is seen how long it runs.
     pub(crate) const LOOKED_AT: Self = Self(2);
-    /// Whether it is long was said by itself: no guess changes it.
+    /// Whether it is long was said by itself: no prediction changes it.
     pub(crate) const BY_HAND: Self = Self(4);
 
     /// Both marks.

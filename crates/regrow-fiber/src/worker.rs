@@ -31,10 +31,10 @@ use regrow_sync::{AtomicBool, OnceLock, Ordering, fence, thread};
 use crate::arch::{self, Position, Word};
 use crate::control::{Control, ControlAddress};
 use crate::fresh::{Fresh, FreshQueues, FreshSend, FreshStealers, Function};
-use crate::guesses::Guesses;
 use crate::look::{Left, LookNumber};
 use crate::post::{Message as Posted, Post};
-use crate::sites::{Guess, SiteNumber};
+use crate::predictions::Predictions;
+use crate::sites::{Prediction, SiteNumber};
 use crate::stack::Stack;
 use crate::task::{Marks, Task, Woken};
 use crate::timers::Timers;
@@ -42,6 +42,8 @@ use crate::timers::Timers;
 /// After how many switches the loop has its turn, and after how many where tasks wait for descriptors.
 const TURNS: u32 = 256;
 const TURNS_BESIDE_DESCRIPTORS: u32 = 32;
+/// How many switches a turn is taken for that was cut short.
+const SWITCHES_WHEN_CUT: u32 = 4;
 /// How long a long task waits for a turn while others run, at least, and for the next one to begin.
 const LONG_WAITS: Duration = Duration::from_millis(10);
 /// How far ahead in the queue of tasks the memory of one is fetched.
@@ -95,10 +97,10 @@ pub(crate) struct Worker {
     /// When a long task had a turn last, and when one has begun.
     last_long: Cell<Instant>,
     last_long_begin: Cell<Instant>,
-    guesses: Option<UnsafeCell<Guesses>>,
+    predictions: Option<UnsafeCell<Predictions>>,
     turns: Cell<u32>,
-    /// How many of them were taken away.
-    spared: Cell<u32>,
+    /// Some of them were taken away.
+    is_cut: Cell<bool>,
     /// Switches in this round.
     switched: Cell<u32>,
     numbers: Cell<u64>,
@@ -186,9 +188,9 @@ impl Worker {
             has_aside: Cell::new(false),
             last_long: Cell::new(Instant::now()),
             last_long_begin: Cell::new(Instant::now()),
-            guesses: long_from.map(|time| UnsafeCell::new(Guesses::new(time))),
+            predictions: long_from.map(|time| UnsafeCell::new(Predictions::new(time))),
             turns: Cell::new(0),
-            spared: Cell::new(0),
+            is_cut: Cell::new(false),
             switched: Cell::new(0),
             numbers: Cell::new(post.first_number()),
             timers: RefCell::new(Timers::default()),
@@ -267,17 +269,14 @@ impl Worker {
     /// Has the loop have its turn after so many switches.
     #[inline]
     fn come_after(&self, most: u32) {
-        let turns = self.turns.get();
-        if turns > most {
-            self.turns.set(most);
-            self.spared.set(self.spared.get() + turns - most);
-        }
+        self.turns.set(self.turns.get().min(most));
+        self.is_cut.set(true);
     }
 
     /// Has a task without a stack run.
     pub(crate) fn put_machine(&self, machine: Box<dyn Machine>, site: &'static Location<'static>) {
-        let (site, guess) = self.guess(site);
-        match self.marks_of(site, guess) {
+        let (site, prediction) = self.predict(site);
+        match self.marks_of(site, prediction) {
             (Marks::NONE, _) => self.machines.borrow_mut().push_back(machine),
             (marks, look) => self.keep_machine(Stepped { machine, marks, look: LookNumber::of(look) }),
         }
@@ -504,33 +503,34 @@ impl Worker {
         }
     }
 
-    /// Does something with the guesses, if there are any.
+    /// Does something with the predictions, if there are any.
     #[inline(always)]
-    fn with_guesses<T>(&self, act: impl FnOnce(&mut Guesses) -> T) -> Option<T> {
-        // SAFETY: its worker's thread alone is here, and what is done with guesses does not come back here.
-        self.guesses.as_ref().map(|guesses| act(unsafe { &mut *guesses.get() }))
+    fn with_predictions<T>(&self, act: impl FnOnce(&mut Predictions) -> T) -> Option<T> {
+        // SAFETY: its worker's thread alone is here, and what is done with predictions does not come back here.
+        self.predictions.as_ref().map(|predictions| act(unsafe { &mut *predictions.get() }))
     }
 
-    /// What is guessed of a task that begins, and its site.
+    /// What is predicted of a task that begins, and its site.
     #[inline(always)]
-    fn guess(&self, site: &'static Location<'static>) -> (SiteNumber, Guess) {
-        self.with_guesses(|guesses| guesses.begins(site)).unwrap_or((SiteNumber::of(0), Guess::Short))
+    fn predict(&self, site: &'static Location<'static>) -> (SiteNumber, Prediction) {
+        self.with_predictions(|predictions| predictions.begins(site))
+            .unwrap_or((SiteNumber::of(0), Prediction::Short))
     }
 
     /// The marks of a task that begins, and the number that it keeps.
     #[inline]
-    fn marks_of(&self, site: SiteNumber, guess: Guess) -> (Marks, u32) {
-        let marks = match guess {
-            Guess::Short => return (Marks::NONE, site.number()),
-            Guess::Look => Marks::LOOKED_AT,
-            Guess::Long => Marks::LOOKED_AT.with(Marks::LONG),
+    fn marks_of(&self, site: SiteNumber, prediction: Prediction) -> (Marks, u32) {
+        let marks = match prediction {
+            Prediction::Short => return (Marks::NONE, site.number()),
+            Prediction::Look => Marks::LOOKED_AT,
+            Prediction::Long => Marks::LOOKED_AT.with(Marks::LONG),
         };
-        let look = self.with_guesses(|guesses| guesses.look(site).number());
+        let look = self.with_predictions(|predictions| predictions.look(site).number());
         look.map_or((Marks::NONE, site.number()), |look| (marks, look))
     }
 
     /// Begins a fresh task: it stands last of those that are like it.
-    fn begin(&self, fresh: Fresh, site: SiteNumber, guess: Guess) {
+    fn begin(&self, fresh: Fresh, site: SiteNumber, prediction: Prediction) {
         let Fresh { name, stack_bytes, function, .. } = fresh;
         let stack = match Stack::take(stack_bytes, name) {
             Ok(stack) => stack,
@@ -542,7 +542,7 @@ impl Worker {
             let birth = self.number();
             let block = control.as_ref();
             block.birth.store(birth, Ordering::Relaxed);
-            let (marks, site) = self.marks_of(site, guess);
+            let (marks, site) = self.marks_of(site, prediction);
             block.task.begin(position, marks, site);
             let mut tasks = self.tasks.borrow_mut();
             block.place.set(tasks.len());
@@ -597,7 +597,7 @@ impl Worker {
             is_busy |= self.run_aside();
         }
         self.turns.set(most);
-        self.spared.set(0);
+        self.is_cut.set(false);
         let next = self.pick();
         if ptr::eq(next, &raw const self.own) {
             // Others may be able to run again.
@@ -605,7 +605,9 @@ impl Worker {
         }
         self.enter(next);
         self.take_up();
-        self.note_switches(most);
+        if self.predictions.is_some() {
+            self.note_switches(most);
+        }
         true
     }
 
@@ -622,7 +624,8 @@ impl Worker {
 
     /// Puts back who has given way to the loop.
     fn take_up(&self) {
-        if let Some(task) = NonNull::new(self.giving_way.replace(ptr::null()).cast_mut()) {
+        if let Some(task) = NonNull::new(self.giving_way.get().cast_mut()) {
+            self.giving_way.set(ptr::null());
             self.put_back(task);
         }
     }
@@ -671,17 +674,18 @@ impl Worker {
         has_run
     }
 
-    /// Begins a task that is guessed to run long; whether there was one.
+    /// Begins a task that is predicted to run long; whether there was one.
     fn begin_long(&self) -> bool {
-        if self.guesses.is_none() {
+        if self.predictions.is_none() {
             return false;
         }
         let Some(fresh) = self.fresh.next_long(self.number, &self.colleagues.stealers) else {
             return false;
         };
         self.last_long_begin.set(Instant::now());
-        let site = self.with_guesses(|guesses| guesses.site(fresh.site())).unwrap_or(SiteNumber::of(0));
-        self.begin(fresh.here(), site, Guess::Long);
+        let site =
+            self.with_predictions(|predictions| predictions.site(fresh.site())).unwrap_or(SiteNumber::of(0));
+        self.begin(fresh.here(), site, Prediction::Long);
         true
     }
 
@@ -722,13 +726,15 @@ impl Worker {
 
     /// A task that is looked at has run so long: its marks, and the number that it keeps.
     fn ran(&self, marks: Marks, look: LookNumber, time: Duration, left: Left) -> (Marks, u32) {
-        self.with_guesses(|guesses| guesses.ran(marks, look, time, left)).unwrap_or((marks, look.number()))
+        self.with_predictions(|predictions| predictions.ran(marks, look, time, left))
+            .unwrap_or((marks, look.number()))
     }
 
     /// Counts the switches of a turn; after as many as a turn has at most, a round is over.
     #[inline]
     fn note_switches(&self, most: u32) {
-        let switched = self.switched.get() + (most - self.turns.get()).saturating_sub(self.spared.get());
+        let turn = if self.is_cut.get() { SWITCHES_WHEN_CUT } else { most - self.turns.get() };
+        let switched = self.switched.get() + turn;
         self.switched.set(switched);
         if switched >= TURNS {
             self.end_round();
@@ -737,14 +743,14 @@ impl Worker {
 
     fn begin_round(&self) {
         self.switched.set(0);
-        self.with_guesses(Guesses::begin_round);
+        self.with_predictions(Predictions::begin_round);
     }
 
     /// After a slow round those are looked at that are there.
     #[cold]
     fn end_round(&self) {
         self.switched.set(0);
-        if self.with_guesses(Guesses::end_round) == Some(true) {
+        if self.with_predictions(Predictions::end_round) == Some(true) {
             self.look_at_all();
         }
     }
@@ -752,7 +758,7 @@ impl Worker {
     /// Looks at those that are ready.
     fn look_at_all(&self) {
         let look = |marks: Marks, site: u32| {
-            let look = self.with_guesses(|guesses| guesses.look(SiteNumber::of(site)).number());
+            let look = self.with_predictions(|predictions| predictions.look(SiteNumber::of(site)).number());
             look.map_or((marks, site), |look| (marks.with(Marks::LOOKED_AT), look))
         };
         for _ in 0..TURNS {
@@ -838,19 +844,19 @@ impl Worker {
         }
     }
 
-    /// Begins those that stay here, and one that others might take: of these the first that is not guessed to run long.
+    /// Begins those that stay here, and one that others might take: of these the first that is not predicted to run long.
     fn begin_some(&self) {
         for _ in 0..TURNS {
             let staying = self.staying.borrow_mut().pop_front();
             let Some(fresh) = staying else { break };
-            let (site, guess) = self.guess(fresh.site);
-            self.begin(fresh, site, guess);
+            let (site, prediction) = self.predict(fresh.site);
+            self.begin(fresh, site, prediction);
         }
         for _ in 0..TURNS {
             let Some(fresh) = self.fresh.next(self.number, &self.colleagues.stealers) else { break };
-            let (site, guess) = self.guess(fresh.site());
-            if guess != Guess::Long {
-                self.begin(fresh.here(), site, guess);
+            let (site, prediction) = self.predict(fresh.site());
+            if prediction != Prediction::Long {
+                self.begin(fresh.here(), site, prediction);
                 break;
             }
             self.note_long();
@@ -875,7 +881,7 @@ impl Worker {
 
     /// A task that came while this worker was about to sleep.
     fn next_fresh_is_there(&self) -> bool {
-        let may_be_long = self.guesses.is_some();
+        let may_be_long = self.predictions.is_some();
         self.colleagues.stealers.iter().any(|theirs| theirs.has_any(may_be_long))
     }
 
@@ -884,7 +890,7 @@ impl Worker {
         // What they have may start others when it is dropped.
         let looked_at = (self.looked_at_machines.take(), self.long_machines.take());
         drop((self.staying.take(), self.machines.take(), looked_at));
-        self.fresh.drop_all(self.guesses.is_some());
+        self.fresh.drop_all(self.predictions.is_some());
         for _ in 0..MOST_TOLD {
             self.tell_all(|_| true);
             let turns = self.tasks.borrow().len() + 1;

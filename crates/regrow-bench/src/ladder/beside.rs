@@ -1,6 +1,6 @@
-//! Short tasks that arrive while long ones run: how long each is there, with guesses and without.
+//! Short tasks that arrive while long ones run: how long each is there, with predictions and without.
 //!
-//! Without guesses the loop has its turn after 256 switches, however long these take. So that what is seen is not that alone, a further way has all tasks
+//! Without predictions the loop has its turn after 256 switches, however long these take. So that what is seen is not that alone, a further way has all tasks
 //! say that they are long: they run in their order then, and the loop has its turn after each stretch.
 
 use std::time::{Duration, Instant};
@@ -21,14 +21,14 @@ const LONG_US: u64 = 50_000;
 const STRETCH_US: u64 = 500;
 /// A short one arrives so often.
 const EACH: Duration = Duration::from_millis(4);
-/// What is asked of the guesses.
+/// What is asked of the predictions.
 const ASKED: f64 = 2.0;
 const ROUNDS: usize = 5;
 
 /// Who says which tasks are long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    Guesses,
+    Predictions,
     Nobody,
     LongOnes,
     All,
@@ -45,9 +45,9 @@ struct Stay {
 
 pub(super) fn measure() -> Result<Vec<Figure>, BenchError> {
     let ways = [
-        ("guesses", Way::Guesses),
+        ("predictions", Way::Predictions),
         ("in their order", Way::All),
-        ("without guesses", Way::Nobody),
+        ("without predictions", Way::Nobody),
         ("long ones say so", Way::LongOnes),
     ];
     let mut turns: [Vec<Stay>; 4] = Default::default();
@@ -59,7 +59,7 @@ pub(super) fn measure() -> Result<Vec<Figure>, BenchError> {
     let of = |way: usize, part: fn(&Stay) -> f64| median(turns[way].iter().map(part));
     let ratio = of(1, |turn| turn.mean) / of(0, |turn| turn.mean);
     let mut figures = vec![Figure::at_least(
-        "200 short tasks while 20 long ones run, mean, by guesses against in their order",
+        "200 short tasks while 20 long ones run, mean, by predictions against in their order",
         ratio,
         ASKED,
         "times as quick",
@@ -75,7 +75,7 @@ pub(super) fn measure() -> Result<Vec<Figure>, BenchError> {
 
 fn turn_of(way: Way) -> Result<Stay, BenchError> {
     let runtime = Runtime::with_workers(1);
-    let runtime = if way == Way::Guesses { runtime } else { runtime.without_guesses() };
+    let runtime = if way == Way::Predictions { runtime.with_predictions() } else { runtime };
     let (mut times, longs, last) = runtime.run(move || all(way)).map_err(no_runtime)?;
     if times.len() != SHORT || longs != LONG {
         return Err(wrong("short tasks beside long ones"));

@@ -1,4 +1,4 @@
-//! What a worker guesses of its tasks, and what it has them looked at for.
+//! What a worker predicts of its tasks, and which of them it looks at for that.
 //!
 //! Looking costs more than a short task does, so few are looked at: the first of each site, one of 250 later, and those that are there after a *round*
 //! of switches that has taken so long that somebody must be running long.
@@ -7,12 +7,12 @@ use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use crate::look::{Left, LookNumber, Looks, Shown};
-use crate::sites::{Guess, SiteNumber, Sites};
+use crate::sites::{Prediction, SiteNumber, Sites};
 use crate::task::Marks;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Guesses {
+pub(crate) struct Predictions {
     sites: Sites,
     looks: Looks,
     long_from: Duration,
@@ -21,7 +21,7 @@ pub(crate) struct Guesses {
     looked_at: Duration,
 }
 
-impl Guesses {
+impl Predictions {
     /// Nothing is known. A task is long whose run uses so much of the processor.
     pub(crate) fn new(long_from: Duration) -> Self {
         Self {
@@ -33,9 +33,9 @@ impl Guesses {
         }
     }
 
-    /// What is guessed of a task that begins, and the number of its site.
+    /// What is predicted of a task that begins, and the number of its site.
     #[inline(always)]
-    pub(crate) fn begins(&mut self, site: &'static Location<'static>) -> (SiteNumber, Guess) {
+    pub(crate) fn begins(&mut self, site: &'static Location<'static>) -> (SiteNumber, Prediction) {
         self.sites.begins(site)
     }
 

@@ -4,18 +4,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use regrow_fiber::{
-    JoinHandle, Progress, Runtime, Step, channel, scope, set_long, sleep, spawn, spawn_here, spawn_step,
-    yield_now,
+    Builder, JoinHandle, Progress, Runtime, Step, channel, scope, set_long, sleep, spawn, spawn_here,
+    spawn_step, yield_now,
 };
 
 const LONG_FROM: Duration = Duration::from_millis(20);
 
-/// On one worker, which guesses.
+/// On one worker, with predictions.
 fn run<T: 'static>(root: impl FnOnce() -> T + 'static) -> T {
-    Runtime::with_workers(1).long_from(LONG_FROM).run(root).unwrap()
+    Runtime::with_workers(1).with_predictions().long_from(LONG_FROM).run(root).unwrap()
 }
 
 /// Uses the processor for so long as a task is long.
@@ -29,7 +30,7 @@ fn be_busy() {
 /// What has run, in its order.
 type Order = Rc<RefCell<Vec<&'static str>>>;
 
-/// A task that notes its name at its end, and is long or not. All of these are created in one place, as the caller says: `f` has that place.
+/// What a task does that is long or not, and notes its name at its end.
 fn task(order: &Order, name: &'static str, is_long: bool) -> impl FnOnce() + 'static + use<> {
     let order = order.clone();
     move || {
@@ -57,51 +58,61 @@ fn tasks_of_two_places_are_told_apart() {
     assert_eq!(order, ["long", "short", "long", "short", "short", "short", "long", "long"]);
 }
 
-/// The same by every way to start a task.
+/// What has run on any thread, in its order.
+#[derive(Clone, Default)]
+struct Ran(Arc<Mutex<Vec<&'static str>>>);
+
+impl Ran {
+    fn long(&self) -> impl FnOnce() + Send + 'static + use<> {
+        let ran = self.clone();
+        move || {
+            be_busy();
+            ran.0.lock().unwrap().push("long");
+        }
+    }
+
+    fn short(&self) -> impl FnOnce() + Send + 'static + use<> {
+        let ran = self.clone();
+        move || ran.0.lock().unwrap().push("short")
+    }
+
+    /// Two long ones were started before a short one. The second time that is known.
+    fn check(&self, round: usize) {
+        let expected = [["long", "long", "short"], ["short", "long", "long"]];
+        assert_eq!(std::mem::take(&mut *self.0.lock().unwrap()), expected[round]);
+    }
+}
+
 #[test]
 fn every_way_to_start_a_task_has_its_place() {
     run(|| {
-        let ran = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-        let note = |name: &'static str, is_long: bool| {
-            let ran = ran.clone();
-            move || {
-                if is_long {
-                    be_busy();
-                }
-                ran.lock().unwrap().push(name);
-            }
-        };
-        let long = || spawn(note("long", true));
-        let short = || spawn(note("short", false));
-        (0..2).for_each(|_| long().join().unwrap());
-        ran.lock().unwrap().clear();
-        join_all([long(), long(), short()]);
-        assert_eq!(std::mem::take(&mut *ran.lock().unwrap()), ["short", "long", "long"]);
+        let ran = Ran::default();
         for round in 0..2 {
-            scope(|scope| {
-                for number in 0..3 {
-                    let is_long = number < 2;
-                    let name = if is_long { "long" } else { "short" };
-                    // One line for both, and so one place: the short one comes last.
-                    scope.spawn(note(name, is_long));
-                }
-            });
-            assert_eq!(std::mem::take(&mut *ran.lock().unwrap()), ["long", "long", "short"], "{round}");
+            let mut tasks: Vec<_> = (0..2).map(|_| spawn(ran.long())).collect();
+            tasks.push(spawn(ran.short()));
+            join_all(tasks);
+            ran.check(round);
+        }
+        for round in 0..2 {
+            let mut tasks: Vec<_> = (0..2).map(|_| Builder::new().spawn(ran.long())).collect();
+            tasks.push(Builder::new().spawn(ran.short()));
+            join_all(tasks);
+            ran.check(round);
         }
         for round in 0..2 {
             scope(|scope| {
-                scope.spawn(note("long", true));
-                scope.spawn(note("other", true));
-                scope.spawn(note("short", false));
+                (0..2).for_each(|_| drop(scope.spawn(ran.long())));
+                scope.spawn(ran.short());
             });
-            let ran = std::mem::take(&mut *ran.lock().unwrap());
-            assert_eq!(ran, ["long", "other", "short"], "{round}: one run is no rule");
+            ran.check(round);
         }
-        scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(note("long", true));
-            }
-        });
+        for round in 0..2 {
+            scope(|scope| {
+                (0..2).for_each(|_| drop(scope.spawn_as(Builder::new(), ran.long())));
+                scope.spawn_as(Builder::new(), ran.short());
+            });
+            ran.check(round);
+        }
     });
 }
 
@@ -173,7 +184,7 @@ fn gives_way(order: &Order, name: &'static str) -> JoinHandle<()> {
 }
 
 #[test]
-fn a_wrong_guess_is_taken_back() {
+fn a_wrong_prediction_is_taken_back() {
     let order = run(|| {
         let order = Order::default();
         let (sender, receiver) = channel::<()>(1);
@@ -294,7 +305,7 @@ fn long_tasks_have_their_turn_while_others_run() {
 }
 
 #[test]
-fn what_a_task_says_of_itself_comes_before_guesses() {
+fn what_a_task_says_of_itself_comes_before_predictions() {
     let order = run(|| {
         let order = Order::default();
         let says = |is_long: bool, is_busy: bool, name| {
@@ -319,8 +330,8 @@ fn what_a_task_says_of_itself_comes_before_guesses() {
 }
 
 #[test]
-fn without_guesses_tasks_run_in_their_order() {
-    let order = Runtime::with_workers(1).without_guesses().run(|| {
+fn without_predictions_tasks_run_in_their_order() {
+    let order = Runtime::with_workers(1).long_from(LONG_FROM).run(|| {
         let order = Order::default();
         let long = || spawn_here(task(&order, "long", true));
         let short = || spawn_here(task(&order, "short", false));
