@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use regrow_fiber::{
-    Builder, JoinHandle, Progress, Runtime, Step, channel, scope, set_long, sleep, spawn, spawn_here,
-    spawn_step, yield_now,
+    Builder, JoinError, JoinHandle, Progress, Runtime, Step, channel, scope, set_long, sleep, spawn,
+    spawn_here, spawn_step, yield_now,
 };
 
 const LONG_FROM: Duration = Duration::from_millis(20);
@@ -339,4 +339,43 @@ fn without_predictions_tasks_run_in_their_order() {
         order.take()
     });
     assert_eq!(order.unwrap(), ["long", "short", "long", "short", "long", "short"]);
+}
+
+/// Workers take long tasks from one another that have not begun, and each learns for itself.
+#[test]
+fn several_workers_lose_no_task() {
+    let runtime = Runtime::with_workers(3).with_predictions().long_from(Duration::from_micros(100));
+    let (sum, dropped) = runtime
+        .run(|| {
+            let long = |number: u64| {
+                spawn(move || {
+                    for _ in 0..4 {
+                        let begun = Instant::now();
+                        while begun.elapsed() < Duration::from_micros(60) {
+                            std::hint::spin_loop();
+                        }
+                        yield_now();
+                    }
+                    number
+                })
+            };
+            let short = |number: u64| spawn(move || number);
+            let mut sum = 0;
+            for round in 0..40 {
+                let numbers = round * 30..(round + 1) * 30;
+                let tasks: Vec<_> = numbers
+                    .map(|number| if number % 3 == 0 { long(number) } else { short(number) })
+                    .collect();
+                sum += tasks.into_iter().map(|task| task.join().unwrap()).sum::<u64>();
+            }
+            // What is long and has not begun ends with the root.
+            let left: Vec<_> = (0..100).map(long).collect();
+            yield_now();
+            (sum, left)
+        })
+        .unwrap();
+    assert_eq!(sum, 1199 * 1200 / 2);
+    for task in dropped {
+        assert!(matches!(task.join(), Ok(_) | Err(JoinError::Cancelled)));
+    }
 }
