@@ -186,18 +186,20 @@ fn number(place: usize) -> SiteNumber {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use super::*;
 
-    /// So many places in the source. They are never freed, as those that the compiler makes.
-    fn locations(count: usize) -> Vec<&'static Location<'static>> {
-        let here = Location::caller();
-        (0..count).map(|_| &*Box::leak(Box::new(*here))).collect()
+    /// Places in the source, more than are told apart: copies of one, as a site is known by its address.
+    fn locations() -> &'static [Location<'static>] {
+        static ALL: OnceLock<Vec<Location<'static>>> = OnceLock::new();
+        ALL.get_or_init(|| vec![*Location::caller(); MOST_SITES + 10])
     }
 
     #[test]
     fn sites_are_told_apart_up_to_a_number() {
         let mut sites = Sites::new();
-        let all = locations(MOST_SITES + 10);
+        let all = locations();
         let numbers: Vec<SiteNumber> = all.iter().map(|site| sites.find(site)).collect();
         assert!(all.iter().zip(&numbers).all(|(site, number)| sites.find(site) == *number));
         let mut apart: Vec<u32> = numbers.iter().take(MOST_SITES).map(|number| number.number()).collect();
@@ -208,16 +210,16 @@ mod tests {
         let rest = numbers[MOST_SITES];
         assert!(numbers[MOST_SITES..].iter().all(|number| *number == rest));
         (0..10).for_each(|_| sites.learn(rest, true));
-        assert_eq!(sites.begins(all[MOST_SITES]), (rest, Prediction::Short));
+        assert_eq!(sites.begins(&all[MOST_SITES]), (rest, Prediction::Short));
         sites.set_alert(true);
-        assert_eq!(sites.begins(all[MOST_SITES]), (rest, Prediction::Look));
+        assert_eq!(sites.begins(&all[MOST_SITES]), (rest, Prediction::Look));
         assert!(all[..MOST_SITES].iter().all(|site| sites.begins(site).1 == Prediction::Look));
     }
 
     #[test]
     fn the_first_tasks_are_looked_at_and_then_one_of_many() {
         let mut sites = Sites::new();
-        let at = locations(1)[0];
+        let at = &locations()[0];
         let predictions: Vec<Prediction> = (0..1000).map(|_| sites.begins(at).1).collect();
         let looked_at: Vec<usize> = (0..1000).filter(|at| predictions[*at] == Prediction::Look).collect();
         assert!(looked_at[..16].iter().copied().eq(0..16));
@@ -227,7 +229,7 @@ mod tests {
     #[test]
     fn a_site_that_changes_its_ways_is_learned_anew() {
         let mut sites = Sites::new();
-        let at = locations(1)[0];
+        let at = &locations()[0];
         let site = sites.find(at);
         sites.learn(site, true);
         assert!(!sites.predicts_long(site));
@@ -246,7 +248,7 @@ mod tests {
     #[test]
     fn one_long_task_of_five_makes_no_site_long() {
         let mut sites = Sites::new();
-        let site = sites.find(locations(1)[0]);
+        let site = sites.find(&locations()[0]);
         for number in 0..1000 {
             sites.learn(site, number % 5 == 4);
             assert!(!sites.predicts_long(site));
