@@ -148,8 +148,8 @@ MUTANTS += of_package(
     without("mutex.rs", "fn lock", "state.waiters.push_own(&wait);", "model::mutex"),
     without("mutex.rs", "fn withdraw", "next.wake();", "turn_at_a_lock"),
     # Workers.
-    without("worker.rs", "fn put(", FENCE, "a_task_is_run"),
-    without("worker.rs", "fn put(", " && post.wake()", "a_task_is_run"),
+    without("worker.rs", "fn wake_a_colleague(", FENCE, "a_task_is_run"),
+    without("worker.rs", "fn wake_a_colleague(", " && post.wake()", "a_task_is_run"),
     without("worker.rs", "fn sleep", "self.next_fresh_is_there() || ", "a_task_is_run"),
     without("worker.rs", "fn sleep", " || is_over()", "all_workers_end"),
     without("worker.rs", "fn wake(", " && task.wait.load(Ordering::Relaxed) == wait", "what_comes_late"),

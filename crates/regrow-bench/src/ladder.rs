@@ -7,12 +7,14 @@
 //!   channel     one byte over a channel and back
 //!   waiting     the memory of a fiber that waits
 //!   rungs       the price of each weight of process, and a fresh process beside a copy of this one
+//!   beside      short tasks while long ones run, with predictions and without
 //!   letters     a file copied with each byte handed over: the experiment of the letters
 //! ```
 //!
 //! All that is compared has its turns in one run, one after the other, many short ones; a ratio is the median of those of adjacent turns. Each turn
 //! checks what it has computed.
 
+mod beside;
 mod channel;
 mod contest;
 mod creation;
@@ -43,6 +45,7 @@ pub fn measure() -> Result<Vec<Figure>, BenchError> {
     figures.extend(channel::measure()?);
     figures.extend(waiting::measure()?);
     figures.extend(rungs::measure()?);
+    figures.extend(beside::measure()?);
     figures.extend(letters::measure()?);
     Ok(figures)
 }

@@ -1,12 +1,15 @@
 //! A runtime behind a program that is none itself: threads start tasks in it, and wait for them.
 
+use std::panic::Location;
+
 use crate::channel::{Sender, channel};
 use crate::error::RuntimeError;
+use crate::fresh::FreshSend;
 use crate::join::{JoinHandle, Packet, Stepping, Unstarted};
 use crate::runtime::Runtime;
 use crate::stack::DEFAULT_STACK_BYTES;
 use crate::step::Step;
-use crate::worker::{self, FreshSend, Worker};
+use crate::worker::{self, Worker};
 
 /// How many starts may be on their way.
 const STARTS: usize = 1024;
@@ -50,23 +53,26 @@ impl Background {
     }
 
     /// Starts a task.
+    #[track_caller]
     pub fn spawn<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let packet = Packet::new();
         let handle = packet.handle();
-        let fresh = FreshSend::new(None, DEFAULT_STACK_BYTES, Box::new(Unstarted::new(function, packet)));
+        let (site, function) = (Location::caller(), Box::new(Unstarted::new(function, packet)));
+        let fresh = FreshSend::new(None, DEFAULT_STACK_BYTES, site, function);
         self.start_by(Box::new(move |worker| worker.put(fresh)));
         handle
     }
 
     /// Starts a task without a stack.
+    #[track_caller]
     pub fn spawn_step<S>(&self, step: S) -> JoinHandle<S::Output>
     where
         S: Step<Output: Send> + Send + 'static,
     {
         let packet = Packet::new();
         let handle = packet.handle();
-        let stepping = Stepping::new(step, packet);
-        self.start_by(Box::new(move |worker| worker.put_machine(Box::new(stepping))));
+        let (site, stepping) = (Location::caller(), Stepping::new(step, packet));
+        self.start_by(Box::new(move |worker| worker.put_machine(Box::new(stepping), site)));
         handle
     }
 

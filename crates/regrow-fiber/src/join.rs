@@ -15,11 +15,12 @@ use regrow_sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 
 use crate::control::ControlAddress;
 use crate::error::{JoinError, StackError};
+use crate::fresh::{Function, Start};
 use crate::post::{Message, Post};
 use crate::step::{Progress, Step};
 use crate::task::Woken;
 use crate::wait::{self, Cancelled, Wait, Waiter, Waiters};
-use crate::worker::{Function, Machine, Start};
+use crate::worker::Machine;
 
 /// What a task and its handle share.
 #[derive(Debug)]

@@ -46,8 +46,10 @@
 //!   io                        descriptors that they wait for
 //!   wait                      a wait, of a task or of a thread
 //!   worker  timers  post      what runs tasks; times; what others tell a worker
+//!   fresh                     tasks that have not begun
 //!   queues                    what stands between threads
 //!   reactor                   what the kernel tells a worker of descriptors
+//!   predictions  look  sites      which tasks run long: what was learned by where they are created
 //!   step                      tasks without a stack
 //!   fiber                     a function on a stack of its own, with typed inputs and outputs
 //!   control  task             what stands at the top of a fiber's stack
@@ -61,17 +63,21 @@ mod channel;
 mod control;
 mod error;
 mod fiber;
+mod fresh;
 mod future;
 pub mod io;
 mod join;
+mod look;
 #[cfg(all(test, loom))]
 mod model;
 mod mutex;
 mod post;
+mod predictions;
 mod queues;
 mod reactor;
 mod runtime;
 mod scope;
+mod sites;
 mod stack;
 mod step;
 mod task;

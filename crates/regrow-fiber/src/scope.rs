@@ -7,16 +7,17 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError};
 
 use regrow_sync::Mutex;
 
 use crate::error::JoinError;
 use crate::fiber::Builder;
+use crate::fresh::{FreshSend, Start};
 use crate::join::{Cancel, JoinHandle, Packet, Unstarted};
 use crate::wait::{Wait, Waiter};
-use crate::worker::{self, FreshSend, Start};
+use crate::worker;
 
 /// Where tasks are started that end before the block: see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
@@ -107,6 +108,7 @@ pub fn scope<'env, T>(function: impl for<'scope> FnOnce(&'scope Scope<'scope, 'e
 
 impl<'scope, 'env> Scope<'scope, 'env> {
     /// Starts a task that any worker may begin. Outside of a runtime there is none: the handle says so.
+    #[track_caller]
     pub fn spawn<T: Send + 'scope>(
         &'scope self,
         function: impl FnOnce() -> T + Send + 'scope,
@@ -115,6 +117,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 
     /// The same, as the builder says.
+    #[track_caller]
     pub fn spawn_as<T: Send + 'scope>(
         &'scope self,
         builder: Builder,
@@ -139,7 +142,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         };
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(cancel);
         let (name, stack_bytes) = builder.into_parts();
-        worker.put(FreshSend::new(name, stack_bytes, start));
+        worker.put(FreshSend::new(name, stack_bytes, Location::caller(), start));
         handle
     }
 }

@@ -37,8 +37,47 @@ pub(crate) struct Task {
     pub(crate) woken: Cell<Woken>,
     /// It ends at its next wait.
     pub(crate) is_cancelled: Cell<bool>,
+    /// How it is scheduled.
+    pub(crate) marks: Cell<Marks>,
+    /// The number of its site, or of the look at it.
+    pub(crate) site: Cell<u32>,
+}
+
+/// How a task is scheduled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Marks(u8);
+
+impl Marks {
+    /// As most tasks are.
+    pub(crate) const NONE: Self = Self(0);
     /// It runs after those that are not.
-    pub(crate) is_long: Cell<bool>,
+    pub(crate) const LONG: Self = Self(1);
+    /// It is seen how long it runs.
+    pub(crate) const LOOKED_AT: Self = Self(2);
+    /// Whether it is long was said by itself: no prediction changes it.
+    pub(crate) const BY_HAND: Self = Self(4);
+
+    /// Both marks.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The marks without those.
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether it has one of those.
+    #[inline]
+    pub(crate) const fn has(self, any: Self) -> bool {
+        self.0 & any.0 != 0
+    }
+
+    /// Whether the worker's loop alone lets it run, and comes back when it leaves.
+    #[inline]
+    pub(crate) const fn is_for_loop(self) -> bool {
+        self.has(Self::LONG.with(Self::LOOKED_AT))
+    }
 }
 
 impl Task {
@@ -48,15 +87,18 @@ impl Task {
             wait: AtomicU64::new(0),
             woken: Cell::new(Woken::Happened),
             is_cancelled: Cell::new(false),
-            is_long: Cell::new(false),
+            marks: Cell::new(Marks::NONE),
+            site: Cell::new(0),
         }
     }
 
     /// It is about to begin.
-    pub(crate) fn begin(&self, position: Position) {
+    #[inline]
+    pub(crate) fn begin(&self, position: Position, marks: Marks, site: u32) {
         self.position.set(position);
         self.woken.set(Woken::Happened);
         self.is_cancelled.set(false);
-        self.is_long.set(false);
+        self.marks.set(marks);
+        self.site.set(site);
     }
 }

@@ -35,6 +35,7 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-fiber/src/channel.rs", "a value is put where a task that waits has a place for it"),
     ("crates/regrow-fiber/src/control.rs", "the control block stands at an address of the stack"),
     ("crates/regrow-fiber/src/fiber.rs", "values go from stack to stack by address"),
+    ("crates/regrow-fiber/src/fresh.rs", "what may go to other threads is not said by the type that goes"),
     ("crates/regrow-fiber/src/join.rs", "what tasks borrow is promised to outlive them, not by its type"),
     ("crates/regrow-fiber/src/mutex.rs", "what a lock keeps is reached through it"),
     (

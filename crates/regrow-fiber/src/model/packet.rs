@@ -10,10 +10,10 @@ use regrow_sync::Place;
 use super::{ALL, check};
 use crate::control::ControlAddress;
 use crate::error::JoinError;
+use crate::fresh::Start;
 use crate::future::block_on;
 use crate::join::{Packet, Unstarted};
 use crate::post::{Message, Post};
-use crate::worker::Start;
 
 fn in_words(result: Result<i32, JoinError>) -> String {
     result.map_or_else(|error| error.to_string(), |value| value.to_string())

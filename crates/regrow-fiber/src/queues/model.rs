@@ -108,6 +108,10 @@ impl<T> Deque<T> {
     pub(crate) fn pop(&self) -> Option<T> {
         self.0.take(|count| count.min(1)).pop()
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl<T> Stealer<T> {
