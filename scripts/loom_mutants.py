@@ -113,7 +113,17 @@ MUTANTS += of_package(
     relaxed("biased.rs", "fn try_claim", "Acquire", "biased::model"),
     relaxed("biased.rs", "fn take(self)", "Acquire", "biased::model"),
     Mutant("biased.rs", "self.0.held.load(Ordering::Acquire) == 0", "true", "biased::model", "fn take(self)"),
-    relaxed("biased.rs", "self.gate.is_some()", "Release", "biased::model"),
+    relaxed("biased.rs", "for Turn<'_, T> {\n    #[inline]\n    fn drop", "Release", "biased::model"),
+    # Those that are never given back to their owner.
+    without("lib.rs", HEAVY, FENCE, "owned::model"),
+    without("lib.rs", LIGHT, FENCE, "owned::model"),
+    relaxed("owned.rs", "fn try_own", "Release", "owned::model"),
+    relaxed("owned.rs", "while self.claim.compare_exchange", "Acquire", "owned::model"),
+    without("owned.rs", "fn share", "self.owner.store(SHARED, Ordering::Relaxed);", "owned::model"),
+    relaxed("owned.rs", "while owner.0.load", "Acquire", "owned::model"),
+    Mutant("owned.rs", "owner.0.load(Ordering::Acquire) == self.address()", "false", "owned::model", "fn share"),
+    relaxed("owned.rs", "Some(desk) => desk.0.store", "Release", "owned::model"),
+    relaxed("owned.rs", "None => self.lock.claim.store", "Release", "owned::model"),
 )
 
 # Fibers: what stands between workers, tasks and threads.
@@ -152,16 +162,20 @@ MUTANTS += of_package(
     without("worker.rs", "fn wake_a_colleague(", " && post.wake()", "a_task_is_run"),
     without("worker.rs", "fn sleep", "self.next_fresh_is_there() || ", "a_task_is_run"),
     without("worker.rs", "fn sleep", " || is_over()", "all_workers_end"),
-    without("worker.rs", "fn wake(", " && task.wait.load(Ordering::Relaxed) == wait", "what_comes_late"),
+    without("worker.rs", "fn wake(", " && block.task.wait.load(Ordering::Relaxed) == wait", "what_comes_late"),
     without("worker.rs", "fn end_all", "self.tell_all(|_| true);", "what_waits_on_another"),
     without("runtime.rs", "fn tell", "post.wake();", "all_workers_end"),
     # Channels.
     without("channel.rs", "fn withdraw", "next.wake();", "leaves_the_room"),
-    without("channel.rs", "fn cancel", "return value;", "loses_no_value"),
-    Mutant("channel.rs", "if was_there { None }", "if true { None }", "leaves_the_value", "fn cancel"),
+    Mutant("channel.rs", "else { waiters.pop() }", "else { None }", "leaves_the_value", "fn withdraw"),
     without("channel.rs", "else if let Some(waiter) = waiters.pop_other()", "waiter.wake();", "model::channel"),
     without("channel.rs", "fn wake_one", "task.wake();", "model::runtime::a_task"),
-    Mutant("channel.rs", "if !state.sending.is_empty()", "if false", "let_others_send", "fn try_or_lock"),
+    without("channel.rs", "fn take", "wake_one(state, Side::Sending);", "let_others_send"),
+    without("channel.rs", "fn put", "state.close_hand();", "open_hand"),
+    Mutant("channel.rs", "if task != NOBODY", "if false", "open_hand", "fn close_hand"),
+    Mutant("channel.rs", "Some((Woken::Cancelled, own))", "Some((Woken::Disturbed, own))", "leaves_the_room"),
+    Mutant("worker.rs", "block.birth.load(Ordering::Relaxed) == birth", "false", "open_hand", "fn disturb"),
+    Mutant("worker.rs", "0 => self.close_hand(&block.task, Woken::Cancelled)", "0 => {}", "open_hand", "fn cancel"),
     without("channel.rs", "for Sender<T> {\n    fn drop", "waiters.wake_all();", "model::channel"),
     without("channel.rs", "for Receiver<T> {\n    fn drop", "waiters.wake_all();", "model::channel"),
 )

@@ -1,38 +1,57 @@
 //! Channels: values go from tasks, threads and futures to others, in order, as many at a time as there is room for.
 //!
-//! The state stands behind a biased lock: as long as one thread alone uses the channel, it takes no locked instruction. A task that waits for a
-//! value has it put into its hand: onto its stack, where whoever sends finds the place, so that the task need not look again.
+//! The state stands behind a lock that its first worker takes by a store and a load, as long as no other thread uses the channel. A task that waits there
+//! for a value, and nobody else does, waits with its hand open: whoever sends puts the value onto its stack, and it is the next task.
+//!
+//! ```text
+//!   hand     NOBODY   nothing is in the channel, nobody waits, both sides are there     receive ─> a task
+//!            a task   the same, but that this one waits                                 send ─> NOBODY
+//!            REST     all else, and as long as nobody has looked: the rest of the state says what there is
+//! ```
+//!
+//! Hands are for tasks of the worker that owns the lock, so that a value never goes into a hand of another thread. Whoever does anything else than send or
+//! receive there closes the hand first: its task then stands among the others that wait, in its place, and looks for itself when its turn comes.
 
 #![allow(unsafe_code, reason = "a value is put where a task that waits has a place for it")]
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::ptr::NonNull;
+use std::ops::ControlFlow;
+use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use regrow_sync::barrier::thread;
-use regrow_sync::biased::{Biased, Turn};
+use regrow_sync::owned::{Owned, Turn};
 
+use crate::control::ControlAddress;
 use crate::error::{ReceiveError, SendError, TrySendError};
+use crate::hand::Place;
+use crate::post::Post;
 use crate::task::Woken;
-use crate::wait::{self, Wait, Waiter, Waiters};
+use crate::wait::{self, TaskWait, TaskWaiter, Wait, Waiter, Waiters};
+use crate::worker::{self, Worker};
 
 /// Makes a channel with room for so many values; at least one.
 #[must_use]
 pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    // The lock has models of its own: in those of channels it is mostly the simplest of its kind.
+    with_lock(capacity, cfg!(loom))
+}
+
+/// The same. `is_shared`: no worker owns it, so that no hand is ever open.
+pub(crate) fn with_lock<T: Send>(capacity: usize, is_shared: bool) -> (Sender<T>, Receiver<T>) {
     let capacity = capacity.max(1);
     let state = State {
+        hand: REST,
+        home: None,
         values: VecDeque::with_capacity(capacity.min(1024)),
         capacity,
         senders: 1,
         receivers: 1,
         sending: Waiters::default(),
         receiving: Waiters::default(),
-        hand: Hand(None),
     };
-    // The lock has models of its own: in those of channels it is the simplest of its kind.
-    let shared = Arc::new(Shared(Biased::new(state, cfg!(loom))));
+    let shared = Arc::new(Shared(Owned::new(state, is_shared)));
     (Sender(shared.clone()), Receiver(shared))
 }
 
@@ -43,26 +62,25 @@ pub struct Sender<T: Send>(Arc<Shared<T>>);
 pub struct Receiver<T: Send>(Arc<Shared<T>>);
 
 #[derive(Debug)]
-struct Shared<T>(Biased<State<T>>);
+struct Shared<T>(Owned<State<T>>);
 
 #[derive(Debug)]
+#[repr(C)]
 struct State<T> {
+    /// See the module.
+    hand: ControlAddress,
+    /// The post of the worker whose task it is.
+    home: Option<&'static Post>,
     values: VecDeque<T>,
     capacity: usize,
     senders: usize,
     receivers: usize,
     sending: Waiters,
     receiving: Waiters,
-    /// Where the task that stands first among the receiving ones has a place for a value.
-    hand: Hand<T>,
 }
 
-/// The place of a task that waits. It is there until that task has seen, with the lock, that its wait is over.
-#[derive(Debug)]
-struct Hand<T>(Option<NonNull<Option<T>>>);
-
-// SAFETY: a value is put there with the channel's lock, and may go to the task's thread as all values of the channel do.
-unsafe impl<T: Send> Send for Hand<T> {}
+const NOBODY: ControlAddress = ControlAddress(ptr::null());
+const REST: ControlAddress = ControlAddress(ptr::without_provenance(1));
 
 /// Which side waits.
 #[derive(Debug, Clone, Copy)]
@@ -74,23 +92,98 @@ enum Side {
 impl<T> Shared<T> {
     #[inline(always)]
     fn lock(&self) -> Turn<'_, State<T>> {
-        self.0.take(thread())
+        // SAFETY: the desk is this thread's; nothing that happens with the lock takes another one.
+        unsafe { self.0.take(worker::here().map(|worker| worker.post().desk())) }
+    }
+
+    /// The lock, for tasks of the worker that owns it.
+    #[inline(always)]
+    fn lock_here(&self) -> Option<(&Worker, Turn<'_, State<T>>)> {
+        let worker = worker::here()?;
+        // SAFETY: as in `lock`.
+        let state = unsafe { self.0.try_own(worker.post().desk()) }?;
+        Some((worker, state))
+    }
+
+    /// Sends a value where that is quickly done: into a hand, or to those that wait to be received. Otherwise it comes back.
+    #[inline(always)]
+    fn send_here(&self, value: T) -> Option<T> {
+        let Some((worker, mut state)) = self.lock_here() else { return Some(value) };
+        let task = state.hand;
+        if task == NOBODY || task == REST {
+            if state.receivers == 0 || state.values.len() >= state.capacity {
+                return Some(value);
+            }
+            state.hand = REST;
+            state.values.push_back(value);
+            wake_one(state, Side::Receiving);
+            return None;
+        }
+        state.hand = NOBODY;
+        // SAFETY: a task that stands there is this worker's, and waits for a value of this channel; or its wait is over, which it has not seen as yet.
+        unsafe { worker.give(task, value) }
+    }
+
+    /// Receives a value where that is quickly done: it is there, or the present task opens its hand and waits for nothing else.
+    #[inline(always)]
+    fn receive_here(&self, place: *mut Place<T>) -> Option<ControlFlow<T, TaskWait<'_>>> {
+        let (worker, mut state) = self.lock_here()?;
+        if state.hand != NOBODY {
+            if let Some(value) = state.values.pop_front() {
+                wake_one(state, Side::Sending);
+                return Some(ControlFlow::Break(value));
+            }
+            if !state.is_plain() {
+                return None;
+            }
+            state.home = Some(worker.post());
+        }
+        let task = worker.task();
+        if task.is_cancelled.get() {
+            return None;
+        }
+        state.hand = ControlAddress::of(task);
+        Some(ControlFlow::Continue(TaskWait::with_hand(worker, task, place.cast())))
+    }
+
+    /// Takes a wait for a value back, behind which is looked for one.
+    fn remove(&self, own: &Waiter) {
+        let mut state = self.lock();
+        state.close_hand();
+        state.receiving.remove(own);
     }
 
     /// Takes a wait back that is over for another reason. If it was ended meanwhile, the next one of its side has its turn.
     fn withdraw(&self, side: Side, own: &Waiter) {
         let mut state = self.lock();
-        let next = if state.remove(side, own) { None } else { state.pop(side) };
+        state.close_hand();
+        let waiters = state.waiters(side);
+        let next = if waiters.remove(own) { None } else { waiters.pop() };
         drop(state);
         if let Some(next) = next {
             next.wake();
         }
     }
 
+    /// Sends a value if there is room; otherwise the lock comes back.
+    fn put(&self, value: T) -> Result<(), (TrySendError<T>, Turn<'_, State<T>>)> {
+        let mut state = self.lock();
+        state.close_hand();
+        if state.receivers == 0 {
+            return Err((TrySendError::Closed(value), state));
+        }
+        if state.values.len() >= state.capacity {
+            return Err((TrySendError::Full(value), state));
+        }
+        state.values.push_back(value);
+        wake_one(state, Side::Receiving);
+        Ok(())
+    }
+
     /// Takes a value if there is one; otherwise the lock comes back.
-    #[inline(always)]
     fn take(&self) -> Result<T, (ReceiveError, Turn<'_, State<T>>)> {
         let mut state = self.lock();
+        state.close_hand();
         let Some(value) = state.values.pop_front() else {
             let error = if state.senders == 0 { ReceiveError::Closed } else { ReceiveError::Empty };
             return Err((error, state));
@@ -99,65 +192,93 @@ impl<T> Shared<T> {
         Ok(value)
     }
 
-    /// Waits for a value. `None`: there may be one now, or somebody else has had it.
+    /// Sends a value, or begins to wait for room. A value that is left when there is no wait comes back for good.
     #[inline(always)]
-    fn wait_for_value(
-        &self,
-        mut state: Turn<'_, State<T>>,
-        deadline: Option<Instant>,
-    ) -> Option<Result<T, ReceiveError>> {
-        let mut place = None;
-        let hand = NonNull::from(&mut place);
-        let wait = Wait::begin();
-        if state.receiving.push_own(&wait) {
-            state.hand = Hand(Some(hand));
-        }
-        drop(state);
-        match wait.end(deadline) {
-            // SAFETY: the place is this function's. Who has ended the wait has written to it before, or not at all.
-            Woken::Happened => unsafe { hand.as_ptr().replace(None) }.map(Ok),
-            Woken::TimedOut => Some(
-                self.give_up(&wait.waiter(), hand)
-                    .1
-                    .map_or_else(|| self.take().map_err(|(error, _)| error), Ok),
-            ),
-            Woken::Cancelled => Some(Ok(self.cancel(&wait.waiter(), hand))),
+    fn offer(&self, value: &mut Option<T>) -> Option<TaskWait<'_>> {
+        loop {
+            let (back, mut state) = match self.put(value.take()?) {
+                Ok(()) => return None,
+                Err((TrySendError::Closed(back), _)) => {
+                    *value = Some(back);
+                    return None;
+                }
+                Err((TrySendError::Full(back), state)) => (back, state),
+            };
+            *value = Some(back);
+            let wait = Wait::begin();
+            state.sending.push_own(&wait);
+            drop(state);
+            match wait {
+                Wait::Task(task) => {
+                    if task.is_refused() {
+                        self.withdraw(Side::Sending, &task.waiter());
+                        wait::unwind();
+                    }
+                    return Some(task);
+                }
+                Wait::Thread(parked) => parked.wait(None),
+            };
         }
     }
 
-    /// Takes back the wait for a value: whether it was not ended meanwhile, and the value that it was given.
-    #[cold]
-    fn give_up(&self, own: &Waiter, hand: NonNull<Option<T>>) -> (bool, Option<T>) {
-        let mut state = self.lock();
-        let was_there = state.remove(Side::Receiving, own);
-        // SAFETY: the place is the caller's, which waits for this. With the lock, and out of the queue, nobody else writes to it.
-        (was_there, unsafe { hand.as_ptr().replace(None) })
-    }
-
-    /// The task that waits for a value is cancelled. If it was given one it has received that, and ends at its next wait: others may know already that
-    /// nothing comes any more.
-    #[cold]
-    fn cancel(&self, own: &Waiter, hand: NonNull<Option<T>>) -> T {
-        let (was_there, given) = self.give_up(own, hand);
-        if let Some(value) = given {
-            return value;
-        }
-        let next = if was_there { None } else { self.lock().pop(Side::Receiving) };
-        if let Some(next) = next {
-            next.wake();
-        }
-        wait::unwind()
-    }
-
-    /// Waits for room; the lock is let go meanwhile.
-    #[inline(always)]
-    fn wait_for_room(&self, mut state: Turn<'_, State<T>>) {
-        let wait = Wait::begin();
-        state.sending.push_own(&wait);
-        drop(state);
-        if wait.end(None) == Woken::Cancelled {
-            self.withdraw(Side::Sending, &wait.waiter());
+    /// What follows a wait for room.
+    #[inline(never)]
+    fn after_room(&self) {
+        if let Some((Woken::Cancelled, own)) = TaskWait::outcome() {
+            self.withdraw(Side::Sending, &own);
             wait::unwind();
+        }
+    }
+
+    /// Receives a value, or begins to wait for one.
+    #[inline(never)]
+    fn look(&self, deadline: Option<Instant>) -> ControlFlow<Result<T, ReceiveError>, TaskWait<'_>> {
+        loop {
+            let mut state = match self.take() {
+                Ok(value) => return ControlFlow::Break(Ok(value)),
+                Err((ReceiveError::Empty, state)) => state,
+                Err((error, _)) => return ControlFlow::Break(Err(error)),
+            };
+            let wait = Wait::begin();
+            state.receiving.push_own(&wait);
+            drop(state);
+            match wait {
+                Wait::Task(task) => {
+                    if task.is_refused() {
+                        self.withdraw(Side::Receiving, &task.waiter());
+                        wait::unwind();
+                    }
+                    task.set_deadline(deadline);
+                    return ControlFlow::Continue(task);
+                }
+                Wait::Thread(parked) => {
+                    if parked.wait(deadline) == Woken::TimedOut {
+                        self.remove(&Waiter::Thread(parked));
+                        return ControlFlow::Break(self.take().map_err(|(error, _)| error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What follows a wait for a value that was not put into a hand. `None`: there may be one now, or somebody else has had it.
+    #[inline(never)]
+    fn after_value(&self) -> Option<Result<T, ReceiveError>> {
+        let (woken, own) = TaskWait::outcome()?;
+        match woken {
+            Woken::Given | Woken::Happened => None,
+            Woken::Disturbed => {
+                self.remove(&own);
+                None
+            }
+            Woken::TimedOut => {
+                self.remove(&own);
+                Some(self.take().map_err(|(error, _)| error))
+            }
+            Woken::Cancelled => {
+                self.withdraw(Side::Receiving, &own);
+                wait::unwind();
+            }
         }
     }
 }
@@ -184,24 +305,25 @@ impl<T> State<T> {
         }
     }
 
-    /// Takes the one of a side that has waited longest; it looks for itself.
-    fn pop(&mut self, side: Side) -> Option<Waiter> {
-        let waiter = self.waiters(side).pop();
-        self.forget_hand(side);
-        waiter
+    /// Whether nothing is there, and nobody waits.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.hand == REST
+            && self.values.is_empty()
+            && self.sending.is_empty()
+            && self.receiving.is_empty()
+            && self.senders > 0
     }
 
-    /// Takes a wait out; whether it was there.
-    fn remove(&mut self, side: Side, own: &Waiter) -> bool {
-        let was_there = self.waiters(side).remove(own);
-        self.forget_hand(side);
-        was_there
-    }
-
-    /// The hand goes with its task.
-    fn forget_hand(&mut self, side: Side) {
-        if matches!(side, Side::Receiving) && !self.receiving.has_task() {
-            self.hand = Hand(None);
+    /// Whoever waits with an open hand waits as all others do from now on.
+    #[inline]
+    fn close_hand(&mut self) {
+        let task = std::mem::replace(&mut self.hand, REST);
+        if task != NOBODY
+            && task != REST
+            && let Some(post) = self.home
+        {
+            self.receiving.push(Waiter::Task(TaskWaiter::with_hand(post, task)));
         }
     }
 }
@@ -214,16 +336,16 @@ impl<T: Send> Sender<T> {
     #[inline(always)]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         let mut value = value;
-        loop {
-            match self.try_or_lock(value) {
-                Ok(()) => return Ok(()),
-                Err((TrySendError::Closed(value), _)) => return Err(SendError(value)),
-                Err((TrySendError::Full(back), state)) => {
-                    value = back;
-                    self.0.wait_for_room(state);
-                }
-            }
+        while let Some(back) = self.0.send_here(value) {
+            let mut back = Some(back);
+            let wait = self.0.offer(&mut back);
+            let Some(back) = back else { return Ok(()) };
+            let Some(wait) = wait else { return Err(SendError(back)) };
+            wait.leave();
+            self.0.after_room();
+            value = back;
         }
+        Ok(())
     }
 
     /// Sends a value if there is room.
@@ -232,41 +354,7 @@ impl<T: Send> Sender<T> {
     /// The value, and why it was not sent.
     #[inline]
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
-        self.try_or_lock(value).map_err(|(error, _)| error)
-    }
-
-    #[inline(always)]
-    fn try_or_lock(&self, value: T) -> Result<(), (TrySendError<T>, Turn<'_, State<T>>)> {
-        let mut state = self.0.lock();
-        if state.receivers == 0 {
-            return Err((TrySendError::Closed(value), state));
-        }
-        if state.values.len() >= state.capacity {
-            return Err((TrySendError::Full(value), state));
-        }
-        if let Some(task) = state.receiving.pop_task() {
-            let mut sender = None;
-            match state.hand.0.take() {
-                Some(place) if state.values.is_empty() => {
-                    // SAFETY: the task waits for this, on a stack that is there; with the lock nobody else has the place.
-                    unsafe { place.as_ptr().write(Some(value)) };
-                    // A value has left without being taken: who waits for room has its turn, as behind each that is.
-                    if !state.sending.is_empty() {
-                        sender = state.pop(Side::Sending);
-                    }
-                }
-                _ => state.values.push_back(value),
-            }
-            drop(state);
-            task.wake();
-            if let Some(sender) = sender {
-                sender.wake();
-            }
-            return Ok(());
-        }
-        state.values.push_back(value);
-        wake_one(state, Side::Receiving);
-        Ok(())
+        self.0.send_here(value).map_or(Ok(()), |value| self.0.put(value).map_err(|(error, _)| error))
     }
 }
 
@@ -299,15 +387,23 @@ impl<T: Send> Receiver<T> {
 
     #[inline(always)]
     fn receive_until(&self, deadline: Option<Instant>) -> Result<T, ReceiveError> {
+        let mut place = Place::new();
+        let place = &raw mut place;
         loop {
-            match self.0.take() {
-                Ok(value) => return Ok(value),
-                Err((ReceiveError::Empty, state)) => {
-                    if let Some(received) = self.0.wait_for_value(state, deadline) {
-                        return received;
-                    }
-                }
-                Err((error, _)) => return Err(error),
+            let wait = match if deadline.is_none() { self.0.receive_here(place) } else { None } {
+                Some(ControlFlow::Continue(wait)) => wait,
+                Some(ControlFlow::Break(value)) => return Ok(value),
+                None => match self.0.look(deadline) {
+                    ControlFlow::Continue(wait) => wait,
+                    ControlFlow::Break(received) => return received,
+                },
+            };
+            if wait.leave() {
+                // SAFETY: who has ended the wait so has put a value there.
+                return Ok(unsafe { Place::take(place) });
+            }
+            if let Some(received) = self.0.after_value() {
+                return received;
             }
         }
     }
@@ -373,7 +469,7 @@ pub fn select(sources: &[&dyn Source], timeout: Option<Duration>) -> Option<usiz
             (_, Woken::Cancelled) => wait::unwind(),
             (Some(position), _) => return Some(position),
             (None, Woken::TimedOut) => return None,
-            (None, Woken::Happened) => {}
+            (None, _) => {}
         }
     }
 }
@@ -385,7 +481,9 @@ impl<T: Send> sealed::Awaited for Receiver<T> {
     }
 
     fn enter(&self, entry: Entry) {
-        self.0.lock().receiving.push(entry.0);
+        let mut state = self.0.lock();
+        state.close_hand();
+        state.receiving.push(entry.0);
     }
 
     fn leave(&self, entry: &Entry) {
@@ -416,8 +514,8 @@ impl<T: Send> Drop for Sender<T> {
         if state.senders > 0 {
             return;
         }
+        state.close_hand();
         let waiters = std::mem::take(&mut state.receiving);
-        state.forget_hand(Side::Receiving);
         drop(state);
         waiters.wake_all();
     }

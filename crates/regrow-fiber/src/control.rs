@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "the control block stands at an address of the stack")]
 
 use std::cell::Cell;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arch::{self, Main, Position, STACK_ALIGN_BYTES};
@@ -89,7 +89,21 @@ impl Control {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ControlAddress(pub(crate) *const Control);
 
-// SAFETY: its worker's thread alone looks behind it.
+impl ControlAddress {
+    /// Of a task: it is the first of its control block.
+    #[inline(always)]
+    pub(crate) fn of(task: &Task) -> Self {
+        Self(ptr::from_ref(task).cast())
+    }
+
+    /// The number that the task was started with; 0: there is none.
+    pub(crate) fn birth(self) -> u64 {
+        // SAFETY: it can be looked at for ever, and the number by any thread.
+        unsafe { (*self.0).birth.load(Ordering::Relaxed) }
+    }
+}
+
+// SAFETY: its worker's thread alone looks behind it, but for the number of the birth.
 unsafe impl Send for ControlAddress {}
 // SAFETY: as above.
 unsafe impl Sync for ControlAddress {}

@@ -371,13 +371,13 @@ where
 }
 
 /// Whether a value goes in a register.
-const fn fits<T>() -> bool {
+pub(crate) const fn fits<T>() -> bool {
     size_of::<T>() <= size_of::<*mut ()>() && align_of::<T>() <= align_of::<*mut ()>()
 }
 
 /// A value as a word, or its address.
 #[inline]
-fn pack<T>(value: &ManuallyDrop<T>) -> Word {
+pub(crate) fn pack<T>(value: &ManuallyDrop<T>) -> Word {
     if !fits::<T>() {
         return MaybeUninit::new(ptr::from_ref(value).cast_mut().cast());
     }
@@ -392,7 +392,7 @@ fn pack<T>(value: &ManuallyDrop<T>) -> Word {
 /// # Safety
 /// The word was made by [`pack`] of a value of this type, which nobody else takes, and stands where it stood.
 #[inline]
-unsafe fn unpack<T>(word: Word) -> T {
+pub(crate) unsafe fn unpack<T>(word: Word) -> T {
     // SAFETY: the caller's promise.
     unsafe {
         if fits::<T>() { word.as_ptr().cast::<T>().read() } else { word.assume_init().cast::<T>().read() }

@@ -65,6 +65,7 @@ mod error;
 mod fiber;
 mod fresh;
 mod future;
+mod hand;
 pub mod io;
 mod join;
 mod look;

@@ -6,15 +6,15 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use regrow_sync::barrier::thread;
-use regrow_sync::biased::Biased;
+use regrow_sync::owned::{Owned, Turn};
 
 use crate::task::Woken;
 use crate::wait::{self, Wait, Waiter, Waiters};
+use crate::worker;
 
 /// See the module. It is not poisoned: a panic lets it go.
 pub struct Mutex<T> {
-    state: Biased<State>,
+    state: Owned<State>,
     value: UnsafeCell<T>,
 }
 
@@ -36,13 +36,13 @@ impl<T> Mutex<T> {
     /// A lock that nobody has.
     pub fn new(value: T) -> Self {
         // As in channels: the lock around the state has models of its own.
-        Self { state: Biased::new(State::default(), cfg!(loom)), value: UnsafeCell::new(value) }
+        Self { state: Owned::new(State::default(), cfg!(loom)), value: UnsafeCell::new(value) }
     }
 
     /// Has the lock; waits until nobody else has it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         loop {
-            let mut state = self.state.take(thread());
+            let mut state = self.state();
             if !state.is_locked {
                 state.is_locked = true;
                 return MutexGuard(self);
@@ -59,7 +59,7 @@ impl<T> Mutex<T> {
 
     /// Has the lock unless somebody else has it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let mut state = self.state.take(thread());
+        let mut state = self.state();
         if state.is_locked {
             return None;
         }
@@ -72,9 +72,14 @@ impl<T> Mutex<T> {
         self.value.into_inner()
     }
 
+    fn state(&self) -> Turn<'_, State> {
+        // SAFETY: the desk is this thread's; nothing that happens with the lock takes another one.
+        unsafe { self.state.take(worker::here().map(|worker| worker.post().desk())) }
+    }
+
     /// Takes a wait back. If it was ended meanwhile, the next one has its turn.
     fn withdraw(&self, own: &Waiter) {
-        let mut state = self.state.take(thread());
+        let mut state = self.state();
         let was_woken = !state.waiters.remove(own);
         let next = if was_woken && !state.is_locked { state.waiters.pop() } else { None };
         drop(state);
@@ -86,7 +91,7 @@ impl<T> Mutex<T> {
 
 impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
-        let mut state = self.0.state.take(thread());
+        let mut state = self.0.state();
         state.is_locked = false;
         let next = state.waiters.pop();
         drop(state);

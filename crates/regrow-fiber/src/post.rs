@@ -7,6 +7,7 @@ use std::io;
 use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
+use regrow_sync::owned::Desk;
 use regrow_sync::thread::{self, Thread};
 use regrow_sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence};
 
@@ -46,6 +47,8 @@ pub(crate) struct Post {
     reactor: OnceLock<Reactor>,
     /// The number of the next wait of its workers.
     next_number: AtomicU64,
+    /// Where its worker says which lock it is in.
+    desk: Desk,
 }
 
 /// How many waits the workers of a post have numbers for. At a hundred million a second it is more than a year.
@@ -77,8 +80,15 @@ impl Post {
                 thread: Mutex::new(None),
                 reactor: OnceLock::new(),
                 next_number: AtomicU64::new((number << NUMBERS) + 1),
+                desk: Desk::new(),
             })))
         })
+    }
+
+    /// The desk of its worker.
+    #[inline(always)]
+    pub(crate) fn desk(&'static self) -> &'static Desk {
+        &self.desk
     }
 
     /// Its worker is on this thread.

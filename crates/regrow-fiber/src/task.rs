@@ -10,6 +10,7 @@
 //! A control block can be looked at when its fiber is gone: its memory stays mapped, and then says that nothing waits.
 
 use std::cell::Cell;
+use std::ptr;
 use std::sync::atomic::AtomicU64;
 
 use crate::arch::Position;
@@ -17,9 +18,13 @@ use crate::arch::Position;
 /// Why a wait is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Woken {
-    /// What was waited for has happened.
+    /// What was waited for was put into its hand.
     #[default]
+    Given,
+    /// What was waited for has happened.
     Happened,
+    /// Its hand was closed: it is to look for itself, and may still stand where it waits.
+    Disturbed,
     /// The time is over.
     TimedOut,
     /// The task is cancelled.
@@ -31,9 +36,12 @@ pub(crate) enum Woken {
 pub(crate) struct Task {
     /// Where it goes on, while it does not run.
     pub(crate) position: Cell<Position>,
-    /// The number of its present wait; 0: it does not wait.
+    /// The number of its present wait; 0: it does not wait, or with its hand open.
     pub(crate) wait: AtomicU64,
-    /// How its last wait ended.
+    /// Its hand: where it waits for a value to be put; null: it does not. All such waits of a task have the number of its birth, so that what comes too late
+    /// may end one: it is *disturbed*, and looks for itself.
+    pub(crate) hand: Cell<*mut ()>,
+    /// How its last wait ended; `Given` from when it has seen that until the next one ends.
     pub(crate) woken: Cell<Woken>,
     /// It ends at its next wait.
     pub(crate) is_cancelled: Cell<bool>,
@@ -85,7 +93,8 @@ impl Task {
         Self {
             position: Cell::new(Position::NONE),
             wait: AtomicU64::new(0),
-            woken: Cell::new(Woken::Happened),
+            hand: Cell::new(ptr::null_mut()),
+            woken: Cell::new(Woken::Given),
             is_cancelled: Cell::new(false),
             marks: Cell::new(Marks::NONE),
             site: Cell::new(0),
@@ -96,7 +105,8 @@ impl Task {
     #[inline]
     pub(crate) fn begin(&self, position: Position, marks: Marks, site: u32) {
         self.position.set(position);
-        self.woken.set(Woken::Happened);
+        self.hand.set(ptr::null_mut());
+        self.woken.set(Woken::Given);
         self.is_cancelled.set(false);
         self.marks.set(marks);
         self.site.set(site);

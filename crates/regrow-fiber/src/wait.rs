@@ -10,7 +10,7 @@ use regrow_sync::{AtomicBool, AtomicU64, Ordering};
 
 use crate::control::ControlAddress;
 use crate::post::{Message, Post};
-use crate::task::Woken;
+use crate::task::{Task, Woken};
 use crate::worker::{self, Worker};
 
 /// A task that waits, for whoever ends the wait.
@@ -51,6 +51,11 @@ pub(crate) fn foreign_number() -> u64 {
 }
 
 impl TaskWaiter {
+    /// One that waits with its hand open.
+    pub(crate) fn with_hand(post: &'static Post, control: ControlAddress) -> Self {
+        Self { post, control, wait: control.birth() }
+    }
+
     /// Ends the wait. What comes too late does nothing.
     #[inline(always)]
     pub(crate) fn wake(self) {
@@ -81,10 +86,11 @@ impl Waiter {
         }
     }
 
-    /// Whether it is the same wait.
+    /// Whether it is the same one's.
     pub(crate) fn is(&self, other: &Waiter) -> bool {
         match (self, other) {
-            (Self::Task(one), Self::Task(other)) => one.wait == other.wait,
+            // A task is in one wait at a time, and takes itself out of each.
+            (Self::Task(one), Self::Task(other)) => one.control == other.control,
             (Self::Thread(one), Self::Thread(other)) => one.number == other.number,
             (Self::Future(_, number), Self::Future(_, other)) => number == other,
             _ => false,
@@ -100,19 +106,12 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// Adds the caller, whose wait begins; whether it is a task that stands apart.
+    /// Adds the caller, whose wait begins.
     #[inline(always)]
-    pub(crate) fn push_own(&mut self, wait: &Wait<'_>) -> bool {
+    pub(crate) fn push_own(&mut self, wait: &Wait<'_>) {
         match wait {
-            Wait::Task(worker, number) if self.task.is_none() && self.others.is_empty() => {
-                self.task =
-                    Some(TaskWaiter { post: worker.post(), control: worker.control(), wait: *number });
-                true
-            }
-            _ => {
-                self.push(wait.waiter());
-                false
-            }
+            Wait::Task(task) if self.is_empty() => self.task = Some(task.task_waiter()),
+            _ => self.push(wait.waiter()),
         }
     }
 
@@ -120,11 +119,6 @@ impl Waiters {
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.task.is_none() && self.others.is_empty()
-    }
-
-    /// Whether a task stands apart.
-    pub(crate) fn has_task(&self) -> bool {
-        self.task.is_some()
     }
 
     #[cold]
@@ -173,22 +167,91 @@ impl Waiters {
     }
 }
 
+/// A wait of the present task: it begins, the task [leaves](TaskWait::leave), and looks how it ended.
+#[derive(Clone, Copy)]
+pub(crate) struct TaskWait<'a> {
+    worker: &'a Worker,
+    task: &'a Task,
+    /// 0: it has its hand open, and no number.
+    number: u64,
+}
+
+impl<'a> TaskWait<'a> {
+    #[inline(always)]
+    fn begin(worker: &'a Worker) -> Self {
+        let (task, number) = (worker.task(), worker.number());
+        task.wait.store(number, Ordering::Relaxed);
+        Self { worker, task, number }
+    }
+
+    /// The present task waits for a value to be put to a place of its stack.
+    #[inline(always)]
+    pub(crate) fn with_hand(worker: &'a Worker, task: &'a Task, place: *mut ()) -> Self {
+        debug_assert!(task.hand.get().is_null() && task.woken.get() == Woken::Given);
+        task.hand.set(place);
+        Self { worker, task, number: 0 }
+    }
+
+    /// The number that ends it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    #[inline(always)]
+    fn task_waiter(&self) -> TaskWaiter {
+        TaskWaiter { post: self.worker.post(), control: ControlAddress::of(self.task), wait: self.number }
+    }
+
+    /// What ends it.
+    pub(crate) fn waiter(&self) -> Waiter {
+        Waiter::Task(self.task_waiter())
+    }
+
+    /// It ends at this time.
+    pub(crate) fn set_deadline(&self, deadline: Option<Instant>) {
+        if let Some(time) = deadline {
+            self.worker.add_timer(time, ControlAddress::of(self.task), self.number);
+        }
+    }
+
+    /// Lets others run until it is over. How it ended is to be asked once ([`TaskWait::outcome`]), unless the task was given a value: true.
+    #[inline(always)]
+    pub(crate) fn leave(self) -> bool {
+        self.worker.leave(self.task);
+        self.task.woken.get() == Woken::Given
+    }
+
+    /// How the present task's wait has ended, and what would have ended it, as far as it tells it from others'.
+    pub(crate) fn outcome() -> Option<(Woken, Waiter)> {
+        let worker = worker::here()?;
+        let task = worker.task();
+        let own = TaskWaiter::with_hand(worker.post(), ControlAddress::of(task));
+        Some((task.woken.replace(Woken::Given), Waiter::Task(own)))
+    }
+
+    /// Whether the task does not wait: it is cancelled, unless it unwinds already.
+    #[inline(always)]
+    pub(crate) fn is_refused(&self) -> bool {
+        let is_refused = self.worker.ends_here();
+        if is_refused {
+            self.worker.give_up_wait(self.task);
+        }
+        is_refused
+    }
+}
+
 /// A wait of the caller that begins.
 pub(crate) enum Wait<'a> {
-    Task(&'a Worker, u64),
+    Task(TaskWait<'a>),
     Thread(Arc<Parked>),
 }
 
-impl<'a> Wait<'a> {
+impl Wait<'_> {
     /// Begins a wait: it is ended with [`Wait::end`].
     #[inline(always)]
     pub(crate) fn begin() -> Self {
         match worker::here() {
-            Some(worker) if worker.is_in_task() => {
-                let wait = worker.number();
-                worker.task().wait.store(wait, Ordering::Relaxed);
-                Self::Task(worker, wait)
-            }
+            Some(worker) if worker.is_in_task() => Self::Task(TaskWait::begin(worker)),
             _ => Self::of_thread(),
         }
     }
@@ -205,9 +268,7 @@ impl<'a> Wait<'a> {
     /// What ends it.
     pub(crate) fn waiter(&self) -> Waiter {
         match self {
-            Self::Task(worker, wait) => {
-                Waiter::Task(TaskWaiter { post: worker.post(), control: worker.control(), wait: *wait })
-            }
+            Self::Task(task) => task.waiter(),
             Self::Thread(parked) => Waiter::Thread(parked.clone()),
         }
     }
@@ -216,12 +277,13 @@ impl<'a> Wait<'a> {
     #[inline(always)]
     pub(crate) fn end(&self, deadline: Option<Instant>) -> Woken {
         match self {
-            Self::Task(worker, wait) => {
-                if worker.ends_here() {
-                    worker.give_up_wait();
+            Self::Task(task) => {
+                if task.is_refused() {
                     return Woken::Cancelled;
                 }
-                worker.wait(deadline.map(|time| (time, *wait)))
+                task.set_deadline(deadline);
+                task.leave();
+                task.task.woken.replace(Woken::Given)
             }
             Self::Thread(parked) => parked.wait(deadline),
         }
@@ -230,8 +292,9 @@ impl<'a> Wait<'a> {
     /// Waits until it is over, also when the task is cancelled.
     pub(crate) fn end_in_any_case(self) {
         match self {
-            Self::Task(worker, _) => {
-                worker.wait(None);
+            Self::Task(task) => {
+                task.leave();
+                task.task.woken.set(Woken::Given);
             }
             Self::Thread(parked) => {
                 parked.wait(None);
@@ -241,7 +304,8 @@ impl<'a> Wait<'a> {
 }
 
 impl Parked {
-    fn wait(&self, deadline: Option<Instant>) -> Woken {
+    /// Waits until it is over.
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Woken {
         while !self.is_over.load(Ordering::Acquire) {
             match deadline.map(|time| time.saturating_duration_since(Instant::now())) {
                 None => thread::park(),

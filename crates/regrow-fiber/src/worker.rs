@@ -31,6 +31,7 @@ use regrow_sync::{AtomicBool, OnceLock, Ordering, fence, thread};
 use crate::arch::{self, Position, Word};
 use crate::control::{Control, ControlAddress};
 use crate::fresh::{Fresh, FreshQueues, FreshSend, FreshStealers, Function};
+use crate::hand::Place;
 use crate::look::{Left, LookNumber};
 use crate::post::{Message as Posted, Post};
 use crate::predictions::Predictions;
@@ -81,12 +82,15 @@ pub(crate) struct Colleagues {
 /// Tasks in the order in which they run.
 struct Queue(UnsafeCell<VecDeque<NonNull<Task>>>);
 
-/// See the module.
+/// See the module. What each switch touches stands in one line of the cache.
+#[repr(C, align(64))]
 pub(crate) struct Worker {
     /// The task that runs: `own` when the loop does.
     current: Cell<*const Task>,
-    own: Task,
     next: Cell<*const Task>,
+    turns: Cell<u32>,
+    numbers: Cell<u64>,
+    post: &'static Post,
     ready: Queue,
     /// Those that are expected to run long, behind all others; those that are looked at; and one of both that gives way just now.
     long: Queue,
@@ -98,12 +102,11 @@ pub(crate) struct Worker {
     last_long: Cell<Instant>,
     last_long_begin: Cell<Instant>,
     predictions: Option<UnsafeCell<Predictions>>,
-    turns: Cell<u32>,
-    /// Some of them were taken away.
+    /// Some of the turns were taken away.
     is_cut: Cell<bool>,
     /// Switches in this round.
     switched: Cell<u32>,
-    numbers: Cell<u64>,
+    own: Task,
     timers: RefCell<Timers>,
     /// Fresh tasks that stay here, and those that others may take.
     staying: RefCell<VecDeque<Fresh>>,
@@ -119,7 +122,6 @@ pub(crate) struct Worker {
     is_panicking: bool,
     number: usize,
     colleagues: Arc<Colleagues>,
-    post: &'static Post,
 }
 
 /// The worker of this thread, when it is in a task or in the worker's loop.
@@ -177,9 +179,12 @@ impl Worker {
         if let Some(slot) = colleagues.posts.get(number) {
             let _ = slot.set(post);
         }
+        let own = Task::new();
+        // It never waits, so that a task that runs is looked at in place of the question whether one does.
+        own.is_cancelled.set(true);
         Self {
             current: Cell::new(ptr::null()),
-            own: Task::new(),
+            own,
             next: Cell::new(ptr::null()),
             ready: Queue::new(),
             long: Queue::new(),
@@ -222,15 +227,9 @@ impl Worker {
 
     /// The task that runs.
     #[inline]
-    pub(crate) fn task(&self) -> &Task {
+    pub(crate) fn task<'a>(&self) -> &'a Task {
         // SAFETY: the present task is there, as is the loop's.
         unsafe { &*self.current.get() }
-    }
-
-    /// The control block of the task that runs.
-    #[inline]
-    pub(crate) fn control(&self) -> ControlAddress {
-        ControlAddress(self.current.get().cast())
     }
 
     /// A number that was not used before.
@@ -320,16 +319,53 @@ impl Worker {
         }
     }
 
-    /// Ends the wait of a task of this worker, if that is the one that it is in.
+    /// Ends the wait of a task of this worker, if that is the one that it is in. A wait with an open hand has the number of the task's birth.
     #[inline(always)]
     pub(crate) fn wake(&self, control: ControlAddress, wait: u64, why: Woken) {
         // SAFETY: a control block can be looked at for ever, see `Task`.
-        let task = unsafe { &(*control.0).task };
-        if wait != 0 && task.wait.load(Ordering::Relaxed) == wait {
-            task.wait.store(0, Ordering::Relaxed);
-            task.woken.set(why);
+        let block = unsafe { &*control.0 };
+        if wait != 0 && block.task.wait.load(Ordering::Relaxed) == wait {
+            block.task.wait.store(0, Ordering::Relaxed);
+            block.task.woken.set(why);
+            self.make_next(&block.task);
+        } else {
+            self.disturb(block, wait, why);
+        }
+    }
+
+    #[cold]
+    fn disturb(&self, block: &Control, birth: u64, why: Woken) {
+        if birth != 0 && block.birth.load(Ordering::Relaxed) == birth {
+            self.close_hand(&block.task, why);
+        }
+    }
+
+    /// Ends the wait of a task that waits with its hand open.
+    #[cold]
+    fn close_hand(&self, task: &Task, why: Woken) {
+        if !task.hand.replace(ptr::null_mut()).is_null() {
+            task.woken.set(if why == Woken::Happened { Woken::Disturbed } else { why });
             self.make_next(task);
         }
+    }
+
+    /// Puts a value into the hand of a task that waits so, and makes it the next one. The value comes back where its wait is over.
+    ///
+    /// # Safety
+    /// The task has begun here, has not ended, and opens its hand for values of this type.
+    #[inline(always)]
+    pub(crate) unsafe fn give<T>(&self, control: ControlAddress, value: T) -> Option<T> {
+        // SAFETY: the caller's promise: the place is on the task's stack, as long as it stands there.
+        unsafe {
+            let task = &(*control.0).task;
+            let place = task.hand.replace(ptr::null_mut());
+            if place.is_null() {
+                return Some(value);
+            }
+            Place::put(place.cast(), value);
+            self.make_next(task);
+        }
+        None
     }
 
     /// Puts a task before all others.
@@ -346,14 +382,13 @@ impl Worker {
     /// Lets all others run that can.
     #[inline(always)]
     pub(crate) fn give_way(&self) {
-        let task = NonNull::from(self.task());
-        // SAFETY: as in `task`.
-        if unsafe { task.as_ref() }.marks.get().is_for_loop() {
-            self.give_way_to_loop(task);
+        let task = self.task();
+        if task.marks.get().is_for_loop() {
+            self.give_way_to_loop(task.into());
         } else {
-            self.ready.push(task);
+            self.ready.push(task.into());
         }
-        self.leave();
+        self.leave(task);
     }
 
     /// The present task leaves for the loop, which puts it where it belongs.
@@ -390,45 +425,38 @@ impl Worker {
         self.long.len() > 0 || !self.long_machines.borrow().is_empty() || self.fresh.has_long()
     }
 
-    /// Waits: comes back when the wait of this number is over, which stands in the task.
-    #[inline(always)]
-    pub(crate) fn wait(&self, deadline: Option<(Instant, u64)>) -> Woken {
-        if let Some((time, wait)) = deadline {
-            self.add_timer(time, wait);
-        }
-        self.leave();
-        self.task().woken.get()
-    }
-
-    /// Does not wait after all.
+    /// The present task, which is this one, does not wait after all.
     #[cold]
-    pub(crate) fn give_up_wait(&self) {
-        if self.task().wait.load(Ordering::Relaxed) == 0 {
+    pub(crate) fn give_up_wait(&self, task: &Task) {
+        if task.wait.load(Ordering::Relaxed) == 0 {
             // The task has ended its wait itself: it stands among those that are ready, and is taken out by its turn.
-            self.leave();
+            self.leave(task);
+            task.woken.set(Woken::Given);
         }
-        self.task().wait.store(0, Ordering::Relaxed);
+        task.wait.store(0, Ordering::Relaxed);
     }
 
+    /// Has a wait of a task end at a time.
     #[cold]
-    fn add_timer(&self, time: Instant, wait: u64) {
+    pub(crate) fn add_timer(&self, time: Instant, control: ControlAddress, wait: u64) {
         let is_over = |control: ControlAddress, wait| {
             // SAFETY: as in `wake`.
             let task = unsafe { &(*control.0).task };
             task.wait.load(Ordering::Relaxed) != wait
         };
-        self.timers.borrow_mut().add(time, self.control(), wait, &is_over);
+        self.timers.borrow_mut().add(time, control, wait, &is_over);
         self.come_after(1);
     }
 
     /// Who runs next.
     #[inline(always)]
     fn pick(&self) -> *const Task {
-        let turns = self.turns.get();
-        if turns == 0 {
+        // Behind the last one the loop comes, which sets it anew.
+        let (turns, is_over) = self.turns.get().overflowing_sub(1);
+        self.turns.set(turns);
+        if is_over {
             return &raw const self.own;
         }
-        self.turns.set(turns - 1);
         let next = self.next.replace(ptr::null());
         if !next.is_null() {
             return next;
@@ -436,10 +464,10 @@ impl Worker {
         self.ready.pop().map_or(&raw const self.own, |task| task.as_ptr())
     }
 
-    /// Leaves the present task for the next one.
+    /// Leaves the present task, which is this one, for the next one.
     #[inline(always)]
-    fn leave(&self) {
-        let left = self.current.get();
+    pub(crate) fn leave(&self, left: &Task) {
+        let left = ptr::from_ref(left);
         let next = self.pick();
         if ptr::eq(next, left) {
             return;
@@ -733,7 +761,7 @@ impl Worker {
     /// Counts the switches of a turn; after as many as a turn has at most, a round is over.
     #[inline]
     fn note_switches(&self, most: u32) {
-        let turn = if self.is_cut.get() { SWITCHES_WHEN_CUT } else { most - self.turns.get() };
+        let turn = if self.is_cut.get() { SWITCHES_WHEN_CUT } else { most.wrapping_sub(self.turns.get()) };
         let switched = self.switched.get() + turn;
         self.switched.set(switched);
         if switched >= TURNS {
@@ -802,7 +830,10 @@ impl Worker {
         if self.is_unwinding() {
             return self.has_untold.set(true);
         }
-        self.wake(ControlAddress(block), block.task.wait.load(Ordering::Relaxed), Woken::Cancelled);
+        match block.task.wait.load(Ordering::Relaxed) {
+            0 => self.close_hand(&block.task, Woken::Cancelled),
+            wait => self.wake(ControlAddress(block), wait, Woken::Cancelled),
+        }
     }
 
     /// Whether a task of this thread unwinds.
@@ -912,6 +943,7 @@ impl Worker {
             let block = unsafe { task.as_ref() };
             block.birth.store(0, Ordering::Relaxed);
             block.task.wait.store(0, Ordering::Relaxed);
+            block.task.hand.set(ptr::null_mut());
         }
     }
 }

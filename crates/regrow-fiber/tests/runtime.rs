@@ -301,6 +301,184 @@ fn a_task_that_stops_waiting_loses_no_value() {
     assert_eq!(received, [3_000; 2]);
 }
 
+/// Values of all sizes go into hands; each is dropped once, also those that nobody takes.
+#[test]
+fn values_of_every_size_are_given_once() {
+    fn pass<T: Send + Clone + PartialEq + std::fmt::Debug + 'static>(value: &T) {
+        let (there, from_here) = channel::<T>(1);
+        let (back, from_there) = channel::<T>(1);
+        let echo =
+            spawn_here(move || from_here.iter().take_while(|value| back.send(value.clone()).is_ok()).count());
+        for _ in 0..600 {
+            there.send(value.clone()).unwrap();
+            assert_eq!(from_there.receive().as_ref(), Ok(value));
+        }
+        drop(there);
+        assert_eq!(echo.join().unwrap(), 600);
+    }
+    run(|| {
+        pass(&());
+        pass(&true);
+        pass(&(1_u8, 2_u16));
+        pass(&[3_u8; 7]);
+        pass(&1.5_f64);
+        pass(&Box::new(4));
+        pass(&Some('c'));
+        pass(&String::from("longer than a word"));
+        pass(&[5_u128; 9]);
+    });
+    let drops = Arc::new(AtomicUsize::new(0));
+    for workers in [1, 3] {
+        let counted = drops.clone();
+        Runtime::with_workers(workers)
+            .run(move || {
+                let (sender, receiver) = channel(2);
+                let waits = spawn(move || receiver.iter().take(10).count());
+                for _ in 0..12 {
+                    yield_now();
+                    let _ = sender.send(Dropped(counted.clone()));
+                }
+                assert_eq!(waits.join().unwrap(), 10);
+            })
+            .unwrap();
+        assert_eq!(drops.swap(0, Ordering::SeqCst), 12);
+    }
+}
+
+/// Two tasks that pass a value to and fro do not keep a third one waiting.
+#[test]
+fn two_that_pass_a_value_keep_nobody_waiting() {
+    let longest = Runtime::with_workers(1).run(|| {
+        let passes = Rc::new(Cell::new(0_u64));
+        let (there, from_here) = channel::<u64>(1);
+        let (back, from_there) = channel::<u64>(1);
+        let echo =
+            spawn_here(move || from_here.iter().take_while(|number| back.send(*number).is_ok()).count());
+        let own = passes.clone();
+        let calls = spawn_here(move || {
+            loop {
+                there.send(own.get()).unwrap();
+                own.set(from_there.receive().unwrap() + 1);
+            }
+        });
+        let longest = (0..100).map(|_| {
+            let before = passes.get();
+            yield_now();
+            passes.get() - before
+        });
+        let longest = longest.max();
+        assert!(passes.get() > 100);
+        calls.cancel();
+        assert!(matches!(calls.join(), Err(JoinError::Cancelled)));
+        assert!(echo.join().is_ok());
+        longest
+    });
+    let longest = longest.unwrap();
+    // The loop has its turn after 256 switches, and the third task its own behind it.
+    assert!(longest.is_some_and(|longest| longest <= 600), "{longest:?}");
+}
+
+/// A channel that one worker's tasks have used alone goes to other threads, at every moment.
+#[test]
+fn a_channel_goes_to_other_threads_while_its_tasks_wait() {
+    for round in 0..300_u32 {
+        let (there, from_here) = channel::<u32>(1);
+        let (back, from_there) = channel::<u32>(1);
+        let sum = Runtime::with_workers(1).run(move || {
+            let echo =
+                spawn_here(move || from_here.iter().take_while(|number| back.send(*number).is_ok()).count());
+            let mut sum = 0;
+            for number in 0..round % 7 {
+                there.send(number).unwrap();
+                sum += from_there.receive().unwrap();
+            }
+            // The echo waits with its hand open, or is about to.
+            if round % 2 == 0 {
+                yield_now();
+            }
+            let thread = std::thread::spawn(move || {
+                (0..20).for_each(|number| there.send(number).unwrap());
+            });
+            sum += (0..20).map(|_| from_there.receive().unwrap()).sum::<u32>();
+            assert_eq!(from_there.receive(), Err(ReceiveError::Closed));
+            thread.join().unwrap();
+            assert_eq!(echo.join().unwrap(), (20 + round % 7) as usize);
+            sum
+        });
+        assert_eq!(sum.unwrap(), 190 + (0..round % 7).sum::<u32>());
+    }
+}
+
+/// Tasks of several workers and threads send and receive, some of them for a short time, some until they are cancelled.
+#[test]
+fn tasks_and_threads_share_the_ends_of_a_channel() {
+    for capacity in [1, 3] {
+        let (sender, receiver) = channel::<u32>(capacity);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let takes = |receiver: regrow_fiber::Receiver<u32>, received: Arc<Mutex<Vec<u32>>>| {
+            move || {
+                loop {
+                    match receiver.receive_within(Duration::from_micros(200)) {
+                        Ok(number) => received.lock().push(number),
+                        Err(ReceiveError::Empty) => {}
+                        Err(ReceiveError::Closed) => break,
+                    }
+                }
+            }
+        };
+        let threads: Vec<_> = (0..2_u32)
+            .map(|from| {
+                let sender = sender.clone();
+                std::thread::spawn(move || {
+                    (0..500).for_each(|number| sender.send(from * 1000 + number).unwrap());
+                })
+            })
+            .chain((0..2).map(|_| std::thread::spawn(takes(receiver.clone(), received.clone()))))
+            .collect();
+        let all = received.clone();
+        Runtime::with_workers(2)
+            .run(move || {
+                let mut tasks: Vec<_> = (2..5_u32)
+                    .map(|from| {
+                        let sender = sender.clone();
+                        spawn(move || {
+                            (0..500).for_each(|number| sender.send(from * 1000 + number).unwrap());
+                        })
+                    })
+                    .collect();
+                drop(sender);
+                let waits = (0..3).map(|_| {
+                    let (receiver, all) = (receiver.clone(), all.clone());
+                    spawn(move || receiver.iter().for_each(|number| all.lock().push(number)))
+                });
+                tasks.extend(waits.collect::<Vec<_>>());
+                for _ in 0..50 {
+                    let receiver = receiver.clone();
+                    let all = all.clone();
+                    let short = spawn(move || {
+                        let taken: Vec<u32> = (0..3).map_while(|_| receiver.receive().ok()).collect();
+                        all.lock().extend(taken);
+                    });
+                    yield_now();
+                    drop(short);
+                }
+                drop(receiver);
+                tasks.into_iter().for_each(|task| task.join().unwrap());
+                // Those that were let go have ended, too: the channel is closed.
+                while Arc::strong_count(&all) > 2 {
+                    yield_now();
+                }
+            })
+            .unwrap();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let mut numbers = std::mem::take(&mut *received.lock());
+        numbers.sort_unstable();
+        let expected: Vec<u32> =
+            (0..5).flat_map(|from| (0..500).map(move |number| from * 1000 + number)).collect();
+        assert!(numbers == expected, "{} values", numbers.len());
+    }
+}
+
 #[test]
 fn what_is_left_when_the_root_ends_is_cancelled() {
     let drops = Arc::new(AtomicUsize::new(0));

@@ -34,9 +34,6 @@ pub struct Biased<T> {
     value: UnsafeCell<T>,
     #[cfg(loom)]
     place: crate::Place,
-    /// One that is shared from the start is loom's own lock in a model check, so that models of what stands behind it try its orders alone.
-    #[cfg(loom)]
-    gate: Option<loom::sync::Mutex<()>>,
 }
 
 // SAFETY: the value is reached through a `Turn` alone, of which there is one at a time.
@@ -48,8 +45,6 @@ pub struct Turn<'a, T> {
     lock: &'a Biased<T>,
     /// The word that is 0 as soon as it is let go.
     word: &'a AtomicU32,
-    #[cfg(loom)]
-    gate: Option<loom::sync::MutexGuard<'a, ()>>,
 }
 
 /// A lock that is claimed, and that its owner may still have.
@@ -67,8 +62,6 @@ impl<T> Biased<T> {
             value: UnsafeCell::new(value),
             #[cfg(loom)]
             place: crate::Place::new(),
-            #[cfg(loom)]
-            gate: is_shared.then(|| loom::sync::Mutex::new(())),
         }
     }
 
@@ -86,50 +79,6 @@ impl<T> Biased<T> {
         }
         self.held.store(0, Ordering::Release);
         None
-    }
-
-    /// Has a lock, by whatever of the three ways is open, and waits where somebody else has it. Who is not its owner makes it a shared one.
-    #[inline]
-    pub fn take(&self, thread: usize) -> Turn<'_, T> {
-        #[cfg(loom)]
-        if let Some(gate) = &self.gate {
-            let gate = gate.lock().expect("nobody panics there");
-            let mut turn = Turn::new(self, &self.claim);
-            turn.gate = Some(gate);
-            return turn;
-        }
-        self.try_own(thread).unwrap_or_else(|| self.take_slowly(thread))
-    }
-
-    #[cold]
-    fn take_slowly(&self, thread: usize) -> Turn<'_, T> {
-        if self.adopt(thread)
-            && let Some(turn) = self.try_own(thread)
-        {
-            return turn;
-        }
-        loop {
-            if let Some(turn) = self.try_shared() {
-                return turn;
-            }
-            if !self.is_of(SHARED)
-                && let Some(claim) = self.try_claim()
-            {
-                barrier::heavy();
-                let mut claim = Some(claim);
-                while let Some(present) = claim {
-                    match present.take() {
-                        Ok(turn) => {
-                            turn.share();
-                            return turn;
-                        }
-                        Err(back) => claim = Some(back),
-                    }
-                    barrier::give_way();
-                }
-            }
-            barrier::give_way();
-        }
     }
 
     /// Becomes its owner, if nobody is.
@@ -179,12 +128,7 @@ impl<'a, T> Turn<'a, T> {
     fn new(lock: &'a Biased<T>, word: &'a AtomicU32) -> Turn<'a, T> {
         #[cfg(loom)]
         lock.place.write();
-        Turn {
-            lock,
-            word,
-            #[cfg(loom)]
-            gate: None,
-        }
+        Turn { lock, word }
     }
 
     /// Has all take it by claim from then on. For who has claimed it.
@@ -216,10 +160,6 @@ impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         #[cfg(loom)]
         self.lock.place.write();
-        #[cfg(loom)]
-        if self.gate.is_some() {
-            return;
-        }
         self.word.store(0, Ordering::Release);
     }
 }
@@ -263,23 +203,6 @@ mod model {
             let claim = lock.try_claim().expect("nobody has it");
             let turn = claim.take().expect("nobody has it");
             assert_eq!(*turn, (owned + claimed, owned + claimed));
-        });
-    }
-
-    /// Whoever comes first owns it; with the second one it is shared. Some wait.
-    #[test]
-    fn it_is_taken_by_all_alike_one_at_a_time() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.check(|| {
-            let lock = loom::sync::Arc::new(Biased::new((0, 0), false));
-            let of_other = loom::sync::Arc::clone(&lock);
-            let other = loom::thread::spawn(move || {
-                (0..2).for_each(|_| add(&mut of_other.take(barrier::thread())));
-            });
-            (0..2).for_each(|_| add(&mut lock.take(barrier::thread())));
-            other.join().expect("it ends");
-            assert_eq!(*lock.take(barrier::thread()), (4, 4));
         });
     }
 }
@@ -343,25 +266,5 @@ mod tests {
         });
         let claim = lock.try_claim().expect("nobody has it");
         assert_eq!(*claim.take().expect("nobody has it"), owned.into_inner() + TURNS);
-    }
-
-    /// Whoever comes first owns it; with the second one it is shared.
-    #[test]
-    fn it_is_taken_by_all_alike_one_at_a_time() {
-        for threads in [1, 2, 4] {
-            let lock = Biased::new(0_u64, false);
-            std::thread::scope(|scope| {
-                for number in 1..=threads {
-                    let lock = &lock;
-                    scope.spawn(move || {
-                        for _ in 0..TURNS {
-                            *lock.take(number * 64) += 1;
-                        }
-                    });
-                }
-            });
-            assert_eq!(*lock.take(7), TURNS * threads as u64);
-            assert!(lock.is_of(SHARED));
-        }
     }
 }

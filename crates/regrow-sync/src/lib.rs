@@ -7,18 +7,21 @@ pub mod biased;
 pub mod handed;
 #[cfg(loom)]
 mod model;
+pub mod owned;
 pub mod thread;
 
 #[cfg(not(loom))]
 pub use std::sync::{
     Mutex, MutexGuard, OnceLock,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 #[cfg(not(loom))]
 pub use std::thread_local;
 
 #[cfg(loom)]
-pub use model::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Local, Mutex, MutexGuard, OnceLock, Place};
+pub use model::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Local, Mutex, MutexGuard, OnceLock, Place,
+};
 
 /// For the macros.
 #[cfg(loom)]

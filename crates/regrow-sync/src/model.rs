@@ -139,6 +139,38 @@ impl Place {
     }
 }
 
+/// As the words above.
+#[derive(Debug)]
+pub struct AtomicPtr<T> {
+    word: atomic::AtomicPtr<T>,
+    looks: atomic::AtomicU32,
+}
+
+impl<T> AtomicPtr<T> {
+    pub fn new(value: *mut T) -> AtomicPtr<T> {
+        AtomicPtr { word: atomic::AtomicPtr::new(value), looks: atomic::AtomicU32::new(0) }
+    }
+
+    pub fn load(&self, order: Ordering) -> *mut T {
+        self.looks.fetch_add(0, Ordering::Relaxed);
+        self.word.load(order)
+    }
+
+    pub fn store(&self, value: *mut T, order: Ordering) {
+        self.word.store(value, order);
+    }
+
+    pub fn compare_exchange(
+        &self,
+        old: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.word.compare_exchange(old, new, success, failure)
+    }
+}
+
 /// What numbers have.
 macro_rules! number {
     ($name:ident, $value:ty) => {

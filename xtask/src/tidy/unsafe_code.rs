@@ -36,6 +36,7 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-fiber/src/control.rs", "the control block stands at an address of the stack"),
     ("crates/regrow-fiber/src/fiber.rs", "values go from stack to stack by address"),
     ("crates/regrow-fiber/src/fresh.rs", "what may go to other threads is not said by the type that goes"),
+    ("crates/regrow-fiber/src/hand.rs", "a value is put on another stack"),
     ("crates/regrow-fiber/src/join.rs", "what tasks borrow is promised to outlive them, not by its type"),
     ("crates/regrow-fiber/src/mutex.rs", "what a lock keeps is reached through it"),
     (
@@ -63,6 +64,7 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-memory/tests/raw.rs", "a test writes to memory by its address"),
     ("crates/regrow-sync/src/biased.rs", "what a lock keeps is reached through it"),
     ("crates/regrow-sync/src/handed.rs", "a value is looked at by those who know that it is there"),
+    ("crates/regrow-sync/src/owned.rs", "what a lock keeps is reached through it"),
     ("crates/regrow-sync/src/model.rs", "a cell of loom's is given to threads"),
     ("crates/regrow-sync/src/model/threads.rs", "threads of loom's borrow, and end before what they borrow"),
     ("crates/regrow-sites/tests/memory.rs", "a test counts what the allocator is asked for"),

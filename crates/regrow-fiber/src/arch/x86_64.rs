@@ -112,3 +112,18 @@ pub(crate) fn fetch(top: *const u8) {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(top.wrapping_sub(64 * line).cast()) };
     }
 }
+
+/// The same word, of which the compiler takes each byte for needed: it is stored and loaded whole.
+#[cfg(not(miri))]
+#[inline(always)]
+pub(crate) fn whole(mut word: Word) -> Word {
+    // SAFETY: nothing is done.
+    unsafe { asm!("/* {0} */", inout(reg) word, options(pure, nomem, nostack, preserves_flags)) };
+    word
+}
+
+/// The same for Miri, which knows no instructions of the processor's.
+#[cfg(miri)]
+pub(crate) fn whole(word: Word) -> Word {
+    word
+}

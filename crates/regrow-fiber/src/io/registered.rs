@@ -8,6 +8,7 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::control::ControlAddress;
 use crate::post::Post;
 use crate::reactor::{Key, Way};
 use crate::runtime::yield_now;
@@ -80,14 +81,14 @@ impl Registered {
             Err(error) => return Err(error),
         };
         let wait = Wait::begin();
-        let Wait::Task(_, number) = &wait else { return Ok(()) };
-        reactor.push(key, way, worker.control(), *number);
+        let Wait::Task(task) = &wait else { return Ok(()) };
+        reactor.push(key, way, ControlAddress::of(worker.task()), task.number());
         let woken = wait.end(deadline);
         if woken != Woken::Happened {
-            reactor.remove(key, way, *number);
+            reactor.remove(key, way, task.number());
         }
         match woken {
-            Woken::Happened => Ok(()),
+            Woken::Happened | Woken::Given | Woken::Disturbed => Ok(()),
             Woken::TimedOut => Err(io::ErrorKind::TimedOut.into()),
             Woken::Cancelled => wait::unwind(),
         }

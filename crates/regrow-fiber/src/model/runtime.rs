@@ -10,7 +10,7 @@ use regrow_sync::thread::{current, park};
 use regrow_sync::{AtomicBool, Ordering, Place};
 
 use super::check;
-use crate::channel::channel;
+use crate::channel::{channel, with_lock};
 use crate::error::ReceiveError;
 use crate::mutex::Mutex;
 use crate::runtime::{Runtime, spawn, spawn_here, yield_now};
@@ -207,6 +207,54 @@ fn a_task_that_is_cancelled_leaves_the_value_to_others() {
             assert!(receiver.receive().is_ok() && first.join().is_ok_and(|is_there| is_there));
         });
         drop((kept, open));
+        seen.get()
+    });
+}
+
+/// The hand of the task is open, and both its worker and a thread send. Nobody but the worker puts anything there.
+#[test]
+fn a_worker_and_a_thread_come_to_an_open_hand() {
+    check(2, [vec![1, 2], vec![2, 1]], || {
+        run(1, || {
+            let (sender, receiver) = with_lock(1, false);
+            assert!(receiver.is_empty());
+            let place = Arc::new(Place::new());
+            let (of_task, to_others) = (place.clone(), sender.clone());
+            let task = spawn_here(move || {
+                (0..2).map(|_| receiver.receive().inspect(|_| of_task.write())).collect::<Result<Vec<_>, _>>()
+            });
+            let_others_run();
+            thread(move || {
+                place.write();
+                to_others.send(2).expect("somebody receives");
+            });
+            sender.send(1).expect("somebody receives");
+            task.join().expect("it has a result").expect("both were sent")
+        })
+    });
+}
+
+/// The hand of the task is open when a thread sends and another one cancels it: it has the value, or somebody else may have it.
+#[test]
+fn a_task_that_is_cancelled_with_an_open_hand_loses_no_value() {
+    check(2, [true, false], || {
+        let seen = Rc::new(Cell::new(false));
+        let of_task = seen.clone();
+        let left = run(1, move || {
+            let (sender, receiver) = with_lock(1, false);
+            assert!(receiver.is_empty());
+            let (receiver, open) = (Rc::new(receiver), sender.clone());
+            let from_task = receiver.clone();
+            let task = spawn_here(move || of_task.set(from_task.receive() == Ok(7)));
+            let_others_run();
+            let thread = thread(move || sender.send(7).expect("somebody receives"));
+            task.cancel();
+            let has_ended = task.join().is_ok();
+            thread.join().expect("it does not panic");
+            drop(open);
+            (has_ended, receiver.try_receive())
+        });
+        assert_eq!(left, (seen.get(), if seen.get() { Err(ReceiveError::Closed) } else { Ok(7) }));
         seen.get()
     });
 }
