@@ -153,6 +153,9 @@ MUTANTS += of_package(
     relaxed("join.rs", "fetch_or(CANCELLED", "AcqRel", "model::packet"),
     without("join.rs", "fn cancel(&self) {\n        if", "post.send(Message::Cancel { control, birth });", "model::packet"),
     Mutant("join.rs", "function.filter(|_| !packet.is_cancelled())", "function", "model::packet"),
+    # Scopes.
+    without("scope.rs", "for Member", "waiters.into_iter().for_each(Waiter::wake);", "model::scope"),
+    Mutant("scope.rs", "if count.0 == 0 { std::mem::take", "if true { std::mem::take", "model::scope", "for Member"),
     # Locks.
     without("mutex.rs", "for MutexGuard", "next.wake();", "model::mutex"),
     without("mutex.rs", "fn lock", "state.waiters.push_own(&wait);", "model::mutex"),

@@ -11,6 +11,7 @@ mod mutex;
 mod packet;
 mod post;
 mod runtime;
+mod scope;
 mod wait;
 
 use std::collections::BTreeSet;

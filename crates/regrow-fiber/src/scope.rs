@@ -30,13 +30,13 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 /// How many tasks are left, and who waits for the last one.
 #[derive(Debug, Default)]
-struct Count(Mutex<(usize, Vec<Waiter>)>);
+pub(crate) struct Count(Mutex<(usize, Vec<Waiter>)>);
 
 /// One of the tasks, from its start to the time when its function is gone.
-struct Member(Arc<Count>);
+pub(crate) struct Member(Arc<Count>);
 
 impl Member {
-    fn new(count: &Arc<Count>) -> Self {
+    pub(crate) fn new(count: &Arc<Count>) -> Self {
         count.0.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
         Self(count.clone())
     }
@@ -54,7 +54,7 @@ impl Drop for Member {
 
 impl Count {
     /// Waits until no task is left, whatever happens to who waits.
-    fn wait(&self) {
+    pub(crate) fn wait(&self) {
         loop {
             let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if count.0 == 0 {

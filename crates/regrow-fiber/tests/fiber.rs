@@ -308,27 +308,6 @@ fn stacks_are_used_again() {
 }
 
 #[test]
-fn a_hundred_thousand_fibers_wait_at_once() {
-    let mut fibers: Vec<Fiber<usize, usize, ()>> = (0..100_000)
-        .map(|number| {
-            Builder::new()
-                .stack_bytes(16 << 10)
-                .build(move |suspender, mut input| {
-                    loop {
-                        input = suspender.suspend(input + number);
-                    }
-                })
-                .unwrap()
-        })
-        .collect();
-    for round in 0..3 {
-        for (number, fiber) in fibers.iter_mut().enumerate() {
-            assert_eq!(fiber.resume(round), State::Yielded(round + number));
-        }
-    }
-}
-
-#[test]
 fn threads_have_fibers_of_their_own() {
     let threads = (0..8_u64).map(|thread| {
         std::thread::spawn(move || {

@@ -1,6 +1,6 @@
 //! Tasks of a runtime: started, joined, cancelled, waiting for one another, on one worker and on several.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::catch_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -691,26 +691,4 @@ fn tasks_run_on_every_worker() {
         seen.lock().unwrap().len()
     });
     assert_eq!(threads.unwrap(), 3);
-}
-
-#[test]
-fn a_hundred_thousand_tasks_wait_at_once() {
-    let counts = run(|| {
-        let count = Rc::new(Cell::new(0_usize));
-        let (sender, receiver) = channel::<()>(1);
-        let tasks: Vec<_> = (0..100_000)
-            .map(|_| {
-                let (count, receiver) = (count.clone(), receiver.clone());
-                Builder::new().stack_bytes(16 << 10).spawn_here(move || {
-                    assert_eq!(receiver.receive(), Err(ReceiveError::Closed));
-                    count.set(count.get() + 1);
-                })
-            })
-            .collect();
-        yield_now();
-        drop(sender);
-        tasks.into_iter().for_each(|task| task.join().unwrap());
-        count.get()
-    });
-    assert_eq!(counts, [100_000; 2]);
 }

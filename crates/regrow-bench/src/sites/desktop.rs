@@ -9,8 +9,9 @@ use crate::samples::median;
 
 /// How many turns each way has, as in the paper.
 const TURNS: usize = 20;
-/// What tells short from long, in microseconds of processor time: a piece of music is short, a page that computes is long.
-const LIMIT_US: &str = "150000";
+/// What tells short from long: so many times what a piece of music takes of the processor alone, which differs from machine to machine. A page that
+/// computes takes some twenty times as long.
+const LIMIT_PIECES: u64 = 2;
 /// How much nicer long ones are, which needs no privilege.
 const LONG_NICE: &str = "10";
 /// What is asked: less time of a piece, and how much longer pages may take, in percent.
@@ -32,10 +33,11 @@ struct Turn {
 
 /// Measures all ways. What is learned is kept from turn to turn, each way for itself; a turn before the first one is not counted.
 pub(super) fn measure(workloads: &Workloads) -> Result<Vec<Figure>, BenchError> {
+    let limit_us = LIMIT_PIECES * piece_us(workloads)?;
     let mut turns = WAYS.map(|_| Vec::new());
     for number in 0..=TURNS {
         for ((name, schedule), turns) in WAYS.iter().zip(&mut turns) {
-            let turn = turn(workloads, name, *schedule)?;
+            let turn = turn(workloads, name, *schedule, limit_us)?;
             if number > 0 {
                 turns.push(turn);
             }
@@ -44,7 +46,23 @@ pub(super) fn measure(workloads: &Workloads) -> Result<Vec<Figure>, BenchError> 
     Ok(figures(&turns))
 }
 
-fn turn(workloads: &Workloads, name: &str, schedule: Option<&[&str]>) -> Result<Turn, BenchError> {
+/// What a piece takes of the processor alone, in microseconds.
+fn piece_us(workloads: &Workloads) -> Result<u64, BenchError> {
+    let ran = workloads.piece().output().map_err(BenchError::system("a workload cannot be started"))?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let piece = said.trim().parse().ok().filter(|&us| ran.status.success() && us > 0);
+    piece.ok_or_else(|| BenchError::WrongRun {
+        program: "a piece of music".to_owned(),
+        what: format!("{}: {said:?}, {}", ran.status, String::from_utf8_lossy(&ran.stderr)),
+    })
+}
+
+fn turn(
+    workloads: &Workloads,
+    name: &str,
+    schedule: Option<&[&str]>,
+    limit_us: u64,
+) -> Result<Turn, BenchError> {
     let desktop = workloads.desktop();
     let mut command = match schedule {
         None => desktop,
@@ -52,10 +70,8 @@ fn turn(workloads: &Workloads, name: &str, schedule: Option<&[&str]>) -> Result<
             let own = std::env::current_exe().map_err(BenchError::system("the path of this command"))?;
             let mut command = Command::new(own);
             command.env("XDG_STATE_HOME", workloads.state(name));
-            command
-                .args(["schedule", "--limit-us", LIMIT_US, "--long-nice", LONG_NICE])
-                .args(options)
-                .arg("--");
+            command.args(["schedule", "--limit-us", &limit_us.to_string(), "--long-nice", LONG_NICE]);
+            command.args(options).arg("--");
             command.arg(desktop.get_program()).args(desktop.get_args());
             command
         }

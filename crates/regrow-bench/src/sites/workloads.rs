@@ -97,6 +97,13 @@ impl Workloads {
         command
     }
 
+    /// The player alone, with one piece.
+    pub(super) fn piece(&self) -> Command {
+        let mut command = self.desktop();
+        command.arg("piece");
+        command
+    }
+
     /// A folder for what is learned.
     pub(super) fn state(&self, name: &str) -> PathBuf {
         self.folder.path().join(format!("state-{name}"))
