@@ -335,6 +335,7 @@ fn a_task_of_an_outer_runtime_is_given_values_by_an_inner_one() {
     });
 }
 
+#[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -403,6 +404,7 @@ fn a_destructor_waits_for_a_value() {
             let beside = spawn_waiting(move || other.receive());
             if is_cancelled {
                 task.cancel();
+                let_the_loop_run();
                 let_others_run();
                 task.cancel();
             }

@@ -1,6 +1,6 @@
 //! Tasks of a runtime: started, joined, cancelled, waiting for one another, on one worker and on several.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::catch_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
