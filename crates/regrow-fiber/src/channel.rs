@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use regrow_sync::owned::{Owned, Turn};
 
 use crate::control::ControlAddress;
+use crate::desk;
 use crate::error::{ReceiveError, SendError, TrySendError};
 use crate::hand::Place;
 use crate::post::Post;
@@ -93,7 +94,7 @@ impl<T> Shared<T> {
     #[inline(always)]
     fn lock(&self) -> Turn<'_, State<T>> {
         // SAFETY: the desk is this thread's; nothing that happens with the lock takes another one.
-        unsafe { self.0.take(worker::here().map(|worker| worker.post().desk())) }
+        unsafe { self.0.take(desk::of_thread()) }
     }
 
     /// The lock, for tasks of the worker that owns it.

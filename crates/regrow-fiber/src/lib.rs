@@ -44,7 +44,7 @@
 //!   runtime  scope            tasks, started and joined
 //!   channel  mutex  future    what they wait for              join   the end of one
 //!   io                        descriptors that they wait for
-//!   wait                      a wait, of a task or of a thread
+//!   wait  hand  desk          a wait, of a task or of a thread; where its value is put; which lock a thread is in
 //!   worker  timers  post      what runs tasks; times; what others tell a worker
 //!   fresh                     tasks that have not begun
 //!   queues                    what stands between threads
@@ -61,6 +61,7 @@ mod arch;
 mod background;
 mod channel;
 mod control;
+mod desk;
 mod error;
 mod fiber;
 mod fresh;

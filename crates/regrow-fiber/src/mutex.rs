@@ -8,9 +8,9 @@ use std::ops::{Deref, DerefMut};
 
 use regrow_sync::owned::{Owned, Turn};
 
+use crate::desk;
 use crate::task::Woken;
 use crate::wait::{self, Wait, Waiter, Waiters};
-use crate::worker;
 
 /// See the module. It is not poisoned: a panic lets it go.
 pub struct Mutex<T> {
@@ -74,7 +74,7 @@ impl<T> Mutex<T> {
 
     fn state(&self) -> Turn<'_, State> {
         // SAFETY: the desk is this thread's; nothing that happens with the lock takes another one.
-        unsafe { self.state.take(worker::here().map(|worker| worker.post().desk())) }
+        unsafe { self.state.take(desk::of_thread()) }
     }
 
     /// Takes a wait back. If it was ended meanwhile, the next one has its turn.

@@ -501,13 +501,13 @@ fn cancelled_tasks_lose_no_value_and_have_none_twice() {
                     })
                     .collect();
                 (0..round % 11).for_each(|_| yield_now());
-                if has_thread && round % 2 == 0 {
-                    let cancels: Vec<_> = tasks.iter().map(|task| task.canceller()).collect();
-                    thread::spawn(move || cancels.iter().for_each(|task| task.cancel()));
+                if has_thread && round.is_multiple_of(2) {
+                    let cancels: Vec<_> = tasks.iter().map(regrow_fiber::JoinHandle::canceller).collect();
+                    thread::spawn(move || cancels.iter().for_each(regrow_fiber::Canceller::cancel));
                 } else {
-                    tasks.iter().for_each(|task| task.cancel());
+                    tasks.iter().for_each(regrow_fiber::JoinHandle::cancel);
                 }
-                if round % 5 == 0 {
+                if round.is_multiple_of(5) {
                     let_the_loop_run();
                 }
                 for task in tasks {

@@ -114,6 +114,10 @@ impl<T> Owned<T> {
         own.unwrap_or_else(|| unsafe { self.take_slowly(desk) })
     }
 
+    /// The same for who is not its owner.
+    ///
+    /// # Safety
+    /// As for [`Owned::try_own`].
     #[cold]
     #[inline(never)]
     unsafe fn take_slowly(&self, desk: Option<&'static Desk>) -> Turn<'_, T> {

@@ -221,7 +221,12 @@ fn a_worker_and_a_thread_come_to_an_open_hand() {
             let place = Arc::new(Place::new());
             let (of_task, to_others) = (place.clone(), sender.clone());
             let task = spawn_here(move || {
-                (0..2).map(|_| receiver.receive().inspect(|_| of_task.write())).collect::<Result<Vec<_>, _>>()
+                let see = |&value: &i32| {
+                    if value == 2 {
+                        of_task.write()
+                    }
+                };
+                (0..2).map(|_| receiver.receive().inspect(see)).collect::<Result<Vec<_>, _>>()
             });
             let_others_run();
             thread(move || {
