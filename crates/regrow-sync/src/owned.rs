@@ -261,22 +261,22 @@ mod model {
     /// Nobody owns it when they come.
     #[test]
     fn whoever_comes_first_with_a_desk_or_without_one_locks_are_had_one_at_a_time() {
-        check(3, || {
-            let lock = loom::sync::Arc::new(Owned::new((0, 0), false));
-            let others = [true, false].map(|has_desk| {
-                let lock = loom::sync::Arc::clone(&lock);
-                loom::thread::spawn(move || {
+        for has_desk in [true, false] {
+            check(3, move || {
+                let lock = loom::sync::Arc::new(Owned::new((0, 0), false));
+                let of_other = loom::sync::Arc::clone(&lock);
+                let other = loom::thread::spawn(move || {
                     let own = has_desk.then(desk);
                     // SAFETY: the desk is this thread's, which has one turn.
-                    add(unsafe { lock.take(own) });
-                })
+                    add(unsafe { of_other.take(own) });
+                });
+                // SAFETY: as above.
+                add(unsafe { lock.take(Some(desk())) });
+                other.join().expect("it ends");
+                // SAFETY: there is no desk.
+                assert_eq!(*unsafe { lock.take(None) }, (2, 2));
             });
-            // SAFETY: as above.
-            add(unsafe { lock.take(Some(desk())) });
-            others.into_iter().for_each(|other| other.join().expect("it ends"));
-            // SAFETY: there is no desk.
-            assert_eq!(*unsafe { lock.take(None) }, (3, 3));
-        });
+        }
     }
 
     /// The owner is in another one of its locks when a second thread comes, which sees what was done with this one nonetheless.
