@@ -21,7 +21,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use regrow_sync::owned::{Owned, Turn};
+use regrow_sync::owned::{Owned, OwnedGuard};
 
 use crate::control::ControlAddress;
 use crate::desk;
@@ -92,14 +92,14 @@ enum Side {
 
 impl<T> Shared<T> {
     #[inline(always)]
-    fn lock(&self) -> Turn<'_, State<T>> {
+    fn lock(&self) -> OwnedGuard<'_, State<T>> {
         // SAFETY: the desk is this thread's; nothing that happens with the lock takes another one.
         unsafe { self.0.take(desk::of_thread()) }
     }
 
     /// The lock, for tasks of the worker that owns it.
     #[inline(always)]
-    fn lock_here(&self) -> Option<(&Worker, Turn<'_, State<T>>)> {
+    fn lock_here(&self) -> Option<(&Worker, OwnedGuard<'_, State<T>>)> {
         let worker = worker::here()?;
         // SAFETY: as in `lock`.
         let state = unsafe { self.0.try_own(worker.post().desk()) }?;
@@ -167,7 +167,7 @@ impl<T> Shared<T> {
     }
 
     /// Sends a value if there is room; otherwise the lock comes back.
-    fn put(&self, value: T) -> Result<(), (TrySendError<T>, Turn<'_, State<T>>)> {
+    fn put(&self, value: T) -> Result<(), (TrySendError<T>, OwnedGuard<'_, State<T>>)> {
         let mut state = self.lock();
         state.close_hand();
         if state.receivers == 0 {
@@ -182,7 +182,7 @@ impl<T> Shared<T> {
     }
 
     /// Takes a value if there is one; otherwise the lock comes back.
-    fn take(&self) -> Result<T, (ReceiveError, Turn<'_, State<T>>)> {
+    fn take(&self) -> Result<T, (ReceiveError, OwnedGuard<'_, State<T>>)> {
         let mut state = self.lock();
         state.close_hand();
         let Some(value) = state.values.pop_front() else {
@@ -286,7 +286,7 @@ impl<T> Shared<T> {
 
 /// Lets the lock go, and ends the wait of the one of a side that has waited longest.
 #[inline(always)]
-fn wake_one<T>(mut state: Turn<'_, State<T>>, side: Side) {
+fn wake_one<T>(mut state: OwnedGuard<'_, State<T>>, side: Side) {
     let waiters = state.waiters(side);
     if let Some(task) = waiters.pop_task() {
         drop(state);

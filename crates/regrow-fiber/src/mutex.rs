@@ -6,7 +6,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use regrow_sync::owned::{Owned, Turn};
+use regrow_sync::owned::{Owned, OwnedGuard};
 
 use crate::desk;
 use crate::task::Woken;
@@ -72,7 +72,7 @@ impl<T> Mutex<T> {
         self.value.into_inner()
     }
 
-    fn state(&self) -> Turn<'_, State> {
+    fn state(&self) -> OwnedGuard<'_, State> {
         // SAFETY: the desk is this thread's; nothing that happens with the lock takes another one.
         unsafe { self.state.take(desk::of_thread()) }
     }

@@ -55,12 +55,12 @@ pub struct Owned<T> {
     gate: Option<loom::sync::Mutex<()>>,
 }
 
-// SAFETY: the value is reached through a `Turn` alone, of which there is one at a time.
+// SAFETY: the value is reached through a `OwnedGuard` alone, of which there is one at a time.
 unsafe impl<T: Send> Sync for Owned<T> {}
 
 /// Nobody else has the lock as long as this is there.
 #[derive(Debug)]
-pub struct Turn<'a, T> {
+pub struct OwnedGuard<'a, T> {
     lock: &'a Owned<T>,
     /// The owner's desk; `None`: it is claimed.
     desk: Option<&'static Desk>,
@@ -87,7 +87,7 @@ impl<T> Owned<T> {
     /// # Safety
     /// The desk is the calling thread's alone, which has no turn at it.
     #[inline(always)]
-    pub unsafe fn try_own(&self, desk: &'static Desk) -> Option<Turn<'_, T>> {
+    pub unsafe fn try_own(&self, desk: &'static Desk) -> Option<OwnedGuard<'_, T>> {
         #[cfg(loom)]
         if self.gate.is_some() {
             return None;
@@ -96,7 +96,7 @@ impl<T> Owned<T> {
         desk.0.store(self.address(), Ordering::Release);
         barrier::light();
         if ptr::eq(self.owner.load(Ordering::Relaxed), desk) {
-            return Some(Turn::new(self, Some(desk)));
+            return Some(OwnedGuard::new(self, Some(desk)));
         }
         desk.0.store(0, Ordering::Release);
         None
@@ -107,7 +107,7 @@ impl<T> Owned<T> {
     /// # Safety
     /// As for [`Owned::try_own`].
     #[inline(always)]
-    pub unsafe fn take(&self, desk: Option<&'static Desk>) -> Turn<'_, T> {
+    pub unsafe fn take(&self, desk: Option<&'static Desk>) -> OwnedGuard<'_, T> {
         // SAFETY: the caller's promise.
         let own = desk.and_then(|desk| unsafe { self.try_own(desk) });
         // SAFETY: the caller's promise; a turn was not had.
@@ -120,11 +120,11 @@ impl<T> Owned<T> {
     /// As for [`Owned::try_own`].
     #[cold]
     #[inline(never)]
-    unsafe fn take_slowly(&self, desk: Option<&'static Desk>) -> Turn<'_, T> {
+    unsafe fn take_slowly(&self, desk: Option<&'static Desk>) -> OwnedGuard<'_, T> {
         #[cfg(loom)]
         if let Some(gate) = &self.gate {
             let gate = gate.lock().expect("nobody panics there");
-            let mut turn = Turn::new(self, None);
+            let mut turn = OwnedGuard::new(self, None);
             turn.gate = Some(gate);
             return turn;
         }
@@ -142,7 +142,7 @@ impl<T> Owned<T> {
             barrier::give_way();
         }
         self.share();
-        Turn::new(self, None)
+        OwnedGuard::new(self, None)
     }
 
     /// Has all take it by claim from then on, and waits until its owner is not in it. For who has claimed it.
@@ -165,12 +165,12 @@ impl<T> Owned<T> {
     }
 }
 
-impl<'a, T> Turn<'a, T> {
+impl<'a, T> OwnedGuard<'a, T> {
     #[inline(always)]
-    fn new(lock: &'a Owned<T>, desk: Option<&'static Desk>) -> Turn<'a, T> {
+    fn new(lock: &'a Owned<T>, desk: Option<&'static Desk>) -> OwnedGuard<'a, T> {
         #[cfg(loom)]
         lock.place.write();
-        Turn {
+        OwnedGuard {
             lock,
             desk,
             #[cfg(loom)]
@@ -179,7 +179,7 @@ impl<'a, T> Turn<'a, T> {
     }
 }
 
-impl<T> Deref for Turn<'_, T> {
+impl<T> Deref for OwnedGuard<'_, T> {
     type Target = T;
 
     #[inline(always)]
@@ -189,7 +189,7 @@ impl<T> Deref for Turn<'_, T> {
     }
 }
 
-impl<T> DerefMut for Turn<'_, T> {
+impl<T> DerefMut for OwnedGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above, and this turn is borrowed alone.
@@ -197,7 +197,7 @@ impl<T> DerefMut for Turn<'_, T> {
     }
 }
 
-impl<T> Drop for Turn<'_, T> {
+impl<T> Drop for OwnedGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         #[cfg(loom)]
@@ -222,7 +222,7 @@ mod model {
     }
 
     /// Adds one to both halves, which others must never see in the middle.
-    fn add(mut turn: Turn<'_, (u32, u32)>) {
+    fn add(mut turn: OwnedGuard<'_, (u32, u32)>) {
         let (first, second) = *turn;
         assert_eq!(first, second);
         turn.0 = first + 1;
