@@ -309,7 +309,11 @@ mod tests {
     const ROUNDS: u32 = if cfg!(miri) { 4 } else { 200 };
 
     fn desk() -> &'static Desk {
-        Box::leak(Box::new(Desk::new()))
+        /// Miri takes what nobody knows of for lost.
+        static ALL: std::sync::Mutex<Vec<&'static Desk>> = std::sync::Mutex::new(Vec::new());
+        let desk = Box::leak(Box::new(Desk::new()));
+        ALL.lock().expect("nobody panics there").push(desk);
+        desk
     }
 
     #[test]
