@@ -170,7 +170,7 @@ MUTANTS += of_package(
     without("runtime.rs", "fn tell", "post.wake();", "all_workers_end"),
     # Channels.
     without("channel.rs", "fn withdraw", "next.wake();", "leaves_the_room"),
-    Mutant("channel.rs", "else { waiters.pop() }", "else { waiters.pop().filter(|_| false) }", "leaves_the_value", "fn withdraw"),
+    Mutant("channel.rs", "{ waiters.pop() }", "{ waiters.pop().filter(|_| false) }", "leaves_the_value", "fn withdraw"),
     without("channel.rs", "else if let Some(waiter) = waiters.pop_other()", "waiter.wake();", "model::channel"),
     without("channel.rs", "fn wake_one", "task.wake();", "model::runtime::a_task"),
     without("channel.rs", "fn take", "wake_one(state, Side::Sending);", "let_others_send"),
