@@ -166,6 +166,15 @@ impl<T> Shared<T> {
         }
     }
 
+    /// Ends the present task, which has begun to wait, if it is to end there.
+    #[inline(always)]
+    fn end_if_refused(&self, side: Side, task: &TaskWait<'_>) {
+        if task.is_refused() {
+            self.withdraw(side, &task.waiter());
+            wait::unwind();
+        }
+    }
+
     /// Sends a value if there is room; otherwise the lock comes back.
     fn put(&self, value: T) -> Result<(), (TrySendError<T>, OwnedGuard<'_, State<T>>)> {
         let mut state = self.lock();
@@ -211,10 +220,7 @@ impl<T> Shared<T> {
             drop(state);
             match wait {
                 Wait::Task(task) => {
-                    if task.is_refused() {
-                        self.withdraw(Side::Sending, &task.waiter());
-                        wait::unwind();
-                    }
+                    self.end_if_refused(Side::Sending, &task);
                     return Some(task);
                 }
                 Wait::Thread(parked) => parked.wait(None),
@@ -245,10 +251,7 @@ impl<T> Shared<T> {
             drop(state);
             match wait {
                 Wait::Task(task) => {
-                    if task.is_refused() {
-                        self.withdraw(Side::Receiving, &task.waiter());
-                        wait::unwind();
-                    }
+                    self.end_if_refused(Side::Receiving, &task);
                     task.set_deadline(deadline);
                     return ControlFlow::Continue(task);
                 }

@@ -116,18 +116,22 @@ mod tests {
 
     const LONG_FROM: Duration = Duration::from_millis(1);
 
-    /// A site, and where it is.
-    fn site(sites: &mut Sites) -> (SiteNumber, &'static Location<'static>) {
-        let at = Location::caller();
-        (sites.find(at), at)
+    /// Where all tasks are created.
+    fn place() -> &'static Location<'static> {
+        Location::caller()
+    }
+
+    /// A task of that place that is looked at.
+    fn begun() -> (Sites, SiteNumber, Looks, LookNumber) {
+        let (mut sites, mut looks) = (Sites::new(), Looks::new(LONG_FROM));
+        let site = sites.find(place());
+        let look = looks.begin(site);
+        (sites, site, looks, look)
     }
 
     #[test]
     fn a_run_that_uses_much_is_long_before_it_is_over() {
-        let mut sites = Sites::new();
-        let (site, _) = site(&mut sites);
-        let mut looks = Looks::new(LONG_FROM);
-        let look = looks.begin(site);
+        let (mut sites, site, mut looks, look) = begun();
         let mut ran = |us, left| looks.ran(look, Duration::from_micros(us), left, &mut sites);
         assert_eq!(ran(600, Left::GaveWay), Shown::Nothing);
         assert_eq!(ran(600, Left::GaveWay), Shown::Long);
@@ -139,10 +143,7 @@ mod tests {
 
     #[test]
     fn what_gives_way_often_and_uses_little_is_short() {
-        let mut sites = Sites::new();
-        let (site, _) = site(&mut sites);
-        let mut looks = Looks::new(LONG_FROM);
-        let look = looks.begin(site);
+        let (mut sites, site, mut looks, look) = begun();
         let shown: Vec<Shown> =
             (0..64).map(|_| looks.ran(look, Duration::from_micros(10), Left::GaveWay, &mut sites)).collect();
         assert_eq!(shown[62..], [Shown::Nothing, Shown::Over(site)]);
@@ -151,17 +152,14 @@ mod tests {
 
     #[test]
     fn a_task_counts_once_for_its_site() {
-        let mut sites = Sites::new();
-        let (site, at) = site(&mut sites);
-        let mut looks = Looks::new(LONG_FROM);
-        let look = looks.begin(site);
+        let (mut sites, site, mut looks, look) = begun();
         for _ in 0..10 {
             assert_eq!(looks.ran(look, 2 * LONG_FROM, Left::Waits, &mut sites), Shown::Long);
         }
-        assert_eq!(sites.begins(at), (site, Prediction::Look), "one long task is no rule");
+        assert_eq!(sites.begins(place()), (site, Prediction::Look), "one long task is no rule");
         assert_eq!(looks.ran(look, LONG_FROM, Left::Ended, &mut sites), Shown::Over(site));
         let look = looks.begin(site);
         assert_eq!(looks.ran(look, 2 * LONG_FROM, Left::Ended, &mut sites), Shown::Over(site));
-        assert_eq!(sites.begins(at), (site, Prediction::Long));
+        assert_eq!(sites.begins(place()), (site, Prediction::Long));
     }
 }

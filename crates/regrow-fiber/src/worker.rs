@@ -180,7 +180,7 @@ impl Worker {
             let _ = slot.set(post);
         }
         let own = Task::new();
-        // It never waits, so that a task that runs is looked at in place of the question whether one does.
+        // The loop must never wait with its hand open: the check that keeps cancelled tasks from it keeps the loop from it as well.
         own.is_cancelled.set(true);
         Self {
             current: Cell::new(ptr::null()),
