@@ -80,8 +80,8 @@ def recycled(executor: regrow.Executor) -> None:
     """A call of an executor that is checked."""
     future = executor.submit(answer)
     check(future.result())
-    assert future.call is not None
-    check_creation(future.call.process.creation)
+    assert future.creation is not None
+    check_creation(future.creation)
 
 
 def in_turn(ways: Sequence[Callable[[], float]], rounds: int = ROUNDS, warm_up: int = 20) -> list[float]:

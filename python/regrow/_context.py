@@ -21,7 +21,7 @@ from regrow._starter import Starter, checked_preload, worker_starter
 
 FIRST_FD = 64
 
-_FUNCTION = b"regrow._worker:process\n"
+_FUNCTION = b"regrow._call.worker:process\n"
 _WORDS = ["-c", "--multiprocessing-fork"]
 
 

@@ -10,9 +10,9 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Optional, TypeVar
 
-from regrow._calls import Calls
-from regrow._future import Future
-from regrow._order import order_of, place_of
+from regrow._call.calls import Calls
+from regrow._call.future import Future
+from regrow._call.order import order_of, place_of
 from regrow._starter import Reuse, Starter, checked_preload, checked_reuse, worker_starter
 
 T = TypeVar("T")

@@ -196,7 +196,7 @@ def checked_reuse(reuse: Reuse) -> Reuse:
 
 
 def worker_starter(preload: Sequence[str], initializer: Optional[bytes], reuse: Reuse = "always") -> Starter:
-    """A starter of processes that answer calls (`regrow._worker`): with this process's options, path and main module."""
+    """A starter of processes that answer calls (`regrow._call.worker`): with this process's options, path and main module."""
     import subprocess
     from multiprocessing import spawn
 
@@ -207,7 +207,7 @@ def worker_starter(preload: Sequence[str], initializer: Optional[bytes], reuse: 
     return Starter(
         options=subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
         preload=preload,
-        setup="regrow._worker:prepare",
+        setup="regrow._call.worker:prepare",
         # The modules are imported there, so that an exception of theirs is an answer.
         setup_data=pickle.dumps((main, initializer, tuple(preload))),
         # What an initializer is given may be a secret.

@@ -3,9 +3,9 @@
 Here is what pytest has to know of it in every session: the options, and what they exclude. The rest is loaded when the
 option is given:
 
-    _pytest_controller   in the pytest that was started: hands tests out, shows their reports in the order of collection
-    _pytest_processes    starts the processes, recycled or by exec
-    _pytest_worker       inside them: a pytest that has collected too, and runs the tests of one order
+    _pytest.controller   in the pytest that was started: hands tests out, shows their reports in the order of collection
+    _pytest.processes    starts the processes, recycled or by exec
+    _pytest.worker       inside them: a pytest that has collected too, and runs the tests of one order
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     if not option.regrow or any(getattr(option, name, False) for name in RUNS_NO_TESTS):
         return
-    from regrow._pytest_controller import Controller
+    from regrow._pytest.controller import Controller
 
     timeout_s = option.regrow_timeout
     if timeout_s is None and (text := config.getini("regrow_timeout")):

@@ -41,11 +41,11 @@ def image() -> _core.Image:
 def test_calls_start_in_a_warm_image() -> None:
     pool = _core.Pool(4, warm_only=True)
     image = _starter.worker_starter(["json"], None)._image
-    point, why = pool.prepare(image, ["x"], call=b"regrow._worker:call\n")
+    point, why = pool.prepare(image, ["x"], call=b"regrow._call.worker:call\n")
     if point is None and "kernel" in why:
         pytest.skip(why)
     assert (point, why) == ("warm", "")
-    process = pool.start(image, ["x"], call=b"regrow._worker:call\n", outputs=[62])
+    process = pool.start(image, ["x"], call=b"regrow._call.worker:call\n", outputs=[62])
     assert process.wait()
     assert process.creation == "recycled at warm"
     assert pool.keepers()

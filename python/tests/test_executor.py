@@ -22,8 +22,8 @@ import pytest
 import bodies
 import calls
 import regrow
-import regrow._calls
-import regrow._future
+import regrow._call.calls
+import regrow._call.future
 
 
 def test_a_call_gives_its_value(executor: regrow.Executor) -> None:
@@ -370,7 +370,7 @@ def test_a_long_setup_travels() -> None:
 def test_what_an_initializer_is_given_is_in_no_command_line() -> None:
     with regrow.Executor(1, initializer=calls.initialize_with_text, initargs=("a secret",)) as executor:
         words = executor.submit(calls.words_of_family).result()
-    setups = [word.rsplit(b":", 1)[1] for word in words if word.startswith(b"regrow._worker:prepare:")]
+    setups = [word.rsplit(b":", 1)[1] for word in words if word.startswith(b"regrow._call.worker:prepare:")]
     assert not [setup for setup in setups if b"a secret" in base64.b64decode(setup)]
 
 
@@ -506,9 +506,9 @@ def test_shutdown_in_the_callback_of_a_start_that_fails_says_that_it_cannot_wait
     executor = regrow.Executor(1)
     executor.submit(calls.add, 1).result()
     told: list[str] = []
-    begins = regrow._future.Future.begins
+    begins = regrow._call.future.Future.begins
 
-    def watched(future: regrow._future.Future[int]) -> bool:
+    def watched(future: regrow._call.future.Future[int]) -> bool:
         future.add_done_callback(close)
         return begins(future)
 
@@ -521,8 +521,8 @@ def test_shutdown_in_the_callback_of_a_start_that_fails_says_that_it_cannot_wait
     def fail(*_: object) -> None:
         raise OSError("no process today")
 
-    monkeypatch.setattr(regrow._future.Future, "begins", watched)
-    monkeypatch.setattr(regrow._calls, "start_process", fail)
+    monkeypatch.setattr(regrow._call.future.Future, "begins", watched)
+    monkeypatch.setattr(regrow._call.calls, "start_process", fail)
     with pytest.raises(OSError, match="no process today"):
         executor.submit(calls.add, 1).result()
     assert told == ["cannot join current thread"]
@@ -538,13 +538,13 @@ def test_shutdown_in_the_callback_of_a_cancelled_call_waits() -> None:
 
 
 def test_shutdown_waits_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    poll = regrow._calls.Calls._poll
+    poll = regrow._call.calls.Calls._poll
 
-    def slow(calls: regrow._calls.Calls) -> None:
+    def slow(calls: regrow._call.calls.Calls) -> None:
         poll(calls)
         time.sleep(0.3)
 
-    monkeypatch.setattr(regrow._calls.Calls, "_poll", slow)
+    monkeypatch.setattr(regrow._call.calls.Calls, "_poll", slow)
     before = set(threading.enumerate())
     executor = regrow.Executor(1)
     executor.submit(calls.add, 1).result()

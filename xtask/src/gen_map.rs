@@ -21,6 +21,9 @@ const PLACES: &[&str] = &["src", "regrow", "fuzz_targets"];
 /// The ends of the names of what is shown.
 const SHOWN: &[&str] = &[".rs", ".py", ".pl"];
 
+/// Files in a folder that say what it is for.
+const DECLARING: &[&str] = &["mod.rs", "__init__.py"];
+
 /// Files that stand for their whole folder, or say no more than their crate does, or test what stands beside.
 const PASSED_OVER: &[&str] = &["lib.rs", "main.rs", "mod.rs", "tests.rs", "__init__.py"];
 
@@ -90,7 +93,7 @@ fn enter(entries: &mut BTreeMap<String, Entry>, file: &TextFile, path: &str) {
         return;
     }
     let entry = entries.entry(name.trim_end_matches(".rs").to_owned()).or_default();
-    if part.is_empty() || inside == "mod.rs" {
+    if part.is_empty() || DECLARING.contains(&inside) {
         entry.path.clone_from(&file.path);
         entry.purpose = purpose(file);
         return;

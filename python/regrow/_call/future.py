@@ -1,6 +1,6 @@
 """The future of a call that runs in a process of its own, and the call once it has that process.
 
-A thread that asks a future for its result serves the call itself; see `regrow._calls`.
+A thread that asks a future for its result serves the call itself; see `regrow._call.calls`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 from regrow import _core
 
 if TYPE_CHECKING:
-    from regrow._calls import Calls
+    from regrow._call.calls import Calls
 
 T = TypeVar("T")
 
@@ -35,7 +35,8 @@ class _Condition(threading.Condition):
 class Future(concurrent.futures.Future[T]):
     """The result of a call that runs in a process of its own.
 
-    Unlike other futures it can be cancelled while the call runs: its process is killed.
+    Unlike other futures it can be cancelled while the call runs: its process is killed. `creation` says in words how the
+    process was made: `recycled at warm`, for example.
     """
 
     def __init__(self, calls: Calls, order: bytes, place: str) -> None:
@@ -45,12 +46,14 @@ class Future(concurrent.futures.Future[T]):
         self.family = calls.family
         #: What the process is told, until it is.
         self.order = order
-        #: Where the call is asked for; see `regrow._order.place_of`.
+        #: Where the call is asked for; see `regrow._call.order.place_of`.
         self.place = place
         #: Whether the call may have begun, or never will: it is not to be begun again.
         self.is_given = False
         #: The call, once it has a process.
         self.call: Optional[Running] = None
+        #: How the process of the call was made, in words; None while it has none.
+        self.creation: Optional[str] = None
         #: Whether the call was cancelled while it was being started.
         self.is_doomed = False
 

@@ -27,12 +27,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Optional
 
-from regrow import _core, _lives
-from regrow._answer import Answer, Unclear, read_answer
+from regrow import _core
+from regrow._call import lives
+from regrow._call.answer import Answer, Unclear, read_answer
 from regrow._errors import BrokenProcess
-from regrow._future import LOOK, Future, Running
-from regrow._order import prepare, start_process
-from regrow._poller import Poller
+from regrow._call.future import LOOK, Future, Running
+from regrow._call.order import prepare, start_process
+from regrow._call.poller import Poller
 from regrow._starter import Starter
 
 
@@ -49,7 +50,7 @@ class Calls:
         self._timeout = timeout
         self._memory_limit = memory_limit
         self.leave_to_parent()
-        _lives.every.add(self)
+        lives.every.add(self)
 
     def leave_to_parent(self) -> None:
         """Forgets all calls: the executor is new, or a forked copy of one whose calls are the original's."""
@@ -130,6 +131,7 @@ class Calls:
     def _enter(self, future: Future[Any], process: _core.Process) -> None:
         """Takes a call into the table of those that run."""
         future.order = b""
+        future.creation = process.creation
         now = time.monotonic()
         deadline = None if self._timeout is None else now + self._timeout
         running = Running(future, process, deadline)
@@ -281,7 +283,7 @@ class Calls:
             return
         self._poller = Poller()
         self._thread = threading.Thread(target=self._poll, name="regrow-calls", daemon=True)
-        _lives.active.add(self)
+        lives.active.add(self)
         try:
             self._thread.start()
         except RuntimeError:
@@ -340,7 +342,7 @@ class Calls:
         assert self._poller is not None
         self._poller.close()
         self._poller = None
-        _lives.active.discard(self)
+        lives.active.discard(self)
 
     def _look_at_due(self) -> None:
         now = time.monotonic()

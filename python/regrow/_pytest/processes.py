@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # The descriptor that a process sends its reports to, and the one where a process that is executed finds its order.
 RESULTS, ORDER = 3, 4
 
-ALONE = "import sys; sys.path[:] = {path!r}; from regrow._pytest_worker import run_alone; run_alone({order})"
+ALONE = "import sys; sys.path[:] = {path!r}; from regrow._pytest.worker import run_alone; run_alone({order})"
 
 
 class Process(Protocol):
@@ -136,7 +136,7 @@ class Recycling:
             self._why = f"the extension regrow._core cannot be loaded: {why}"
             return
         data = base64.b64encode(json.dumps(setup).encode()).decode()
-        words = ["--setup", f"regrow._pytest_worker:prepare:{data}"]
+        words = ["--setup", f"regrow._pytest.worker:prepare:{data}"]
         for directory in filter(os.path.isabs, setup["search_path"]):
             words += ["--path", directory]
         options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -166,7 +166,7 @@ class Recycling:
         return self._why
 
     def start(self, order: dict[str, Any], results: int) -> Process:
-        call = b"regrow._pytest_worker:run_tests\n" + json.dumps(order).encode()
+        call = b"regrow._pytest.worker:run_tests\n" + json.dumps(order).encode()
         return Recycled(self._pool.start(self._image, self._argv, call=call, fds=[(results, RESULTS)]))
 
 

@@ -1,4 +1,4 @@
-"""Reads the answer that the process of a call gives; `regrow._worker` writes it.
+"""Reads the answer that the process of a call gives; `regrow._call.worker` writes it.
 
 To load a pickle is to call whatever it names, which may raise anything. In the main thread nobody can tell what loading raises
 from what a signal handler has raised meanwhile, and the handler's exception is not the call's: there reading ends with
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 from regrow import _core
 from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback, how_it_ended
-from regrow._worker import UNPREPARED, VALUE
+from regrow._call.worker import UNPREPARED, VALUE
 
 #: The bytes before the data of an answer: its kind, and the length of the data.
 _HEAD = 9

@@ -1,4 +1,4 @@
-"""Writes the order of a call and starts a process for it; `regrow._worker` reads the order there."""
+"""Writes the order of a call and starts a process for it; `regrow._call.worker` reads the order there."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Optional
 
 from regrow import _core
 from regrow._starter import Starter
-from regrow._worker import ANSWER_FD, ORDER_FD
+from regrow._call.worker import ANSWER_FD, ORDER_FD
 
 #: The longest order of which the bytes are part of the start; a longer one is in a file.
 _LONGEST_ORDER = 32 * 1024
-_FUNCTION = b"regrow._worker:call\n"
+_FUNCTION = b"regrow._call.worker:call\n"
 
 
 def order_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The order of a call; see `regrow._worker`."""
+    """The order of a call; see `regrow._call.worker`."""
     key = bytes(mp_process.current_process().authkey)
     return len(key).to_bytes(2, "little") + key + pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL)
 

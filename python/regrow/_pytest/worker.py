@@ -29,7 +29,7 @@ from _pytest.config import _prepareconfig, create_terminal_writer
 from _pytest.main import Session
 
 import regrow
-from regrow._pytest_practice import practise
+from regrow._pytest.practice import practise
 
 if TYPE_CHECKING:
     import warnings

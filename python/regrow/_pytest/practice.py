@@ -16,7 +16,7 @@ import pytest
 from _pytest.fixtures import FuncFixtureInfo
 
 if TYPE_CHECKING:
-    from regrow._pytest_worker import Worker
+    from regrow._pytest.worker import Worker
 
 # CPython 3.11 adapts a function at its eighth call, and what that calls later.
 ROUNDS = 16

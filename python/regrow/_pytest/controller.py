@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import pytest
 
-from regrow._pytest_processes import RESULTS, Executing, Process, Recycling, Starter, setup_for
-from regrow._pytest_reports import Words, failure, recorded_warning
-from regrow._pytest_worker import FRAME_HEAD, READY, Event
+from regrow._pytest.processes import RESULTS, Executing, Process, Recycling, Starter, setup_for
+from regrow._pytest.reports import Words, failure, recorded_warning
+from regrow._pytest.worker import FRAME_HEAD, READY, Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,1 @@
+"""The parts of `pytest --regrow`; `regrow.pytest_plugin` says how they belong together."""
