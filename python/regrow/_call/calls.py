@@ -61,7 +61,7 @@ class Calls:
         """Forgets all calls: the executor is new, or a forked copy of one whose calls are the original's."""
         #: Changes when the process is a forked copy, in which no call of the original's can be served.
         self.family = object()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._waiting: deque[Future[Any]] = deque()
         self._running: dict[int, Running] = {}
         #: What has a slot and no process yet, and in which thread it is started.
@@ -76,14 +76,14 @@ class Calls:
 
     def submit(self, order: bytes, place: str) -> Future[Any]:
         """Starts a call, or has it wait for a slot."""
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             starter = self._starter = self._starter or self._make_starter()
         if not starter.is_prepared():
             prepare(starter)
         future: Future[Any] = Future(self, order, place)
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._waiting.append(future)
@@ -100,7 +100,7 @@ class Calls:
         while True:
             future: Optional[Future[Any]] = None
             try:
-                with self._lock:
+                with self.lock:
                     if not self._waiting or len(self._starting) + len(self._running) >= self._slots:
                         return
                     future = self._waiting[0]
@@ -112,7 +112,7 @@ class Calls:
                     del self._starting[future]
                     if not future.is_given:
                         self._waiting.appendleft(future)
-                    with self._lock:
+                    with self.lock:
                         self._wake_if_closed()
 
     def _start(self, future: Future[Any], is_mine: bool) -> None:
@@ -131,7 +131,7 @@ class Calls:
                 if process is not None:
                     process.kill()
                     process.wait(LOOK)
-                if not future.done():
+                if not future.is_over():
                     future.set_exception(error)
             if not isinstance(error, Exception):
                 raise
@@ -143,7 +143,7 @@ class Calls:
         now = time.monotonic()
         deadline = None if self._timeout is None else now + self._timeout
         running = Running(future, process, deadline)
-        with self._lock:
+        with self.lock:
             if is_unattended and not (self._waiting or self._closed):
                 running.due = running.next_look(now)
             else:
@@ -158,14 +158,14 @@ class Calls:
 
     def attend(self, running: Running) -> None:
         """Has the polling thread serve a call that nobody serves."""
-        with self._lock:
+        with self.lock:
             if not running.is_watched and not running.claimed and self._running.get(running.watched) is running:
                 self._ensure_thread()
                 self._watch(running, time.monotonic())
 
     def _attend_all(self) -> None:
         """Has the polling thread serve all calls: one waits for a slot, or the executor is closed."""
-        with self._lock:
+        with self.lock:
             if self._is_busy():
                 self._ensure_thread()
             for running in list(self._running.values()):
@@ -183,7 +183,7 @@ class Calls:
         is_mine = False
         unclear = None
         try:
-            with self._lock:
+            with self.lock:
                 if running.claimed or self._running.get(running.watched) is not running:
                     return
                 running.claimed = is_mine = True
@@ -231,7 +231,7 @@ class Calls:
         running.due = 0.0
         running.finisher = 0
         running.claimed = False
-        with self._lock:
+        with self.lock:
             self._ensure_thread()
             self._wake()
 
@@ -239,9 +239,9 @@ class Calls:
         """Sets the future of a claimed call that has ended, and starts the next one. Each step may have been done before."""
         future = running.future
         running.finisher = threading.get_ident()
-        if not future.done():
+        if not future.is_over():
             self._set_outcome(future, running)
-        with self._lock:
+        with self.lock:
             if self._running.get(running.watched) is running:
                 del self._running[running.watched]
                 self._wake_if_closed()
@@ -255,12 +255,7 @@ class Calls:
         """Sets the future of a call that has ended."""
         late = Answer(None, TimeoutError(f"the call took longer than {self._timeout} s and was killed"))
         value, error, running.refusal = late if running.is_late else read_answer(running.process)
-        # It may be cancelled in this moment.
-        with contextlib.suppress(concurrent.futures.InvalidStateError):
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
+        future.settle(value, error)
 
     # Ending.
 
@@ -274,7 +269,7 @@ class Calls:
 
     def kill(self, future: Future[Any]) -> None:
         """Kills the process of a call that was cancelled."""
-        with self._lock:
+        with self.lock:
             future.is_doomed = True
             running = future.call
         if running is not None:
@@ -282,7 +277,7 @@ class Calls:
 
     def close(self, wait: bool = False, cancel_waiting: bool = False) -> None:
         """Takes no further calls. With `wait`, returns when all calls are over and the polling thread has ended."""
-        with self._lock:
+        with self.lock:
             self._closed = True
             waiting = list(self._waiting) if cancel_waiting else []
             self._attend_all()
@@ -290,7 +285,7 @@ class Calls:
         for future in waiting:
             future.cancel()
         if wait:
-            with self._lock:
+            with self.lock:
                 thread = self._thread
                 waits_for_itself = self._is_served_by(threading.get_ident())
             if waits_for_itself:
@@ -359,7 +354,7 @@ class Calls:
         poller = self._poller
         assert poller is not None
         while True:
-            with self._lock:
+            with self.lock:
                 if self._closed and not self._is_busy():
                     self._end_polling()
                     return
@@ -376,7 +371,7 @@ class Calls:
 
     def _look_at_due(self) -> None:
         now = time.monotonic()
-        with self._lock:
+        with self.lock:
             due = [fd for fd, running in self._running.items() if running.due <= now and not running.claimed]
             for running in self._running.values():
                 if running.claimed and running.due <= now:
@@ -386,7 +381,7 @@ class Calls:
 
     def _look_at(self, fd: int) -> None:
         """Serves a call without waiting."""
-        with self._lock:
+        with self.lock:
             running = self._running.get(fd)
             if running is None or running.claimed:
                 return
@@ -396,7 +391,7 @@ class Calls:
         if not over and running.deadline is not None and now >= running.deadline:
             self._kill_late(running)
             running.deadline = None
-        with self._lock:
+        with self.lock:
             if over:
                 self._unwatch(running)
             else:
