@@ -26,7 +26,13 @@ class Pool:
     """What is kept between runs. A forked copy of the process makes one of its own."""
 
     def __new__(
-        cls, max_bodies: int, *, recycle: bool = True, single_use: bool = False, warm_only: bool = False, timed: bool = False,
+        cls,
+        max_bodies: int,
+        *,
+        recycle: bool = True,
+        single_use: bool = False,
+        warm_only: bool = False,
+        timed: bool = False,
         trusts_runs: bool = False,
     ) -> Pool: ...
     def prepare(self, image: Image, words: list[str], *, call: Optional[bytes] = None) -> tuple[Optional[str], str]:

@@ -46,7 +46,7 @@ class Cycle(WritesAtItsEnd):
 def caller() -> Optional[str]:
     """The name of the function in Python that has called this one."""
     frame = sys._getframe().f_back
-    return None if frame is None else frame.f_code.co_qualname if sys.version_info >= (3, 11) else frame.f_code.co_name
+    return None if frame is None else frame.f_code.co_name
 
 
 def exit_function(path: str) -> str:

@@ -132,9 +132,7 @@ class Future(concurrent.futures.Future[T]):
                 # Nobody has cancelled it, or looks at it.
                 self._state = "RUNNING"
                 return True
-        return self._state == "RUNNING" or (
-            self._state != "CANCELLED_AND_NOTIFIED" and self.set_running_or_notify_cancel()
-        )
+        return self._state == "RUNNING" or (self._state != "CANCELLED_AND_NOTIFIED" and self.set_running_or_notify_cancel())
 
     def _cancel_waiting(self) -> bool:
         return super().cancel()
