@@ -48,6 +48,7 @@ class Pool:
         directory: Optional[str] = None,
         input: Optional[bytes] = None,
         outputs: list[int] = ...,
+        answer: Optional[int] = None,
         fds: list[tuple[int, int]] = ...,
         memory_limit: Optional[int] = None,
         place: Optional[str] = None,
@@ -78,6 +79,9 @@ class Process:
     def writable(self) -> Optional[int]: ...
     def wait(self, timeout: Optional[float] = None, *, outputs: bool = False) -> bool: ...
     def output(self, number: int) -> bytes: ...
+    def answer(self) -> bytes:
+        """What a process that has ended has written to the file of its answer."""
+
     def close(self) -> None:
         """Closes the descriptors of a process that has ended, and drops what was read of its outputs."""
 

@@ -38,7 +38,7 @@ class Unclear(BaseException):
 
 def read_answer(process: _core.Process) -> Answer:
     """The answer of a process that has ended."""
-    answer = process.output(0)
+    answer = process.answer()
     if len(answer) < _HEAD or len(answer) != _HEAD + int.from_bytes(answer[1:_HEAD], "little"):
         code = process.returncode
         return Answer(None, BrokenProcess(f"the process {how_it_ended(code)} before the call returned", code))

@@ -63,7 +63,10 @@ class Calls:
         self.family = object()
         self.lock = threading.RLock()
         self._waiting: deque[Future[Any]] = deque()
-        self._running: dict[int, Running] = {}
+        #: The calls that have a process, in the order in which they were started.
+        self._running: dict[Running, None] = {}
+        #: Those that the poller waits for, by the descriptors of their processes.
+        self._watched: dict[int, Running] = {}
         #: What has a slot and no process yet, and in which thread it is started.
         self._starting: dict[Future[Any], int] = {}
         #: The polling thread, also when it has ended.
@@ -149,7 +152,7 @@ class Calls:
             else:
                 self._ensure_thread()
                 self._watch(running, now)
-            self._running[running.watched] = running
+            self._running[running] = None
             future.call = running
             del self._starting[future]
             is_doomed = future.is_doomed
@@ -159,7 +162,7 @@ class Calls:
     def attend(self, running: Running) -> None:
         """Has the polling thread serve a call that nobody serves."""
         with self.lock:
-            if not running.is_watched and not running.claimed and self._running.get(running.watched) is running:
+            if not running.is_watched and not running.claimed and running in self._running:
                 self._ensure_thread()
                 self._watch(running, time.monotonic())
 
@@ -168,7 +171,7 @@ class Calls:
         with self.lock:
             if self._is_busy():
                 self._ensure_thread()
-            for running in list(self._running.values()):
+            for running in list(self._running):
                 self.attend(running)
 
     # Serving.
@@ -184,7 +187,7 @@ class Calls:
         unclear = None
         try:
             with self.lock:
-                if running.claimed or self._running.get(running.watched) is not running:
+                if running.claimed or running not in self._running:
                     return
                 running.claimed = is_mine = True
                 if running.is_watched:
@@ -242,8 +245,8 @@ class Calls:
         if not future.is_over():
             self._set_outcome(future, running)
         with self.lock:
-            if self._running.get(running.watched) is running:
-                del self._running[running.watched]
+            if running in self._running:
+                del self._running[running]
                 self._wake_if_closed()
             future.call = None
             has_waiting = bool(self._waiting)
@@ -300,7 +303,7 @@ class Calls:
         """Whether a call begins or ends in a thread, or the thread is the one that polls."""
         if self._thread is not None and self._thread.ident == thread:
             return True
-        finishers = (running.finisher for running in self._running.values())
+        finishers = (running.finisher for running in self._running)
         return thread in list(self._starting.values()) or thread in finishers
 
     def _ensure_thread(self) -> None:
@@ -318,15 +321,27 @@ class Calls:
     def _watch(self, running: Running, now: float) -> None:
         assert self._poller is not None
         running.due = running.next_look(now)
-        running.is_watched = True
         self._was_used = True
-        # It is there already if a signal handler raised before it was taken out.
-        self._poller.watch(running.watched, running.due)
+        try:
+            fd = running.process.pidfd()
+        except OSError:
+            # No descriptor is free for it: it is looked at from time to time.
+            if running.due < self._poller.until:
+                self._wake()
+        else:
+            running.watched = fd
+            self._watched[fd] = running
+            # It is there already if a signal handler raised before it was taken out.
+            self._poller.watch(fd, running.due)
+        running.is_watched = True
 
     def _unwatch(self, running: Running) -> None:
         assert self._poller is not None
         running.is_watched = False
-        self._poller.forget(running.watched)
+        fd = running.watched
+        if fd >= 0 and self._watched.get(fd) is running:
+            self._poller.forget(fd)
+            del self._watched[fd]
 
     def _wake(self) -> None:
         if self._poller is not None:
@@ -346,7 +361,7 @@ class Calls:
         is_used = self._was_used or self._waiting or self._starting
         nothing = time.monotonic() + LOOK if is_used else float("inf")
         self._was_used = False
-        return min((running.due for running in self._running.values()), default=nothing)
+        return min((running.due for running in self._running), default=nothing)
 
     # The loop of the thread.
 
@@ -360,7 +375,9 @@ class Calls:
                     return
                 poller.until = self._next_look()
             for fd in poller.wait():
-                self._look_at(fd)
+                running = self._watched.get(fd)
+                if running is not None:
+                    self._look_at(running)
             self._look_at_due()
             self._start_waiting()
 
@@ -372,18 +389,17 @@ class Calls:
     def _look_at_due(self) -> None:
         now = time.monotonic()
         with self.lock:
-            due = [fd for fd, running in self._running.items() if running.due <= now and not running.claimed]
-            for running in self._running.values():
+            due = [running for running in self._running if running.due <= now and not running.claimed]
+            for running in self._running:
                 if running.claimed and running.due <= now:
                     running.due = now + LOOK
-        for fd in due:
-            self._look_at(fd)
+        for running in due:
+            self._look_at(running)
 
-    def _look_at(self, fd: int) -> None:
+    def _look_at(self, running: Running) -> None:
         """Serves a call without waiting."""
         with self.lock:
-            running = self._running.get(fd)
-            if running is None or running.claimed:
+            if running.claimed or running not in self._running:
                 return
             running.claimed = True
         over = running.process.wait(0)
@@ -392,11 +408,11 @@ class Calls:
             self._kill_late(running)
             running.deadline = None
         with self.lock:
-            if over:
+            if running.is_watched and over:
                 self._unwatch(running)
-            else:
+            elif not over:
                 running.claimed = False
-                self._watch_again(running, now)
+                self._watch(running, now)
         if over:
             self._finish_safely(running)
 
@@ -407,20 +423,3 @@ class Calls:
         except BaseException:
             threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
             self._finish(running)
-
-    def _watch_again(self, running: Running, now: float) -> None:
-        """A call whose process has closed its output without ending is known by the process then."""
-        if not running.process.readable():
-            try:
-                pidfd = running.process.pidfd()
-            except OSError:
-                # No descriptor is free for it: it is looked at from time to time.
-                self._unwatch(running)
-                running.due = running.next_look(now)
-                return
-            if pidfd != running.watched:
-                self._unwatch(running)
-                del self._running[running.watched]
-                running.watched = pidfd
-                self._running[pidfd] = running
-        self._watch(running, now)

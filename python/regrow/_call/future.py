@@ -161,8 +161,8 @@ class Running:
         self.future = future
         self.process = process
         self.deadline = deadline
-        #: The descriptor that the poller knows it by.
-        self.watched = process.readable()[0]
+        #: The descriptor that the poller knows it by; -1 before it does.
+        self.watched = -1
         #: When it is looked at although nothing is heard of it.
         self.due = 0.0
         #: Whether the poller waits for it.

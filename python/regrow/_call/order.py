@@ -50,7 +50,7 @@ def start_process(starter: Starter, order: bytes, memory_limit: Optional[int], p
 
 
 def _start(starter: Starter, call: bytes, fds: list[tuple[int, int]], memory_limit: Optional[int], place: str) -> _core.Process:
-    return starter.start(_words(), call=call, outputs=[ANSWER_FD], fds=fds, memory_limit=memory_limit, place=place)
+    return starter.start(_words(), call=call, answer=ANSWER_FD, fds=fds, memory_limit=memory_limit, place=place)
 
 
 def _words() -> list[str]:
