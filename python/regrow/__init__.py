@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from regrow._context import Context, get_context
     from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback
     from regrow._executor import Executor
+    from regrow._process_pool import ProcessPoolExecutor
+    from regrow._reusable import get_reusable_executor
     from regrow._run import Completed, run
 
 __all__ = [
@@ -20,10 +22,12 @@ __all__ = [
     "Completed",
     "Context",
     "Executor",
+    "ProcessPoolExecutor",
     "RemoteError",
     "RemoteTraceback",
     "aio",
     "get_context",
+    "get_reusable_executor",
     "run",
 ]
 
@@ -32,9 +36,11 @@ _HOME = {
     "Completed": "_run",
     "Context": "_context",
     "Executor": "_executor",
+    "ProcessPoolExecutor": "_process_pool",
     "RemoteError": "_errors",
     "RemoteTraceback": "_errors",
     "get_context": "_context",
+    "get_reusable_executor": "_reusable",
     "run": "_run",
 }
 

@@ -195,8 +195,11 @@ def checked_reuse(reuse: Reuse) -> Reuse:
     return reuse
 
 
-def worker_starter(preload: Sequence[str], initializer: Optional[bytes], reuse: Reuse = "always") -> Starter:
-    """A starter of processes that answer calls (`regrow._call.worker`): with this process's options, path and main module."""
+def worker_starter(
+    preload: Sequence[str], initializer: Optional[bytes], reuse: Reuse = "always", *, imports_main: bool = True
+) -> Starter:
+    """A starter of processes that answer calls (`regrow._call.worker`): with this process's options and path, and its main
+    module if they import it."""
     import subprocess
     from multiprocessing import spawn
 
@@ -204,6 +207,9 @@ def worker_starter(preload: Sequence[str], initializer: Optional[bytes], reuse: 
     # Neither is for a command line, which every user can read; and a kept interpreter stays where it is.
     del main["authkey"], main["dir"]
     path = main["sys_path"]
+    if not imports_main:
+        for name in ("init_main_from_name", "init_main_from_path"):
+            main.pop(name, None)
     return Starter(
         options=subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
         preload=preload,

@@ -9,9 +9,11 @@ import concurrent.futures
 import operator
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from regrow import _core
+from regrow._call.order import Shared
 
 if TYPE_CHECKING:
     from regrow._call.calls import Calls
@@ -39,13 +41,15 @@ class Future(concurrent.futures.Future[T]):
     process was made: `recycled at warm`, for example.
     """
 
-    def __init__(self, calls: Calls, order: bytes, place: str) -> None:
+    def __init__(self, calls: Calls, order: bytes, place: str, shared: Sequence[Shared] = ()) -> None:
         super().__init__()
         self._condition = _Condition()
         self._calls = calls
         self.family = calls.family
         #: What the process is told, until it is.
         self.order = order
+        #: What the process has copies of the descriptors of, until it has them.
+        self.shared = shared
         #: Where the call is asked for; see `regrow._call.order.place_of`.
         self.place = place
         #: Whether the call may have begun, or never will: it is not to be begun again.
