@@ -18,16 +18,19 @@ from typing import Any, Optional
 from regrow._call.order import Shared, order_of
 from regrow._call.prologue import Prologue
 from regrow._executor import Executor
-from regrow._spawning import is_for_spawning, pickle_for_spawning
+from regrow._spawning import dumps, is_for_spawning, pickle_for_spawning
 from regrow._starter import Reuse, Starter, worker_starter
 
 
 class Initializer:
     """An initializer, and where it is called: in the image, or in the process of each call. It is pickled when that is asked."""
 
-    def __init__(self, function: Optional[Callable[..., object]], args: Sequence[Any]) -> None:
+    def __init__(
+        self, function: Optional[Callable[..., object]], args: Sequence[Any], dumps: Callable[[Any], bytes]
+    ) -> None:
         self._function = function
         self._args = tuple(args)
+        self._dumps = dumps
         self._lock = threading.Lock()
         self._is_pickled = False
         self._in_image: Optional[bytes] = None
@@ -49,8 +52,8 @@ class Initializer:
             if self._is_pickled or self._function is None:
                 return
             value = self._function, self._args
-            spawned = pickle_for_spawning(value)
-            if is_for_spawning(value, spawned):
+            spawned = pickle_for_spawning(value, self._dumps)
+            if is_for_spawning(value, spawned, self._dumps):
                 self._in_call, self._shared = spawned
             else:
                 self._in_image = spawned.data
@@ -91,10 +94,10 @@ class ProcessPoolExecutor(Executor):
                 raise TypeError("max_tasks_per_child must be an integer")
             if max_tasks_per_child < 1:
                 raise ValueError("max_tasks_per_child must be >= 1")
-        self._initializer = Initializer(initializer, initargs)
-        # What makes the starter is given the initializer in the place of its arguments.
-        given = (self._initializer,)
-        super().__init__(max_workers, preload, initializer, given, timeout, memory_limit, reuse)
+        self._initializer = Initializer(initializer, initargs, self._dumps)
+        # What makes the starter is given this in the place of the initializer's arguments.
+        given = self._preparation()
+        super().__init__(max_workers, preload, initializer, (given,), timeout, memory_limit, reuse)
 
     def terminate_workers(self) -> None:
         """Takes no further calls, cancels those that wait, and asks the processes of the others to end (`SIGTERM`)."""
@@ -108,6 +111,13 @@ class ProcessPoolExecutor(Executor):
         self._calls.close(cancel_waiting=True)
         self._calls.end_running(number)
 
+    #: What pickles the initializer and its arguments.
+    _dumps = staticmethod(dumps)
+
+    def _preparation(self) -> Any:
+        """What the starter is made of."""
+        return self._initializer
+
     @staticmethod
     def _make_starter(
         preload: Sequence[str], initializer: Optional[Callable[..., object]], initargs: tuple[Any, ...], reuse: Reuse
@@ -119,4 +129,4 @@ class ProcessPoolExecutor(Executor):
         initializer, shared = self._initializer.in_call()
         if initializer is None:
             return order_of(fn, args, kwargs), shared
-        return order_of(Prologue(initializer=initializer), (fn, args, kwargs), {}), shared
+        return order_of(Prologue(initializer), (fn, args, kwargs), {}), shared

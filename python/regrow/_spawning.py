@@ -10,6 +10,7 @@ import io
 import os
 import pickle
 import weakref
+from collections.abc import Callable, Mapping
 from multiprocessing import context, reduction, synchronize
 from typing import Any, NamedTuple
 
@@ -64,40 +65,52 @@ class _Given:
         return os.dup(self.number)
 
 
+def refuse_forked(obj: Any) -> None:
+    """Raises an exception if no process but a forked one can have something."""
+    if isinstance(obj, synchronize.SemLock) and vars(obj)["_semlock"].name is None:
+        raise RuntimeError(
+            "a lock, queue or event of the start method 'fork' cannot be shared with a fresh process: "
+            "make it with regrow.get_context()"
+        )
+
+
 class _Pickler(reduction.ForkingPickler):
     """Pickles what `multiprocessing` pickles, and refuses what no process but a forked one can have."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, synchronize.SemLock) and vars(obj)["_semlock"].name is None:
-            raise RuntimeError(
-                "a lock, queue or event of the start method 'fork' cannot be shared with a fresh process: "
-                "make it with regrow.get_context()"
-            )
+        refuse_forked(obj)
         return NotImplemented
 
 
-def _pickled(value: Any) -> bytes:
+def dumps(value: Any) -> bytes:
+    """A pickle of what `multiprocessing` pickles."""
     file = io.BytesIO()
     _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
     return file.getvalue()
 
 
-def pickle_for_spawning(value: Any) -> Spawned:
+def reducers() -> Mapping[type, Callable[[Any], Any]]:
+    """What `multiprocessing` has reduce the instances of a type."""
+    table: Mapping[type, Callable[[Any], Any]] = _Pickler(io.BytesIO()).dispatch_table
+    return table
+
+
+def pickle_for_spawning(value: Any, dumps: Callable[[Any], bytes]) -> Spawned:
     """A pickle of a value for a process that is to be spawned."""
     recorder = _Recorder()
     context.set_spawning_popen(recorder)
     try:
-        return Spawned(_pickled(value), recorder.shared)
+        return Spawned(dumps(value), recorder.shared)
     finally:
         context.set_spawning_popen(None)
 
 
-def is_for_spawning(value: Any, spawned: Spawned) -> bool:
+def is_for_spawning(value: Any, spawned: Spawned, dumps: Callable[[Any], bytes]) -> bool:
     """Whether a value is pickled in another way for a process that is to be spawned than for any other."""
     if spawned.shared:
         return True
     try:
-        return _pickled(value) != spawned.data
+        return dumps(value) != spawned.data
     except (RuntimeError, TypeError, pickle.PicklingError):
         # What `multiprocessing` says of things that only a process that is being spawned may have.
         return True

@@ -147,6 +147,11 @@ class Calls:
 
     # Changing.
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether no further calls are taken."""
+        return self._closed
+
     def resize(self, slots: int) -> None:
         """Has another number of calls run at a time. Calls that run go on."""
         with self._lock:

@@ -1,15 +1,14 @@
 """What a call does in its process before its function and its arguments are loaded.
 
 A pickle is loaded from its beginning to its end. In an order with a prologue the function is `Prologue`, and loading that
-is to begin: variables of the environment are set and an initializer is called, and what is loaded behind it finds both.
+is to begin: an initializer is called, and what is loaded behind it finds what that did.
 What stands in the function's place then is `carry_out`, and the function is its first argument.
 
-    order    (Prologue(environment, initializer, dumps), (function, args, kwargs), {})
+    order    (Prologue(initializer, dumps), (function, args, kwargs), {})
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 from typing import Any, Optional
 
@@ -19,25 +18,22 @@ from regrow._call import worker
 class Prologue:
     """The beginning of a call, in the order of the call.
 
-    `environment` is set in `os.environ`. `initializer` is a pickle of a function and its arguments, which is called. `dumps`
-    is loaded as what pickles the value or the exception of the call.
+    `initializer` is a pickle of a function and its arguments, which is called. `dumps` is what pickles the value or the
+    exception of the call.
     """
 
-    __slots__ = ("dumps", "environment", "initializer")
+    __slots__ = ("dumps", "initializer")
 
-    def __init__(self, environment: Optional[dict[str, str]] = None, initializer: Optional[bytes] = None, dumps: Any = None) -> None:
-        self.environment = environment
+    def __init__(self, initializer: Optional[bytes], dumps: Any = None) -> None:
         self.initializer = initializer
         self.dumps = dumps
 
     def __reduce__(self) -> Any:
-        return begin, (self.environment, self.initializer, self.dumps)
+        return begin, (self.initializer, self.dumps)
 
 
-def begin(environment: Optional[dict[str, str]], initializer: Optional[bytes], dumps: Any) -> Any:
+def begin(initializer: Optional[bytes], dumps: Any) -> Any:
     """Begins a call in its process, and gives what carries it out."""
-    if environment:
-        os.environ.update(environment)
     if dumps is not None:
         worker.dumps = dumps
     if initializer is not None:

@@ -1,7 +1,7 @@
 """The side of a call that runs in its process.
 
-    in the image   prepare(setup)    imports what is preloaded and the main module of the parent as `__mp_main__`, calls the
-                                     initializer
+    in the image   prepare(setup)    sets variables, imports what is preloaded and the main module of the parent as
+                                     `__mp_main__`, calls the initializer
     in a run       call(order)       calls the function; its answer is written when everything else is done
                    process(order)    a `multiprocessing` process
 
@@ -29,7 +29,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO, Optional
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 ORDER_FD = 61
 ANSWER_FD = 62
@@ -80,8 +80,10 @@ def _prepare(setup: bytes) -> None:
             data = file.read()
     else:
         data = setup[1:]
-    main, initializer, _preload = pickle.loads(data)
+    main, initializer, _preload, environment, likely = pickle.loads(data)
+    os.environ.update(environment)
     _import_preloaded()
+    _import_likely(likely)
     current = process.current_process()
     # As multiprocessing has it: a main module that starts processes while it is imported is told so.
     current._inheriting = True  # type: ignore[attr-defined]
@@ -113,6 +115,14 @@ def _keep_out() -> None:
 def _import_preloaded() -> None:
     for name in _preload:
         __import__(name)
+
+
+def _import_likely(names: Iterable[str]) -> None:
+    """Imports modules that calls are going to need."""
+    for name in names:
+        # A call that does need the module meets what the import raises.
+        with contextlib.suppress(BaseException):
+            __import__(name)
 
 
 def call(order: bytes) -> None:
