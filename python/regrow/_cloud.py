@@ -6,7 +6,6 @@ which modules functions and classes come from: an image that has imported them s
 
 from __future__ import annotations
 
-import collections
 import functools
 import importlib
 import importlib.util
@@ -46,8 +45,7 @@ def dumps(value: Any, reducers: Optional[Reducers] = None, modules: Optional[set
     file = io.BytesIO()
     pickler = _pickler_class(cloudpickle_name())(file, pickle.HIGHEST_PROTOCOL)
     pickler.modules = modules
-    if reducers:
-        pickler.dispatch_table = collections.ChainMap(dict(reducers), pickler.dispatch_table)
+    pickler.reducers = reducers or {}
     pickler.dump(value)
     return file.getvalue()
 
@@ -64,18 +62,19 @@ class Dumps:
 
 @functools.lru_cache(maxsize=4)
 def _pickler_class(cloudpickle: Optional[str]) -> Any:
-    import copyreg
-
     base: Any = pickle.Pickler if cloudpickle is None else importlib.import_module(cloudpickle).Pickler
     by_value: Optional[Callable[[Any, Any], Any]] = getattr(base, "reducer_override", None)
 
     class Pickler(base):  # type: ignore[misc]
-        """Notes modules."""
+        """Notes modules, and asks reducers first."""
 
-        dispatch_table = getattr(base, "dispatch_table", copyreg.dispatch_table)
         modules: Optional[set[str]]
+        reducers: Reducers
 
         def reducer_override(self, obj: Any) -> Any:
+            reduce = self.reducers.get(type(obj))
+            if reduce is not None:
+                return reduce(obj)
             if self.modules is not None and isinstance(obj, _OF_MODULES):
                 _note(obj, self.modules)
             refuse_forked(obj)

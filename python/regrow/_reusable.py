@@ -28,7 +28,7 @@ from regrow._starter import Reuse, Starter, worker_starter
 _MOST_GROWTHS = 8
 
 
-class _Preparation:
+class Preparation:
     """What the image of a reusable executor has, beside what it is told to preload."""
 
     def __init__(self, initializer: Initializer, environment: Mapping[str, str]) -> None:
@@ -38,6 +38,8 @@ class _Preparation:
         self._growths = 0
         #: Names of modules, in the order in which calls have needed them. The first makes the pickles of values.
         self.modules: tuple[str, ...] = (_cloud.WARM,)
+        #: As long as the last starter is held, its image is kept for the next executor.
+        self.starter: Optional[Starter] = None
 
     def learn(self, modules: set[str]) -> bool:
         """Takes note of modules that a call needs. Whether an image that is there already is to be made anew."""
@@ -100,7 +102,7 @@ class ReusableExecutor(ProcessPoolExecutor):
     _dumps = staticmethod(_dumps)
 
     def _preparation(self) -> Any:
-        self._prepared = _Preparation(self._initializer, self._env)
+        self._prepared = Preparation(self._initializer, self._env)
         return self._prepared
 
     @staticmethod
@@ -108,7 +110,7 @@ class ReusableExecutor(ProcessPoolExecutor):
         preload: Sequence[str], initializer: Optional[Callable[..., object]], initargs: tuple[Any, ...], reuse: Reuse
     ) -> Starter:
         (prepared,) = initargs
-        return worker_starter(
+        prepared.starter = starter = worker_starter(
             preload,
             prepared.initializer.in_image(),
             reuse,
@@ -117,11 +119,17 @@ class ReusableExecutor(ProcessPoolExecutor):
             environment=prepared.environment,
             likely=prepared.modules,
         )
+        return starter
+
+    def _job_reducers_of(self, shared: list[Shared]) -> Optional[_cloud.Reducers]:
+        """What reduces the arguments of one call. The descriptors that its process needs are added to `shared`."""
+        return self._job_reducers
 
     def _order_of(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, Sequence[Shared]]:
-        initializer, shared = self._initializer.in_call()
+        initializer, given = self._initializer.in_call()
+        shared = list(given)
         modules: set[str] = set()
-        dumps = functools.partial(_cloud.dumps, reducers=self._job_reducers, modules=modules)
+        dumps = functools.partial(_cloud.dumps, reducers=self._job_reducers_of(shared), modules=modules)
         order = order_of(Prologue(initializer, self._result_dumps), (fn, args, kwargs), {}, dumps)
         if self._prepared.learn(modules):
             self._calls.renew_starter()
