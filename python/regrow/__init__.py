@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback
     from regrow._executor import Executor
     from regrow._process_pool import ProcessPoolExecutor
-    from regrow._reusable import get_reusable_executor
+    from regrow._reusable import ReusableExecutor, get_reusable_executor
     from regrow._run import Completed, run
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "ProcessPoolExecutor",
     "RemoteError",
     "RemoteTraceback",
+    "ReusableExecutor",
     "aio",
     "get_context",
     "get_reusable_executor",
@@ -39,6 +40,7 @@ _HOME = {
     "ProcessPoolExecutor": "_process_pool",
     "RemoteError": "_errors",
     "RemoteTraceback": "_errors",
+    "ReusableExecutor": "_reusable",
     "get_context": "_context",
     "get_reusable_executor": "_reusable",
     "run": "_run",

@@ -31,8 +31,9 @@ _MOST_GROWTHS = 8
 class Preparation:
     """What the image of a reusable executor has, beside what it is told to preload."""
 
-    def __init__(self, initializer: Initializer, environment: Mapping[str, str]) -> None:
+    def __init__(self, initializer: Initializer, environment: Mapping[str, str], learns: bool = True) -> None:
         self.initializer = initializer
+        self._learns = learns
         self.environment = environment
         self._lock = threading.Lock()
         self._growths = 0
@@ -43,7 +44,7 @@ class Preparation:
 
     def learn(self, modules: set[str]) -> bool:
         """Takes note of modules that a call needs. Whether an image that is there already is to be made anew."""
-        if modules <= set(self.modules):
+        if not self._learns or modules <= set(self.modules):
             return False
         with self._lock:
             others = sorted(modules.difference(self.modules))
@@ -63,7 +64,8 @@ class ReusableExecutor(ProcessPoolExecutor):
     module by value, if cloudpickle is installed.
 
     `job_reducers` and `result_reducers` reduce the instances of types, on the way to the process and back. `env` are variables
-    that the processes have beside the caller's, set before they import a module.
+    that the processes have beside the caller's, set before they import a module. `preload` names modules that every process
+    has imported when it starts. Without it these are the modules that the calls need.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class ReusableExecutor(ProcessPoolExecutor):
         memory_limit: Optional[int] = None,
         reuse: Reuse = "always",
     ) -> None:
+        self._learns = not preload
         self._env = {name: str(value) for name, value in (env or {}).items()}
         super().__init__(max_workers, None, initializer, initargs, preload=preload, memory_limit=memory_limit, reuse=reuse)
         self._job_reducers = job_reducers
@@ -102,7 +105,7 @@ class ReusableExecutor(ProcessPoolExecutor):
     _dumps = staticmethod(_dumps)
 
     def _preparation(self) -> Any:
-        self._prepared = Preparation(self._initializer, self._env)
+        self._prepared = Preparation(self._initializer, self._env, self._learns)
         return self._prepared
 
     @staticmethod

@@ -34,6 +34,8 @@ _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...], Reuse]
 _lock = threading.Lock()
 #: What the images have imported, the last one that was used behind the others.
 _preparations: dict[_Key, Preparation] = {}
+#: What every image has.
+_OWN = ("regrow.joblib",)
 #: How many images are kept for later calls.
 _MOST_KEPT = 4
 
@@ -58,7 +60,7 @@ def _executor_of(max_workers: int, key: _Key, arrays: _arrays.Arrays, memory_lim
     """An executor for one call of a `Parallel`."""
     preload, variables, reuse = key
     with _lock:
-        preparation = _preparations.pop(key, None) or Preparation(Initializer(None, (), dumps), dict(variables))
+        preparation = _preparations.pop(key, None) or Preparation(Initializer(None, (), dumps), dict(variables), learns=preload == _OWN)
         _preparations[key] = preparation
         for oldest in list(_preparations)[:-_MOST_KEPT]:
             del _preparations[oldest]
@@ -68,7 +70,7 @@ def _executor_of(max_workers: int, key: _Key, arrays: _arrays.Arrays, memory_lim
 class RegrowBackend(ParallelBackendBase):  # type: ignore[misc]
     """Runs each task in a fresh process; `joblib.parallel_config(backend="regrow")`.
 
-    `preload` names modules that every process has imported; those that the tasks need are found out beside them.
+    `preload` names modules that every process has imported. Without it these are the modules that the tasks need.
     `memory_limit` and `reuse` are those of `regrow.Executor`. A task is one process, unless `batch_size` of the `Parallel` says
     that several tasks are to have one.
     """
@@ -89,7 +91,7 @@ class RegrowBackend(ParallelBackendBase):  # type: ignore[misc]
     ) -> None:
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads, **more)
         # A task that names the backend finds it.
-        self._preload = (*checked_preload(preload), "regrow.joblib")
+        self._preload = (*checked_preload(preload), *_OWN)
         self._memory_limit = memory_limit
         self._reuse = checked_reuse(reuse)
         self._executor: Optional[_Executor] = None
