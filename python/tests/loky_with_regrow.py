@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib
+import json
 from typing import Any
 
 import loky  # type: ignore[import-not-found]
@@ -28,3 +29,22 @@ def pytest_sessionstart() -> None:
     """There are no workers to be counted."""
     mixin: Any = importlib.import_module("tests._executor_mixin")
     mixin._check_subprocesses_number = lambda *_, **__: None
+
+
+outcomes: dict[str, str] = {}
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Notes how a test has ended: `ok`, `skipped`, or what was raised."""
+    name = report.nodeid.partition("::")[2].replace("::", ".")
+    if report.skipped:
+        outcomes[name] = "skipped"
+    elif report.failed:
+        outcomes[name] = str(report.longrepr.reprcrash.message)
+    elif report.when == "call":
+        outcomes[name] = "ok"
+
+
+def pytest_unconfigure() -> None:
+    """The last line is a JSON object: tests and their outcomes."""
+    print(f"\n{json.dumps(outcomes)}")
