@@ -34,7 +34,7 @@ class MemoryFile:
     __slots__ = ("__weakref__", "_number", "size")
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        data = memoryview(array.reshape(-1, order="A").view(np.uint8))
+        data = memoryview(array.reshape(-1, order="A").view(np.uint8).data)
         self.size = len(data)
         self._number = os.memfd_create("regrow-array", os.MFD_CLOEXEC)
         weakref.finalize(self, os.close, self._number)
@@ -104,7 +104,9 @@ def from_memory_file(number: int, size: int, mode: Mode, dtype: Any, shape: tupl
     return np.ndarray(shape, dtype, buffer=mmap.mmap(number, size, access=_ACCESS[mode]), order=order)
 
 
-def from_file(path: str, mode: Mode, offset: int, dtype: Any, shape: tuple[int, ...], strides: Optional[tuple[int, ...]]) -> Any:
+def from_file(
+    path: str, mode: Mode, offset: int, dtype: Any, shape: tuple[int, ...], strides: Optional[tuple[int, ...]]
+) -> Any:
     """In the process of a call: an array in a mapped file. `strides` are given if its elements do not follow each other."""
     if strides is None:
         return np.memmap(path, dtype, mode, offset, shape)

@@ -1,7 +1,7 @@
 """`python -m regrow check-preload`: what modules do when they are imported, and whether Regrow can keep them.
 
-    module ──> import in a fresh interpreter (regrow._probe) ──> time, memory, threads, descriptors, children, …
-           ──> an image with it ──> kept, or why not
+module ──> import in a fresh interpreter (regrow._probe) ──> time, memory, threads, descriptors, children, …
+       ──> an image with it ──> kept, or why not
 """
 
 from __future__ import annotations

@@ -23,11 +23,10 @@ from regrow._starter import Reuse, Starter, worker_starter
 
 
 class Initializer:
-    """An initializer, and where it is called: in the image, or in the process of each call. It is pickled when that is asked."""
+    """An initializer, and where it is called: in the image, or in the process of each call. It is pickled when that is
+    asked."""
 
-    def __init__(
-        self, function: Optional[Callable[..., object]], args: Sequence[Any], dumps: Callable[[Any], bytes]
-    ) -> None:
+    def __init__(self, function: Optional[Callable[..., object]], args: Sequence[Any], dumps: Callable[[Any], bytes]) -> None:
         self._function = function
         self._args = tuple(args)
         self._dumps = dumps

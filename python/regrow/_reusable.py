@@ -143,7 +143,7 @@ class _OfThread(threading.local):
     """The executor of a thread, and what it was asked for with."""
 
     executor: Optional[ReusableExecutor] = None
-    arguments: Optional[dict[str, Any]] = None
+    arguments: Optional[tuple[Any, ...]] = None
 
 
 _of_thread = _OfThread()
@@ -173,14 +173,7 @@ def get_reusable_executor(
     _check_context(context)
     if max_workers is not None and max_workers <= 0:
         raise ValueError(f"max_workers must be greater than 0, got {max_workers}.")
-    own = {
-        "job_reducers": job_reducers,
-        "result_reducers": result_reducers,
-        "initializer": initializer,
-        "initargs": initargs,
-        "env": env,
-    }
-    arguments = {**own, "context": context, "timeout": timeout}
+    arguments = (context, timeout, job_reducers, result_reducers, initializer, initargs, env)
     executor = _of_thread.executor
     if executor is not None:
         is_same = _of_thread.arguments == arguments if reuse == "auto" else reuse
@@ -190,7 +183,14 @@ def get_reusable_executor(
             return executor
         executor.shutdown(wait=True, kill_workers=kill_workers)
     _of_thread.arguments = arguments
-    _of_thread.executor = executor = ReusableExecutor(max_workers or _processors(), **own)
+    _of_thread.executor = executor = ReusableExecutor(
+        max_workers or _processors(),
+        job_reducers=job_reducers,
+        result_reducers=result_reducers,
+        initializer=initializer,
+        initargs=initargs,
+        env=env,
+    )
     return executor
 
 

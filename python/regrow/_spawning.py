@@ -98,7 +98,7 @@ def reducers() -> Mapping[type, Callable[[Any], Any]]:
 def pickle_for_spawning(value: Any, dumps: Callable[[Any], bytes]) -> Spawned:
     """A pickle of a value for a process that is to be spawned."""
     recorder = _Recorder()
-    context.set_spawning_popen(recorder)
+    context.set_spawning_popen(recorder)  # type: ignore[arg-type]
     try:
         return Spawned(dumps(value), recorder.shared)
     finally:

@@ -16,17 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 import joblib
+import numpy as np
 from joblib.parallel import FallbackToBackend, ParallelBackendBase, SequentialBackend
 
 from regrow import _arrays
 from regrow._call.future import Future
 from regrow._call.order import Shared
 from regrow._process_pool import Initializer
-from regrow._spawning import dumps
 from regrow._reusable import Preparation, ReusableExecutor
+from regrow._spawning import dumps
 from regrow._starter import Reuse, checked_preload, checked_reuse
-
-import numpy as np
 
 #: What the processes have in common that have one image: modules, variables, the limit of memory, and the reuse.
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...], Reuse]
@@ -60,7 +59,9 @@ def _executor_of(max_workers: int, key: _Key, arrays: _arrays.Arrays, memory_lim
     """An executor for one call of a `Parallel`."""
     preload, variables, reuse = key
     with _lock:
-        preparation = _preparations.pop(key, None) or Preparation(Initializer(None, (), dumps), dict(variables), learns=preload == _OWN)
+        preparation = _preparations.pop(key, None)
+        if preparation is None:
+            preparation = Preparation(Initializer(None, (), dumps), dict(variables), learns=preload == _OWN)
         _preparations[key] = preparation
         for oldest in list(_preparations)[:-_MOST_KEPT]:
             del _preparations[oldest]
@@ -104,7 +105,7 @@ class RegrowBackend(ParallelBackendBase):  # type: ignore[misc]
         if n_jobs is None:
             return 1
         if n_jobs < 0:
-            return max(joblib.cpu_count() + 1 + n_jobs, 1)
+            return max(int(joblib.cpu_count()) + 1 + n_jobs, 1)
         return n_jobs
 
     def configure(

@@ -10,9 +10,9 @@ import importlib
 import json
 from typing import Any
 
-import loky  # type: ignore[import-not-found]
-import loky.process_executor  # type: ignore[import-not-found]
-import loky.reusable_executor  # type: ignore[import-not-found]
+import loky
+import loky.process_executor
+import loky.reusable_executor
 
 import regrow
 

@@ -157,9 +157,9 @@ def test_pipes_and_managers_reach_the_initializer() -> None:
 
 def test_a_lock_that_only_a_forked_process_can_have_is_refused() -> None:
     lock = multiprocessing.get_context("fork").Lock()
-    with regrow.ProcessPoolExecutor(1, initializer=drop_in_calls.hold, initargs=("lock", lock)) as executor:
-        with pytest.raises(RuntimeError, match=r"make it with regrow\.get_context"):
-            executor.submit(calls.pid).result()
+    executor = regrow.ProcessPoolExecutor(1, initializer=drop_in_calls.hold, initargs=("lock", lock))
+    with executor, pytest.raises(RuntimeError, match=r"make it with regrow\.get_context"):
+        executor.submit(calls.pid).result()
 
 
 @pytest.mark.parametrize("shares", [False, True])
@@ -177,7 +177,8 @@ def test_an_initializer_that_fails_breaks_its_calls(shares: bool) -> None:
 
 def test_a_task_that_dies_is_its_own_error() -> None:
     with regrow.ProcessPoolExecutor(2) as executor:
-        futures = [executor.submit(calls.leave_at_once, 3) if number % 3 else executor.submit(calls.pid) for number in range(12)]
+        functions: list[Any] = [calls.leave_at_once if number % 3 else calls.add for number in range(12)]
+        futures: list[Any] = [executor.submit(function, number) for number, function in enumerate(functions)]
         for number, future in enumerate(futures):
             assert isinstance(future.exception(), BrokenProcessPool if number % 3 else type(None))
         assert executor.submit(calls.add, 1).result() == 1
@@ -311,10 +312,12 @@ def test_what_loky_refuses_is_refused(reusable: Callable[..., regrow.ReusableExe
     for number in (0, -1):
         with pytest.raises(ValueError, match="max_workers must be greater than 0"):
             reusable(number)
-    for context in ("fork", multiprocessing.get_context("fork"), "no such method"):
+    bad: list[Any] = ["fork", multiprocessing.get_context("fork"), "no such method"]
+    for context in bad:
         with pytest.raises(ValueError, match="context"):
             reusable(2, context=context)
-    for context in ("loky", "spawn", multiprocessing.get_context("spawn"), regrow.get_context()):
+    good: list[Any] = ["loky", "spawn", multiprocessing.get_context("spawn"), regrow.get_context()]
+    for context in good:
         assert reusable(2, context=context).submit(calls.add, 1).result() == 1
 
 
@@ -394,4 +397,5 @@ def test_the_image_has_the_modules_that_calls_need(reusable: Callable[..., regro
 def test_reducers_are_asked_on_both_ways(reusable: Callable[..., regrow.ReusableExecutor]) -> None:
     executor = reusable(1, job_reducers={complex: lambda _: (int, ("5",))}, result_reducers={complex: lambda _: (str, ("r",))})
     assert executor.submit(lambda value: value + 1, 3j).result() == 6
-    assert executor.submit(lambda: complex("3j")).result() == "r"
+    result: object = executor.submit(lambda: complex("3j")).result()
+    assert result == "r"

@@ -15,11 +15,12 @@ import pytest
 joblib = pytest.importorskip("joblib")
 np = pytest.importorskip("numpy")
 
+from joblib import Parallel, delayed  # noqa: E402
+
 import joblib_calls  # noqa: E402
 import regrow  # noqa: E402
 import regrow.joblib  # noqa: E402
 from conftest import Script  # noqa: E402
-from joblib import Parallel, delayed  # type: ignore[import-untyped]  # noqa: E402
 from regrow._reusable import ReusableExecutor  # noqa: E402
 
 MIB = 1 << 20
@@ -57,14 +58,19 @@ def test_tasks_of_a_batch_share_a_process_where_that_is_asked_for() -> None:
     assert len({pid for _, pid in pairs}) == 4
 
 
+def last_pool() -> object:
+    """The pool of the image that was used last."""
+    starter = list(regrow.joblib._preparations.values())[-1].starter
+    assert starter is not None
+    return starter.pool
+
+
 def test_later_loops_use_the_same_image(futures: list[Any]) -> None:
     Parallel()(delayed(joblib_calls.square)(number) for number in range(2))
-    (preparation, *_) = list(regrow.joblib._preparations.values())[-1:]
-    pool = preparation.starter.pool
+    pool = last_pool()
     for _ in range(3):
         Parallel()(delayed(joblib_calls.square)(number) for number in range(2))
-    (preparation, *_) = list(regrow.joblib._preparations.values())[-1:]
-    assert preparation.starter.pool is pool
+    assert last_pool() is pool
     assert are_recycled(futures)
 
 
@@ -185,7 +191,7 @@ def test_a_task_that_dies_is_an_exception() -> None:
 def test_an_argument_that_cannot_be_pickled_is_an_exception() -> None:
     for bad in range(3):
         arguments: list[Any] = [0, 0, 0]
-        arguments[bad] = (number for number in ())
+        arguments[bad] = iter(lambda: 1, 2)
         with pytest.raises(TypeError, match="pickle"):
             Parallel()(delayed(repr)(argument) for argument in arguments)
 
@@ -237,9 +243,10 @@ def test_results_come_one_by_one(tmp_path: Path, kind: str) -> None:
 
 def test_threads_of_libraries_are_limited() -> None:
     with joblib.parallel_config(backend="regrow", n_jobs=2, inner_max_num_threads=3):
-        assert Parallel()(delayed(joblib_calls.limits)() for _ in range(2)) == [
-            {"OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3"}
-        ] * 2
+        assert (
+            Parallel()(delayed(joblib_calls.limits)() for _ in range(2))
+            == [{"OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3"}] * 2
+        )
 
 
 def test_one_job_is_this_process() -> None:
@@ -268,8 +275,8 @@ def test_a_killed_program_leaves_no_file(script: Script, tmp_path: Path) -> None
 
 def test_scikit_learn_gives_what_it_gives_without(futures: list[Any]) -> None:
     datasets = pytest.importorskip("sklearn.datasets")
-    from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
-    from sklearn.model_selection import cross_val_score  # type: ignore[import-untyped]
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_score
 
     data, target = datasets.load_iris(return_X_y=True)
     expected = cross_val_score(LogisticRegression(max_iter=1000), data, target, cv=3, n_jobs=1)

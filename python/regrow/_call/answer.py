@@ -12,8 +12,8 @@ import threading
 from typing import Any, NamedTuple, Optional, Union
 
 from regrow import _core
-from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback, how_it_ended
 from regrow._call.worker import UNPREPARED, VALUE
+from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback, how_it_ended
 
 #: The bytes before the data of an answer: its kind, and the length of the data.
 _HEAD = 9

@@ -30,10 +30,10 @@ from typing import Any, Optional
 from regrow import _core
 from regrow._call import lives
 from regrow._call.answer import Answer, Unclear, read_answer
-from regrow._errors import BrokenProcess
 from regrow._call.future import LOOK, Future, Running
 from regrow._call.order import Shared, prepare, start_process
 from regrow._call.poller import Poller
+from regrow._errors import BrokenProcess
 from regrow._starter import Starter
 
 

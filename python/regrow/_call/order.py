@@ -10,8 +10,8 @@ from multiprocessing import process as mp_process
 from typing import Any, Optional, Protocol
 
 from regrow import _core
-from regrow._starter import Starter
 from regrow._call.worker import ANSWER_FD, ORDER_FD
+from regrow._starter import Starter
 
 #: The longest order of which the bytes are part of the start; a longer one is in a file.
 _LONGEST_ORDER = 32 * 1024

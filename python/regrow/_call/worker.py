@@ -102,7 +102,7 @@ def _prepare(setup: bytes) -> None:
 
 def _begun() -> int:
     """How much there is that ends with a process: threads of Python's, and objects that clean up at its end."""
-    finalizers = list(vars(weakref.finalize)["_registry"])
+    finalizers: list[weakref.finalize[..., object]] = list(vars(weakref.finalize)["_registry"])
     return _thread._count() + sum(one.atexit for one in finalizers)
 
 
