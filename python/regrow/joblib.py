@@ -11,6 +11,7 @@ executors have imported is one record for all of them: equal executors have one 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
@@ -37,6 +38,15 @@ _preparations: dict[_Key, Preparation] = {}
 _OWN = ("regrow.joblib",)
 #: How many images are kept for later calls.
 _MOST_KEPT = 4
+
+
+def _leave_to_parent() -> None:
+    global _lock, _preparations
+    _lock = threading.Lock()
+    _preparations = {}
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class _Executor(ReusableExecutor):

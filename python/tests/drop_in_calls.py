@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sqlite3
 import tempfile
@@ -55,6 +56,21 @@ def start_thread() -> None:
 
 def thread_is_alive() -> bool:
     return bool(HELD["thread"].is_alive())
+
+
+def change_process(folder: str) -> None:
+    """Changes what a process has beside its memory."""
+    os.nice(3)
+    os.umask(0o077)
+    os.chdir(folder)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def process_has_changed() -> tuple[int, int, str, tuple[int, int], bool]:
+    umask = os.umask(0)
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    return os.nice(0), umask, os.getcwd(), resource.getrlimit(resource.RLIMIT_CORE), ignored
 
 
 def make_folder() -> None:

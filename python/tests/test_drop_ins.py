@@ -120,6 +120,12 @@ def test_a_thread_that_an_initializer_starts_runs_in_every_process() -> None:
     assert "warm" not in creations(futures)
 
 
+def test_what_an_initializer_changes_of_its_process_is_changed_in_every_process(tmp_path: Path) -> None:
+    expected = (os.nice(0) + 3, 0o077, str(tmp_path), (0, 0), True)
+    with regrow.ProcessPoolExecutor(1, initializer=drop_in_calls.change_process, initargs=(str(tmp_path),)) as executor:
+        assert [executor.submit(drop_in_calls.process_has_changed).result() for _ in range(2)] == [expected] * 2
+
+
 def test_a_folder_that_an_initializer_makes_is_there_for_every_call() -> None:
     with regrow.ProcessPoolExecutor(1, initializer=drop_in_calls.make_folder) as executor:
         folders = [executor.submit(drop_in_calls.folder_exists).result() for _ in range(3)]

@@ -273,6 +273,43 @@ def test_a_killed_program_leaves_no_file(script: Script, tmp_path: Path) -> None
     assert set(os.listdir("/dev/shm")) - before == set()
 
 
+def test_an_interrupt_ends_the_tasks(script: Script, tmp_path: Path) -> None:
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    done = script(
+        "import os, signal, sys, threading, time, joblib, regrow.joblib, joblib_calls\n"
+        "folder = sys.argv[1]\n"
+        "def interrupt():\n"
+        "    while len(os.listdir(folder)) < 2:\n"
+        "        time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt).start()\n"
+        "with joblib.parallel_config(backend='regrow', n_jobs=2):\n"
+        "    try:\n"
+        "        joblib.Parallel()(joblib.delayed(joblib_calls.note_and_sleep)(folder, n, 600) for n in range(4))\n"
+        "    except KeyboardInterrupt:\n"
+        "        print(joblib.Parallel()(joblib.delayed(abs)(n) for n in (-1, -2)))\n",
+        str(folder),
+    )
+    assert done.stdout == "[1, 2]\n", done.stderr
+    assert gone(folder)
+
+
+def test_a_forked_copy_has_loops_of_its_own() -> None:
+    Parallel()(delayed(abs)(number) for number in range(2))
+    child = os.fork()
+    if child == 0:
+        is_right = Parallel()(delayed(abs)(number) for number in range(-3, 0)) == [3, 2, 1]
+        os._exit(0 if is_right else 1)
+    assert Parallel()(delayed(abs)(number) for number in range(-2, 0)) == [2, 1]
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_task_may_have_more_arrays_than_it_may_have_descriptors() -> None:
+    arrays = [np.full(200_000, number) for number in range(40)]
+    assert Parallel()(delayed(joblib_calls.sums)(arrays) for _ in range(2)) == [[200_000 * n for n in range(40)]] * 2
+
+
 def test_scikit_learn_gives_what_it_gives_without(futures: list[Any]) -> None:
     datasets = pytest.importorskip("sklearn.datasets")
     from sklearn.linear_model import LogisticRegression
