@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -191,7 +192,7 @@ def test_a_task_that_dies_is_an_exception() -> None:
 def test_an_argument_that_cannot_be_pickled_is_an_exception() -> None:
     for bad in range(3):
         arguments: list[Any] = [0, 0, 0]
-        arguments[bad] = iter(lambda: 1, 2)
+        arguments[bad] = threading.Lock()
         with pytest.raises(TypeError, match="pickle"):
             Parallel()(delayed(repr)(argument) for argument in arguments)
 
