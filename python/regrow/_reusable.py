@@ -31,7 +31,7 @@ _MOST_GROWTHS = 8
 class Preparation:
     """What the image of a reusable executor has, beside what it is told to preload."""
 
-    def __init__(self, initializer: Initializer, environment: Mapping[str, str], learns: bool = True) -> None:
+    def __init__(self, initializer: Initializer, environment: dict[str, str], learns: bool = True) -> None:
         self.initializer = initializer
         self._learns = learns
         self.environment = environment
@@ -133,7 +133,7 @@ class ReusableExecutor(ProcessPoolExecutor):
         shared = list(given)
         modules: set[str] = set()
         dumps = functools.partial(_cloud.dumps, reducers=self._job_reducers_of(shared), modules=modules)
-        order = order_of(Prologue(initializer, self._result_dumps), (fn, args, kwargs), {}, dumps)
+        order = order_of(Prologue(initializer, self._prepared.environment, self._result_dumps), (fn, args, kwargs), {}, dumps)
         if self._prepared.learn(modules):
             self._calls.renew_starter()
         return order, shared

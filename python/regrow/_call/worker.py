@@ -41,7 +41,7 @@ UNPREPARED = b"?"
 #: The longest answer that is copied so that one call writes it.
 _ONE_PIECE = 16 * 1024
 
-#: What pickles values and exceptions. A call may have something else do it.
+#: What pickles an exception. A call may have something else do it.
 dumps: Callable[[object], bytes] = functools.partial(pickle.dumps, protocol=pickle.HIGHEST_PROTOCOL)
 #: Whether this process is one of a call: it has a descriptor for the answer.
 _in_call = False
@@ -59,8 +59,11 @@ _outside: Optional[BinaryIO] = None
 _path: list[str] = []
 
 
-def prepare(setup: bytes) -> None:
-    """Gets the interpreter ready for calls. An exception is kept, and is what every call is answered with."""
+def prepare(setup: bytes) -> Optional[Callable[..., None]]:
+    """Gets the interpreter ready for calls. An exception is kept, and is what every call is answered with.
+
+    Returns what carries calls out on a way of its own (see `docs/warm.md`), which does what `call` and the end of the process
+    do."""
     global _failure
     atexit.register(_send)
     os.register_at_fork(after_in_child=_forget)
@@ -69,6 +72,11 @@ def prepare(setup: bytes) -> None:
     except BaseException as error:
         _failure = _described(error)
     _path[:] = sys.path
+    if _failure is not None:
+        return None
+    from regrow import _core
+
+    return _core.Runner(sys.modules[__name__])
 
 
 def _prepare(setup: bytes) -> None:
@@ -144,7 +152,7 @@ def _carry_out(order: bytes) -> tuple[bytes, bytes]:
     end = 2 + int.from_bytes(order[:2], "little")
     _authenticate(order[2:end])
     function, args, kwargs = pickle.loads(memoryview(order)[end:])
-    return VALUE, dumps(function(*args, **kwargs))
+    return VALUE, pickle.dumps(function(*args, **kwargs), pickle.HIGHEST_PROTOCOL)
 
 
 def process(order: bytes) -> None:
@@ -201,9 +209,11 @@ def _send() -> None:
     if _own_main is not None:
         # What ends with the run is its own module. The one that was prepared is not torn down for nothing.
         sys.modules["__main__"] = _own_main
-    if _answer is None:
-        return
-    kind, data = _answer
+    if _answer is not None:
+        _write_answer(*_answer)
+
+
+def _write_answer(kind: bytes, data: bytes) -> None:
     head = kind + len(data).to_bytes(8, "little")
     # Whoever wants no answer any more has closed the pipe.
     with contextlib.suppress(BrokenPipeError):
