@@ -85,9 +85,20 @@ def _children() -> dict[str, str]:
     for thread in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{thread}/children") as file:
             for number in file.read().split():
-                with open(f"/proc/{number}/cmdline", "rb") as words:
-                    found[number] = os.fsdecode(words.read().replace(b"\0", b" ").strip())
+                found[number] = _words_of(number)
     return found
+
+
+def _words_of(number: str) -> str:
+    """The command line of a process, which has none for a moment while it becomes another program."""
+    for _ in range(100):
+        with open(f"/proc/{number}/cmdline", "rb") as file:
+            words = file.read().replace(b"\0", b" ").strip()
+        if words:
+            return os.fsdecode(words)
+        time.sleep(0.01)
+    with open(f"/proc/{number}/comm") as file:
+        return file.read().strip()
 
 
 def _thread_names(before: set[str]) -> list[dict[str, Any]]:

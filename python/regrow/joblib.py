@@ -11,22 +11,29 @@ executors have imported is one record for all of them: equal executors have one 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import joblib
-import numpy as np
 from joblib.parallel import FallbackToBackend, ParallelBackendBase, SequentialBackend
 
-from regrow import _arrays
 from regrow._call.future import Future
 from regrow._call.order import Shared
+from regrow._cloud import Reducers
 from regrow._process_pool import Initializer
 from regrow._reusable import Preparation, ReusableExecutor
 from regrow._spawning import dumps
 from regrow._starter import Reuse, checked_preload, checked_reuse
+
+#: joblib does not need numpy, and neither does the backend.
+_HAS_NUMPY = importlib.util.find_spec("numpy") is not None
+if _HAS_NUMPY or TYPE_CHECKING:
+    import numpy as np
+
+    from regrow import _arrays
 
 #: What the processes have in common that have one image: modules, variables, the limit of memory, and the reuse.
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...], Reuse]
@@ -52,20 +59,21 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 class _Executor(ReusableExecutor):
     """The executor of one call of a `Parallel`, with the arrays of its tasks."""
 
-    def __init__(self, max_workers: int, preparation: Preparation, arrays: _arrays.Arrays, **more: Any) -> None:
+    def __init__(self, max_workers: int, preparation: Preparation, arrays: Optional[_arrays.Arrays], **more: Any) -> None:
         self._given = preparation
         self._arrays = arrays
-        super().__init__(max_workers, result_reducers={np.memmap: _arrays.reduce_result}, **more)
+        reducers: Optional[Reducers] = {np.memmap: _arrays.reduce_result} if _HAS_NUMPY else None
+        super().__init__(max_workers, result_reducers=reducers, **more)
 
     def _preparation(self) -> Preparation:
         self._prepared = self._given
         return self._prepared
 
     def _job_reducers_of(self, shared: list[Shared]) -> Any:
-        return self._arrays.reducers(shared)
+        return None if self._arrays is None else self._arrays.reducers(shared)
 
 
-def _executor_of(max_workers: int, key: _Key, arrays: _arrays.Arrays, memory_limit: Optional[int]) -> _Executor:
+def _executor_of(max_workers: int, key: _Key, arrays: Optional[_arrays.Arrays], memory_limit: Optional[int]) -> _Executor:
     """An executor for one call of a `Parallel`."""
     preload, variables, reuse = key
     with _lock:
@@ -76,6 +84,13 @@ def _executor_of(max_workers: int, key: _Key, arrays: _arrays.Arrays, memory_lim
         for oldest in list(_preparations)[:-_MOST_KEPT]:
             del _preparations[oldest]
     return _Executor(max_workers, preparation, arrays, preload=preload, memory_limit=memory_limit, reuse=reuse)
+
+
+def _arrays_of(max_nbytes: Optional[float], mmap_mode: Optional[str]) -> _arrays.Arrays:
+    """The arrays of one call of a `Parallel`."""
+    # Numpy's "w+" would empty what is mapped.
+    modes: Mapping[Optional[str], _arrays.Mode] = {"r": "r", "c": "c", "r+": "r+", "w+": "r+"}
+    return _arrays.Arrays(max_nbytes if mmap_mode is not None else None, modes.get(mmap_mode, "r"))
 
 
 class RegrowBackend(ParallelBackendBase):  # type: ignore[misc]
@@ -131,9 +146,7 @@ class RegrowBackend(ParallelBackendBase):  # type: ignore[misc]
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         self.parallel = parallel
-        # Numpy's "w+" would empty what is mapped.
-        modes: Mapping[Optional[str], _arrays.Mode] = {"r": "r", "c": "c", "r+": "r+", "w+": "r+"}
-        self._arrays = _arrays.Arrays(max_nbytes if mmap_mode is not None else None, modes.get(mmap_mode, "r"))
+        self._arrays = _arrays_of(max_nbytes, mmap_mode) if _HAS_NUMPY else None
         variables = self._prepare_worker_env(n_jobs=n_jobs)
         key = (self._preload, tuple(sorted(variables.items())), self._reuse)
         self._executor = _executor_of(n_jobs, key, self._arrays, self._memory_limit)
@@ -163,13 +176,19 @@ class RegrowBackend(ParallelBackendBase):  # type: ignore[misc]
         """Ends a call of a `Parallel`. Its image is kept for the next one."""
         if self._executor is not None:
             self._executor.shutdown(wait=False)
+        self._leave()
+
+    def _leave(self) -> None:
+        """Lets the executor go, and the memory of the arrays."""
+        if self._arrays is not None:
+            self._arrays.forget()
         self._executor = self._arrays = None
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """Kills the tasks that run, and begins none of those that wait."""
         if self._executor is not None:
             self._executor.kill_workers()
-        self._executor = self._arrays = None
+        self._leave()
         if ensure_ready:
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel, **self.parallel._backend_kwargs)
 

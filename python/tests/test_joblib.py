@@ -82,13 +82,26 @@ def test_lambdas_and_closures_are_tasks() -> None:
 
 def test_a_large_array_is_mapped_and_not_copied(futures: list[Any]) -> None:
     array = np.ones(100 * MIB // 8)
-    before = set(os.listdir("/dev/shm"))
+    before = in_memory()
     found = Parallel()(delayed(joblib_calls.facts)(array) for _ in range(6))
     assert {(total, writeable) for total, writeable, _, _ in found} == {(float(len(array)), False)}
     assert max(own for *_, own in found) < 64 * 1024
     assert are_recycled(futures)
     # No file is left of it.
-    assert set(os.listdir("/dev/shm")) - before == set()
+    assert in_memory() - before == set()
+    assert not [number for number in os.listdir("/proc/self/fd") if "regrow-array" in target_of(number)]
+
+
+def in_memory() -> set[str]:
+    """The files in shared memory, without the semaphores of other programs."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
+
+
+def target_of(number: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except FileNotFoundError:
+        return ""
 
 
 def test_a_large_array_can_be_copied() -> None:
@@ -259,7 +272,7 @@ def test_one_job_is_this_process() -> None:
 
 
 def test_a_killed_program_leaves_no_file(script: Script, tmp_path: Path) -> None:
-    before = set(os.listdir("/dev/shm"))
+    before = in_memory()
     done = script(
         "import os, signal, joblib, numpy, regrow.joblib\n"
         "array = numpy.ones(4 << 20)\n"
@@ -271,7 +284,7 @@ def test_a_killed_program_leaves_no_file(script: Script, tmp_path: Path) -> None
         "    joblib.Parallel()(joblib.delayed(use)(array, number) for number in range(20))\n"
     )
     assert done.returncode == -9
-    assert set(os.listdir("/dev/shm")) - before == set()
+    assert in_memory() - before == set()
 
 
 def test_an_interrupt_ends_the_tasks(script: Script, tmp_path: Path) -> None:
@@ -309,6 +322,19 @@ def test_a_forked_copy_has_loops_of_its_own() -> None:
 def test_a_task_may_have_more_arrays_than_it_may_have_descriptors() -> None:
     arrays = [np.full(200_000, number) for number in range(40)]
     assert Parallel()(delayed(joblib_calls.sums)(arrays) for _ in range(2)) == [[200_000 * n for n in range(40)]] * 2
+
+
+def test_joblib_without_numpy_has_the_backend_too(script: Script) -> None:
+    done = script(
+        "import importlib.util, sys\n"
+        "sys.modules['numpy'] = None\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *more: None if name == 'numpy' else find(name, *more)\n"
+        "import joblib, regrow.joblib\n"
+        "with joblib.parallel_config(backend='regrow', n_jobs=2):\n"
+        "    print(joblib.Parallel()(joblib.delayed(abs)(number) for number in (-1, -2)))\n"
+    )
+    assert (done.stdout, done.stderr) == ("[1, 2]\n", "")
 
 
 def test_scikit_learn_gives_what_it_gives_without(futures: list[Any]) -> None:
