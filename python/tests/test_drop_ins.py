@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import inspect
 import multiprocessing
 import os
@@ -212,12 +213,17 @@ def test_workers_can_be_ended(tmp_path: Path, asks: bool) -> None:
     executor.shutdown()
 
 
+def submit_if_it_is_open(executor: regrow.ProcessPoolExecutor) -> None:
+    with contextlib.suppress(RuntimeError):
+        executor.submit(calls.sleep, 600)
+
+
 def test_workers_that_are_being_started_are_ended_too() -> None:
     executors = [regrow.ProcessPoolExecutor(2) for _ in range(6)]
     futures = []
     for executor in executors:
         futures += [executor.submit(calls.sleep, 600) for _ in range(4)]
-        thread = threading.Thread(target=executor.submit, args=(calls.sleep, 600))
+        thread = threading.Thread(target=submit_if_it_is_open, args=(executor,))
         thread.start()
         executor.kill_workers()
         thread.join()
