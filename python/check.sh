@@ -10,11 +10,20 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-requirements=(maturin==1.16.0 ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 numpy)
+requirements=(maturin==1.16.0 ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 numpy pandas==3.1.1 cloudpickle==3.1.3
+    joblib==1.6.0 loky==3.7.0 psutil==7.2.2 scikit-learn==1.9.1)
 tools=venv
 PROFILE=${PROFILE:-checked}
 # shellcheck source=python/environment.sh
 source environment.sh
+
+# Fetches loky's own tests, which are in its source archive alone.
+fetch_loky() {
+    export REGROW_LOKY=$target/loky-3.7.0
+    [ ! -d "$REGROW_LOKY" ] || return 0
+    "$tools/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$target" loky==3.7.0
+    tar -C "$target" -xf "$REGROW_LOKY.tar.gz"
+}
 
 # Checks the sources, and installs the package.
 build() {
@@ -30,6 +39,7 @@ build() {
 }
 
 prepare
+fetch_loky
 case ${1:-} in
     build)
         build

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from regrow._context import Context, get_context
     from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback
     from regrow._executor import Executor
+    from regrow._process_pool import ProcessPoolExecutor
+    from regrow._reusable import ReusableExecutor, get_reusable_executor
     from regrow._run import Completed, run
 
 __all__ = [
@@ -20,10 +22,13 @@ __all__ = [
     "Completed",
     "Context",
     "Executor",
+    "ProcessPoolExecutor",
     "RemoteError",
     "RemoteTraceback",
+    "ReusableExecutor",
     "aio",
     "get_context",
+    "get_reusable_executor",
     "run",
 ]
 
@@ -32,9 +37,12 @@ _HOME = {
     "Completed": "_run",
     "Context": "_context",
     "Executor": "_executor",
+    "ProcessPoolExecutor": "_process_pool",
     "RemoteError": "_errors",
     "RemoteTraceback": "_errors",
+    "ReusableExecutor": "_reusable",
     "get_context": "_context",
+    "get_reusable_executor": "_reusable",
     "run": "_run",
 }
 

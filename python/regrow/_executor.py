@@ -12,7 +12,7 @@ from typing import Any, Optional, TypeVar
 
 from regrow._call.calls import Calls
 from regrow._call.future import Future
-from regrow._call.order import order_of, place_of
+from regrow._call.order import Shared, order_of, place_of
 from regrow._starter import Reuse, Starter, checked_preload, checked_reuse, worker_starter
 
 T = TypeVar("T")
@@ -55,18 +55,18 @@ class Executor(concurrent.futures.Executor):
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be callable")
         prepared = checked_preload(preload), initializer, tuple(initargs), checked_reuse(reuse)
-        self._calls = Calls(functools.partial(_make_starter, *prepared), max_workers, timeout, memory_limit)
+        self._calls = Calls(functools.partial(self._make_starter, *prepared), max_workers, timeout, memory_limit)
         weakref.finalize(self, self._calls.close).atexit = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Starts `fn(*args, **kwargs)` in a process of its own, as soon as fewer than `max_workers` run."""
         try:
-            order = order_of(fn, args, kwargs)
+            order, shared = self._order_of(fn, args, kwargs)
         except Exception as error:
             failed: Future[T] = Future(self._calls, b"", "")
             failed.set_exception(error)
             return failed
-        return self._calls.submit(order, place_of(fn))
+        return self._calls.submit(order, place_of(fn), shared)
 
     def map(
         self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: Optional[float] = None, chunksize: int = 1, **more: Any
@@ -84,9 +84,16 @@ class Executor(concurrent.futures.Executor):
         A callback of a future cannot wait for the end of the call that it belongs to: with `wait` that is a `RuntimeError`."""
         self._calls.close(wait, cancel_futures)
 
+    # What other executors have otherwise.
 
-def _make_starter(
-    preload: Sequence[str], initializer: Optional[Callable[..., object]], initargs: tuple[Any, ...], reuse: Reuse
-) -> Starter:
-    pickled = None if initializer is None else pickle.dumps((initializer, initargs))
-    return worker_starter(preload, pickled, reuse)
+    @staticmethod
+    def _make_starter(
+        preload: Sequence[str], initializer: Optional[Callable[..., object]], initargs: tuple[Any, ...], reuse: Reuse
+    ) -> Starter:
+        """What starts the processes. It is asked for when the first call is submitted."""
+        pickled = None if initializer is None else pickle.dumps((initializer, initargs))
+        return worker_starter(preload, pickled, reuse)
+
+    def _order_of(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, Sequence[Shared]]:
+        """What the process of a call is told, and what it has copies of the descriptors of."""
+        return order_of(fn, args, kwargs), ()

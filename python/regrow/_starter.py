@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Optional
 
 from regrow import _core
@@ -199,8 +199,18 @@ def checked_reuse(reuse: Reuse) -> Reuse:
     return reuse
 
 
-def worker_starter(preload: Sequence[str], initializer: Optional[bytes], reuse: Reuse = "always") -> Starter:
-    """A starter of processes that answer calls (`regrow._call.worker`): with this process's options, path and main module."""
+def worker_starter(
+    preload: Sequence[str],
+    initializer: Optional[bytes],
+    reuse: Reuse = "always",
+    *,
+    imports_main: bool = True,
+    environment: Optional[Mapping[str, str]] = None,
+    likely: Sequence[str] = (),
+) -> Starter:
+    """A starter of processes that answer calls (`regrow._call.worker`): with this process's options and path, and its main
+    module if they import it. Variables of `environment` are set before they import anything. Modules of `likely` are imported
+    too, if they can be."""
     import subprocess
     from multiprocessing import spawn
 
@@ -208,12 +218,15 @@ def worker_starter(preload: Sequence[str], initializer: Optional[bytes], reuse: 
     # Neither is for a command line, which every user can read; and a kept interpreter stays where it is.
     del main["authkey"], main["dir"]
     path = main["sys_path"]
+    if not imports_main:
+        for name in ("init_main_from_name", "init_main_from_path"):
+            main.pop(name, None)
     return Starter(
         options=subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
         preload=preload,
         setup="regrow._call.worker:prepare",
         # The modules are imported there, so that an exception of theirs is an answer.
-        setup_data=pickle.dumps((main, initializer, tuple(preload))),
+        setup_data=pickle.dumps((main, initializer, tuple(preload), dict(environment or {}), tuple(likely))),
         # What an initializer is given may be a secret.
         is_private=initializer is not None,
         path=[entry for entry in path if os.path.isabs(entry)],

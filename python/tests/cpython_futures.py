@@ -1,4 +1,4 @@
-"""CPython's tests of `ProcessPoolExecutor`, with `regrow.Executor` in its place.
+"""CPython's tests of `ProcessPoolExecutor`, with `regrow.ProcessPoolExecutor` in its place.
 
 The classes are those that `test.test_concurrent_futures` makes for a pool of processes. `test_cpython.py` runs them, and
 has the list of those that end otherwise here, each with the reason."""
@@ -15,11 +15,8 @@ import regrow
 from cpython_outcomes import print_outcomes
 
 
-class Adapted(regrow.Executor):
-    """An executor of ours that takes what the tests give to one of theirs: which processes serve a call is ours to say."""
-
-    def __init__(self, max_workers: int | None = None, mp_context: object = None, **more: Any) -> None:
-        super().__init__(max_workers, **more)
+class Adapted(regrow.ProcessPoolExecutor):
+    """The executor under another name, by which programs of theirs import it."""
 
 
 class RegrowMixin(theirs.ExecutorMixin):  # type: ignore[misc]

@@ -29,14 +29,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 from regrow import _core
 from regrow._call import lives
 from regrow._call.answer import Answer, Unclear, read_answer
 from regrow._call.future import LOOK, Future, Running
-from regrow._call.order import prepare, start_process
+from regrow._call.order import Shared, prepare, start_process
 from regrow._call.poller import Poller
 from regrow._errors import BrokenProcess
 from regrow._starter import Starter
@@ -77,7 +77,7 @@ class Calls:
 
     # Submitting and starting.
 
-    def submit(self, order: bytes, place: str) -> Future[Any]:
+    def submit(self, order: bytes, place: str, shared: Sequence[Shared] = ()) -> Future[Any]:
         """Starts a call, or has it wait for a slot."""
         with self.lock:
             if self._closed:
@@ -85,7 +85,7 @@ class Calls:
             starter = self._starter = self._starter or self._make_starter()
         if not starter.is_prepared():
             prepare(starter)
-        future: Future[Any] = Future(self, order, place)
+        future: Future[Any] = Future(self, order, place, shared)
         with self.lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
@@ -127,7 +127,7 @@ class Calls:
         assert self._starter is not None
         try:
             future.is_given = True
-            process = start_process(self._starter, future.order, self._memory_limit, future.place)
+            process = start_process(self._starter, future.order, self._memory_limit, future.place, future.shared)
             self._enter(future, process, is_mine and self._timeout is None)
         except BaseException as error:
             if future.call is None:
@@ -142,6 +142,7 @@ class Calls:
     def _enter(self, future: Future[Any], process: _core.Process, is_unattended: bool) -> None:
         """Takes a call into the table of those that run."""
         future.order = b""
+        future.shared = ()
         future.creation = process.creation
         now = time.monotonic()
         deadline = None if self._timeout is None else now + self._timeout
@@ -173,6 +174,25 @@ class Calls:
                 self._ensure_thread()
             for running in list(self._running):
                 self.attend(running)
+
+    # Changing.
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no further calls are taken."""
+        return self._closed
+
+    def resize(self, slots: int) -> None:
+        """Has another number of calls run at a time. Calls that run go on."""
+        with self.lock:
+            self._slots = slots
+        self._start_waiting()
+
+    def renew_starter(self) -> None:
+        """Has the next calls come from an image that is made anew."""
+        starter = self._make_starter()
+        with self.lock:
+            self._starter = starter
 
     # Serving.
 
@@ -277,6 +297,15 @@ class Calls:
             running = future.call
         if running is not None:
             running.process.kill()
+
+    def end_running(self, number: int) -> None:
+        """Sends a signal to the processes of all calls. Those that are being started are killed."""
+        with self.lock:
+            for future in list(self._starting):
+                future.is_doomed = True
+            processes = [running.process for running in self._running]
+        for process in processes:
+            process.send_signal(number)
 
     def close(self, wait: bool = False, cancel_waiting: bool = False) -> None:
         """Takes no further calls. With `wait`, returns when all calls are over and the polling thread has ended."""

@@ -10,9 +10,11 @@ import contextlib
 import operator
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from regrow import _core
+from regrow._call.order import Shared
 
 if TYPE_CHECKING:
     from regrow._call.calls import Calls
@@ -43,7 +45,7 @@ class Future(concurrent.futures.Future[T]):
     process was made: `recycled at warm`, for example.
     """
 
-    def __init__(self, calls: Calls, order: bytes, place: str) -> None:
+    def __init__(self, calls: Calls, order: bytes, place: str, shared: Sequence[Shared] = ()) -> None:
         # Not by the standard library's `__init__`: it makes a condition, which most futures never need.
         self._state = "PENDING"
         self._result: Any = None
@@ -58,6 +60,8 @@ class Future(concurrent.futures.Future[T]):
         self.family = calls.family
         #: What the process is told, until it is.
         self.order = order
+        #: What the process has copies of the descriptors of, until it has them.
+        self.shared = shared
         #: Where the call is asked for; see `regrow._call.order.place_of`.
         self.place = place
         #: Whether the call may have begun, or never will: it is not to be begun again.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from collections.abc import Callable, Sequence
 from multiprocessing import process as mp_process
-from typing import Any, Optional
+from typing import Any, Optional, Protocol
 
 from regrow import _core
 from regrow._call.worker import ANSWER_FD, ORDER_FD
@@ -16,11 +17,26 @@ from regrow._starter import Starter
 _LONGEST_ORDER = 32 * 1024
 _FUNCTION = b"regrow._call.worker:call\n"
 
+#: The number that the first descriptor which a call shares has in its process.
+SHARED_FD = 64
 
-def order_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The order of a call; see `regrow._call.worker`."""
+
+class Shared(Protocol):
+    """Something with a descriptor, which is open as long as it lives."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+
+
+def pickled(value: Any) -> bytes:
+    """A pickle of a value."""
+    return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+
+
+def order_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Callable[[Any], bytes] = pickled) -> bytes:
+    """The order of a call; see `regrow._call.worker`. `dumps` makes the pickle."""
     key = bytes(mp_process.current_process().authkey)
-    return len(key).to_bytes(2, "little") + key + pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL)
+    return len(key).to_bytes(2, "little") + key + dumps((function, args, kwargs))
 
 
 def prepare(starter: Starter) -> None:
@@ -34,17 +50,20 @@ def place_of(function: Any) -> str:
     return f"{getattr(function, '__module__', '')}.{name}"
 
 
-def start_process(starter: Starter, order: bytes, memory_limit: Optional[int], place: str) -> _core.Process:
-    """Starts the process of a call with its order."""
+def start_process(
+    starter: Starter, order: bytes, memory_limit: Optional[int], place: str, shared: Sequence[Shared] = ()
+) -> _core.Process:
+    """Starts the process of a call with its order. It has copies of the shared descriptors, numbered from `SHARED_FD`."""
+    fds = [(one.fileno(), number) for number, one in enumerate(shared, SHARED_FD)]
     if len(order) <= _LONGEST_ORDER:
-        return _start(starter, _FUNCTION + order, [], memory_limit, place)
+        return _start(starter, _FUNCTION + order, fds, memory_limit, place)
     file = os.memfd_create("regrow-call", os.MFD_CLOEXEC)
     try:
         rest = memoryview(order)
         while rest:
             rest = rest[os.write(file, rest) :]
         os.lseek(file, 0, os.SEEK_SET)
-        return _start(starter, _FUNCTION, [(file, ORDER_FD)], memory_limit, place)
+        return _start(starter, _FUNCTION, [(file, ORDER_FD), *fds], memory_limit, place)
     finally:
         os.close(file)
 

@@ -1,7 +1,7 @@
 """The side of a call that runs in its process.
 
-    in the image   prepare(setup)    imports what is preloaded and the main module of the parent as `__mp_main__`, calls the
-                                     initializer
+    in the image   prepare(setup)    sets variables, imports what is preloaded and the main module of the parent as
+                                     `__mp_main__`, calls the initializer
     in a run       call(order)       calls the function; its answer is written when everything else is done
                    process(order)    a `multiprocessing` process
 
@@ -16,15 +16,20 @@ not wait long for the end of the process.
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import contextlib
+import functools
 import os
 import pickle
 import sys
 import traceback
-from collections.abc import Callable
+import weakref
 from types import ModuleType
-from typing import Optional
+from typing import TYPE_CHECKING, BinaryIO, Optional
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 ORDER_FD = 61
 ANSWER_FD = 62
@@ -36,6 +41,8 @@ UNPREPARED = b"?"
 #: The longest answer that is copied so that one call writes it.
 _ONE_PIECE = 16 * 1024
 
+#: What pickles an exception. A call may have something else do it.
+dumps: Callable[[object], bytes] = functools.partial(pickle.dumps, protocol=pickle.HIGHEST_PROTOCOL)
 #: Whether this process is one of a call: it has a descriptor for the answer.
 _in_call = False
 #: What is written at the end: kind, and pickle.
@@ -46,6 +53,8 @@ _preload: tuple[str, ...] = ()
 _failure: Optional[bytes] = None
 #: The module `__main__` that the process began with.
 _own_main: Optional[ModuleType] = None
+#: What this interpreter holds so that no image of it is kept.
+_outside: Optional[BinaryIO] = None
 #: What modules are looked for in.
 _path: list[str] = []
 
@@ -79,23 +88,49 @@ def _prepare(setup: bytes) -> None:
             data = file.read()
     else:
         data = setup[1:]
-    main, initializer, _preload = pickle.loads(data)
+    main, initializer, _preload, environment, likely = pickle.loads(data)
+    os.environ.update(environment)
     _import_preloaded()
+    _import_likely(likely)
     current = process.current_process()
     # As multiprocessing has it: a main module that starts processes while it is imported is told so.
     current._inheriting = True  # type: ignore[attr-defined]
     try:
         spawn.prepare(main)
         if initializer is not None:
+            begun = _begun()
             function, args = pickle.loads(initializer)
             function(*args)
+            if _begun() > begun:
+                # A thread is in no image, and what one process cleans up at its end the next one misses.
+                _keep_out()
     finally:
         del current._inheriting  # type: ignore[attr-defined]
+
+
+def _begun() -> int:
+    """How much there is that ends with a process: threads of Python's, and objects that clean up at its end."""
+    finalizers: list[weakref.finalize[..., object]] = list(vars(weakref.finalize)["_registry"])
+    return _thread._count() + sum(one.atexit for one in finalizers)
+
+
+def _keep_out() -> None:
+    """Has Regrow keep no image of this interpreter: each process prepares itself. An open descriptor says so."""
+    global _outside
+    _outside = open(os.devnull, "rb")  # noqa: SIM115
 
 
 def _import_preloaded() -> None:
     for name in _preload:
         __import__(name)
+
+
+def _import_likely(names: Iterable[str]) -> None:
+    """Imports modules that calls are going to need."""
+    for name in names:
+        # A call that does need the module meets what the import raises.
+        with contextlib.suppress(BaseException):
+            __import__(name)
 
 
 def call(order: bytes) -> None:
@@ -163,7 +198,7 @@ def _described(error: BaseException) -> bytes:
         inner = inner.tb_next
     text = "".join(traceback.format_exception(type(error), error, inner))
     try:
-        pickled = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+        pickled = dumps(error)
     except BaseException:
         pickled = None
     return pickle.dumps((pickled, traceback.format_exception_only(type(error), error)[-1].strip(), text))
