@@ -1,0 +1,178 @@
+"""The polling side of an executor's calls: the thread that serves those that nobody else serves; see `regrow._call.calls`."""
+
+from __future__ import annotations
+
+import abc
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any, Optional
+
+from regrow._call.future import LOOK, Future, Running
+from regrow._call.poller import Poller
+
+
+class Polled(abc.ABC):
+    """Calls that a thread polls for, once there is something that it has to do.
+
+    What begins with an underscore, down to the loop of the thread, is called with the lock held.
+    """
+
+    def __init__(self) -> None:
+        self.leave_to_parent()
+
+    def leave_to_parent(self) -> None:
+        """Forgets all calls: the executor is new, or a forked copy of one whose calls are the original's."""
+        #: Changes when the process is a forked copy, in which no call of the original's can be served.
+        self.family = object()
+        self.lock = threading.RLock()
+        self._waiting: deque[Future[Any]] = deque()
+        #: The calls that have a process, in the order in which they were started.
+        self._running: dict[Running, None] = {}
+        #: Those that the poller waits for, by the descriptors of their processes.
+        self._watched: dict[int, Running] = {}
+        #: What has a slot and no process yet, and in which thread it is started.
+        self._starting: dict[Future[Any], int] = {}
+        #: The polling thread, also when it has ended.
+        self._thread: Optional[threading.Thread] = None
+        self._poller: Optional[Poller] = None
+        self._was_used = False
+        self._closed = False
+
+    @abc.abstractmethod
+    def _start_waiting(self) -> None:
+        """Gives free slots to calls that wait for one."""
+
+    @abc.abstractmethod
+    def _finish(self, running: Running) -> None:
+        """Sets the future of a claimed call that has ended, and starts the next one."""
+
+    def _kill_late(self, running: Running) -> None:
+        running.is_late = True
+        running.process.kill()
+
+    def _is_served_by(self, thread: int) -> bool:
+        """Whether a call begins or ends in a thread, or the thread is the one that polls."""
+        if self._thread is not None and self._thread.ident == thread:
+            return True
+        finishers = (running.finisher for running in self._running)
+        return thread in list(self._starting.values()) or thread in finishers
+
+    def _ensure_thread(self) -> None:
+        if self._thread is not None:
+            return
+        self._poller = Poller()
+        self._thread = threading.Thread(target=self._poll, name="regrow-calls", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._end_polling()
+            self._thread = None
+            raise
+
+    def _watch(self, running: Running, now: float) -> None:
+        assert self._poller is not None
+        running.due = running.next_look(now)
+        self._was_used = True
+        try:
+            fd = running.process.pidfd()
+        except OSError:
+            # No descriptor is free for it: it is looked at from time to time.
+            if running.due < self._poller.until:
+                self._wake()
+        else:
+            running.watched = fd
+            self._watched[fd] = running
+            # It is there already if a signal handler raised before it was taken out.
+            self._poller.watch(fd, running.due)
+        running.is_watched = True
+
+    def _unwatch(self, running: Running) -> None:
+        assert self._poller is not None
+        running.is_watched = False
+        fd = running.watched
+        if fd >= 0 and self._watched.get(fd) is running:
+            self._poller.forget(fd)
+            del self._watched[fd]
+
+    def _wake(self) -> None:
+        if self._poller is not None:
+            self._poller.wake()
+
+    def _wake_if_closed(self) -> None:
+        """Has the polling thread see whether it is to end."""
+        if self._closed:
+            self._wake()
+
+    def _is_busy(self) -> bool:
+        return bool(self._starting or self._running or self._waiting)
+
+    def _next_look(self) -> float:
+        """When the poll is to end, if nothing happens. It goes on for a while without a call, so that the next one need not
+        wake the thread."""
+        is_used = self._was_used or self._waiting or self._starting
+        nothing = time.monotonic() + LOOK if is_used else float("inf")
+        self._was_used = False
+        return min((running.due for running in self._running), default=nothing)
+
+    # The loop of the thread.
+
+    def _poll(self) -> None:
+        poller = self._poller
+        assert poller is not None
+        while True:
+            with self.lock:
+                if self._closed and not self._is_busy():
+                    self._end_polling()
+                    return
+                poller.until = self._next_look()
+            for fd in poller.wait():
+                running = self._watched.get(fd)
+                if running is not None:
+                    self._look_at(running)
+            self._look_at_due()
+            self._start_waiting()
+
+    def _end_polling(self) -> None:
+        assert self._poller is not None
+        self._poller.close()
+        self._poller = None
+
+    def _look_at_due(self) -> None:
+        now = time.monotonic()
+        with self.lock:
+            due = [running for running in self._running if running.due <= now and not running.claimed]
+            for running in self._running:
+                if running.claimed and running.due <= now:
+                    running.due = now + LOOK
+        for running in due:
+            self._look_at(running)
+
+    def _look_at(self, running: Running) -> None:
+        """Serves a call without waiting."""
+        with self.lock:
+            if running.claimed or running not in self._running:
+                return
+            running.claimed = True
+        over = running.process.wait(0)
+        now = time.monotonic()
+        if not over and running.deadline is not None and now >= running.deadline:
+            self._kill_late(running)
+            running.deadline = None
+        with self.lock:
+            if running.is_watched and over:
+                self._unwatch(running)
+            elif not over:
+                running.claimed = False
+                self._watch(running, now)
+        if over:
+            self._finish_safely(running)
+
+    def _finish_safely(self, running: Running) -> None:
+        """Finishes a call in the polling thread, which goes on whatever a callback of the future's raises."""
+        try:
+            self._finish(running)
+        except BaseException:
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
+            self._finish(running)
