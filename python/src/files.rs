@@ -10,7 +10,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{MemfdFlags, SeekFrom};
 
@@ -42,6 +42,46 @@ impl Files {
             if free.len() < MOST {
                 free.push(file);
             }
+        }
+    }
+}
+
+/// The files of one call.
+#[derive(Default)]
+pub(crate) struct CallFiles {
+    order: Option<OwnedFd>,
+    answer: Option<OwnedFd>,
+    /// Where they go when the call is over.
+    home: Option<Arc<Files>>,
+}
+
+impl CallFiles {
+    /// Those that a call has, out of the free ones. They are used again only where that is said.
+    pub(crate) fn new(
+        files: &Arc<Files>,
+        again: bool,
+        (has_order, has_answer): (bool, bool),
+    ) -> io::Result<Self> {
+        let take = |wanted: bool| wanted.then(|| files.take()).transpose();
+        let home = again.then(|| Arc::clone(files));
+        Ok(Self { order: take(has_order)?, answer: take(has_answer)?, home })
+    }
+
+    /// The order, empty before it is written.
+    pub(crate) fn order(&self) -> Option<&OwnedFd> {
+        self.order.as_ref()
+    }
+
+    /// The answer, while it is there.
+    pub(crate) fn answer(&self) -> Option<&OwnedFd> {
+        self.answer.as_ref()
+    }
+
+    /// Closes the files of a process that has ended. Where it has ended as it should they are kept for other calls.
+    pub(crate) fn close(&mut self, as_it_should: bool) {
+        let files = [self.order.take(), self.answer.take()];
+        if let Some(home) = self.home.take().filter(|_| as_it_should) {
+            files.into_iter().flatten().for_each(|file| home.give(file));
         }
     }
 }

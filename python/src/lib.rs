@@ -9,6 +9,7 @@
 //! In Python they have these names without `Py`. Whatever may take time releases the interpreter's lock first. A wait that a signal interrupts has Python run its
 //! handlers, and goes on unless one of them raises.
 
+mod descriptors;
 mod errors;
 mod files;
 mod image;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,8 +10,9 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use regrow::{Command, Point, PointChoice, PrepareError, Resource, Reuse, Stdio};
 
+use crate::descriptors::duplicate;
 use crate::errors::os_error;
-use crate::files::Files;
+use crate::files::{CallFiles, Files};
 use crate::image::PyImage;
 use crate::pipes::Pipes;
 use crate::process::PyProcess;
@@ -80,7 +81,7 @@ impl PyPool {
         call: Option<&[u8]>,
     ) -> PyResult<(Option<String>, String)> {
         let prepared = py.detach(|| {
-            let files = CallFiles::new(self, call.is_some(), false);
+            let files = CallFiles::new(&self.files, self.trusts_runs, (call.is_some(), false));
             let files = files.map_err(|error| os_error(&error))?;
             let command = self.command(image, &words, call, None, &files);
             let command = command.map_err(|error| os_error(&error))?;
@@ -164,7 +165,7 @@ impl PyPool {
         if let Some(variables) = environment {
             command.env_clear().envs(variables);
         }
-        match (call, &files.order) {
+        match (call, files.order()) {
             (Some(payload), Some(order)) => image.call(&mut command, words, payload, order)?,
             _ => image.command_line(&mut command, words),
         }
@@ -172,9 +173,10 @@ impl PyPool {
     }
 
     fn start_process(&self, image: &PyImage, asked: StartArguments<'_>) -> io::Result<PyProcess> {
-        let files = CallFiles::new(self, asked.call.is_some(), asked.answer.is_some())?;
+        let files =
+            CallFiles::new(&self.files, self.trusts_runs, (asked.call.is_some(), asked.answer.is_some()))?;
         let mut command = self.command(image, asked.words, asked.call, asked.environment, &files)?;
-        if let (Some(number), Some(answer)) = (asked.answer, &files.answer) {
+        if let (Some(number), Some(answer)) = (asked.answer, files.answer()) {
             command.fd(answer.try_clone()?, number);
         }
         if let Some(directory) = asked.directory {
@@ -211,51 +213,9 @@ impl PyPool {
     }
 }
 
-/// The files of one call.
-#[derive(Default)]
-pub(crate) struct CallFiles {
-    order: Option<OwnedFd>,
-    answer: Option<OwnedFd>,
-    /// Where they go when the call is over.
-    home: Option<Arc<Files>>,
-}
-
-impl CallFiles {
-    fn new(pool: &PyPool, has_order: bool, has_answer: bool) -> io::Result<Self> {
-        let take = |wanted: bool| wanted.then(|| pool.files.take()).transpose();
-        let home = pool.trusts_runs.then(|| Arc::clone(&pool.files));
-        Ok(Self { order: take(has_order)?, answer: take(has_answer)?, home })
-    }
-
-    /// The answer, while it is there.
-    pub(crate) fn answer(&self) -> Option<&OwnedFd> {
-        self.answer.as_ref()
-    }
-
-    /// Closes the files of a process that has ended. Where it has ended as it should they are kept for other calls.
-    pub(crate) fn close(&mut self, as_it_should: bool) {
-        let files = [self.order.take(), self.answer.take()];
-        if let Some(home) = self.home.take().filter(|_| as_it_should) {
-            files.into_iter().flatten().for_each(|file| home.give(file));
-        }
-    }
-}
-
 /// Limits the memory that a process may have for itself: private memory that it can write to.
 fn limit_memory(command: &mut Command, bytes: u64) {
     let most = rustix::process::getrlimit(rustix::process::Resource::Data).maximum.unwrap_or(u64::MAX);
     let bytes = bytes.min(most);
     command.limit(Resource::Data, bytes, bytes);
-}
-
-/// A copy of a descriptor that Python code names by its number.
-fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
-    if number < 0 {
-        return Err(io::Error::from(rustix::io::Errno::BADF));
-    }
-    #[allow(unsafe_code, reason = "Python names descriptors by number")]
-    // SAFETY: the number is not -1, and borrowed for this call alone. If nothing is open under it the copy fails, and if
-    // another thread closes it meanwhile the copy is of what is there then, as with `os.dup`.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    Ok(rustix::io::fcntl_dupfd_cloexec(borrowed.as_fd(), 0)?)
 }

@@ -28,9 +28,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::errors::{lock, os_error};
-use crate::files;
+use crate::files::{self, CallFiles};
 use crate::pipes::Pipes;
-use crate::pool::CallFiles;
 
 /// How long pipes alone are polled. A process that takes longer can afford a descriptor of its own.
 const ALONE: Duration = Duration::from_millis(50);

@@ -12,14 +12,14 @@
 //! Invariant: before the order is known to be one of a call nothing has been changed.
 
 use std::ffi::OsStr;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyModule, PyTuple};
 use regrow_front::order::{self, ReadOrder};
-use rustix::io::Errno;
 
+use crate::descriptors::with_descriptor;
 use crate::errors::os_error;
 use crate::left::Left;
 
@@ -250,18 +250,4 @@ fn read_file(number: RawFd, room: &mut [u8]) -> PyResult<usize> {
     let read =
         with_descriptor(number, |fd| rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut *room, 0)));
     read.map_err(|errno| os_error(&errno.into()))
-}
-
-/// Uses a descriptor of the process that is known by its number.
-fn with_descriptor<T>(
-    number: RawFd,
-    mut use_it: impl FnMut(BorrowedFd<'_>) -> Result<T, Errno>,
-) -> Result<T, Errno> {
-    if number < 0 {
-        return Err(Errno::BADF);
-    }
-    #[allow(unsafe_code, reason = "the front end names descriptors by number")]
-    // SAFETY: the number is not -1 and is borrowed for this call alone, in which no other thread runs. If nothing is open under
-    // it the call fails.
-    use_it(unsafe { BorrowedFd::borrow_raw(number) })
 }

@@ -254,7 +254,7 @@ class Calls(Polled):
         """Sets the future of a call that has ended."""
         late = Answer(None, TimeoutError(f"the call took longer than {self._timeout} s and was killed"))
         value, error, running.refusal = late if running.is_late else read_answer(running.process)
-        future.settle(value, error)
+        future.set_outcome(value, error)
 
     # Ending.
 

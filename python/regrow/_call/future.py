@@ -90,7 +90,7 @@ class Future(concurrent.futures.Future[T]):
             return self._result  # type: ignore[no-any-return]
         return super().result(left)
 
-    def settle(self, value: Any, error: Optional[BaseException]) -> None:
+    def set_outcome(self, value: Any, error: Optional[BaseException]) -> None:
         """Sets what has become of the call, unless it was cancelled."""
         with self._calls.lock:
             if self._own_condition is None and self._state == "RUNNING":

@@ -90,7 +90,8 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-testkit/tests/faults/mounts.rs", "a test mounts"),
     ("crates/regrow-testkit/tests/faults/processes.rs", "a test forks"),
     ("crates/regrow-testkit/tests/faults/trace.rs", "a test traces a child"),
-    ("python/src/pool.rs", "Python knows descriptors by number"),
+    ("python/src/descriptors.rs", "Python knows descriptors by number"),
+    ("python/src/left.rs", "how a type frees its objects tells whether it is a class in Python"),
 ];
 
 /// Checks every Rust file.
