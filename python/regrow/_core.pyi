@@ -55,6 +55,9 @@ class Pool:
     ) -> Process:
         """Starts a process of the image."""
 
+    def reset_pages(self) -> Optional[tuple[int, int, int, int]]:
+        """What putting the body of the last process back took, in pages: compared, copied, zeroed, given back."""
+
     def reset_seconds(self) -> Optional[float]:
         """How long it took to put the body of the last process back, where the pool is timed and that was recycled."""
 

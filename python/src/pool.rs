@@ -140,6 +140,12 @@ impl PyPool {
         Some(Duration::from_nanos(times.armed_ns.saturating_sub(times.left_ns)).as_secs_f64())
     }
 
+    /// What putting that body back took, in pages: compared with the image, copied from it, zeroed, and given back.
+    fn reset_pages(&self, py: Python<'_>) -> Option<(u32, u32, u32, u32)> {
+        let work = py.detach(|| self.pool.last_times(RESET_TIMEOUT))?.work;
+        Some((work.compared, work.copied, work.zeroed, work.dropped))
+    }
+
     /// Drops everything that is kept. Runs that go on are not touched.
     fn clear(&self, py: Python<'_>) {
         py.detach(|| self.pool.clear());
