@@ -28,6 +28,7 @@ from types import FrameType, ModuleType
 from typing import Any, Optional
 
 from regrow._celery.engine import ANSWER_FD, LONGEST_ANSWER, ORDER_FD
+from regrow._celery.rehearsal import rehearse
 from regrow._celery.setup import Setup
 
 _PR_SET_PDEATHSIG = 1
@@ -69,6 +70,7 @@ def _prepare(data: bytes) -> None:
     _set_up_app(_app, _setup)
     _set_up_signals()
     _import_transports(_app)
+    rehearse(_app, _setup.hostname, _carry_out)
     _release_files()
 
 
@@ -193,7 +195,7 @@ def run(order: bytes) -> None:
         worker, function, args, kwargs = pickle.loads(order)
         if os.getppid() != worker:
             os._exit(1)
-        answer = b"!" + _failure if _failure is not None else _carry_out(function, args, kwargs)
+        answer = b"!" + _failure if _failure is not None else _answer_to(function, args, kwargs)
         _send(answer)
         _send_shutdown()
         status = 0
@@ -207,11 +209,19 @@ def run(order: bytes) -> None:
         os._exit(status)
 
 
+def _answer_to(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The answer to a call, in a process that begins with it."""
+    try:
+        _begin_process(args)
+    except BaseException:
+        return b"!" + _pickled_exception()
+    return _carry_out(function, args, kwargs)
+
+
 def _carry_out(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """The answer to a call."""
     global _takes_limit
     try:
-        _begin_process(args)
         try:
             _takes_limit = True
             if _has_limit_come:
@@ -229,12 +239,16 @@ def _carry_out(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 def _begin_process(args: tuple[Any, ...]) -> None:
     """What a process of the prefork pool does when it has started, and has to do with descriptors or with its number."""
+    from multiprocessing import process
+
     from celery import signals
     from celery.app.trace import build_tracer
 
     assert _setup is not None
     if _main is not None:
         sys.modules["__main__"] = _main
+    # Log lines show it.
+    process.current_process().name = f"Regrow-{os.getpid()}"
     _app.loader.init_worker_process()
     if signals.worker_process_init.receivers:
         signals.worker_process_init.send(sender=_setup.hostname)
