@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import sys
@@ -25,7 +26,7 @@ app = Celery(
 app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
-    broker_transport_options={"visibility_timeout": 600},
+    broker_transport_options=json.loads(os.environ.get("REGROW_TEST_OPTIONS", "{}")),
     worker_prefetch_multiplier=1,
     worker_pool_restarts=True,
     result_expires=600,

@@ -1,8 +1,9 @@
-"""Real brokers for the tests of `regrow.celery`, each in a folder of its own and on ports of its own, and workers."""
+"""Real brokers for the tests of `regrow.celery`, each in a folder of its own and on ports of its own, workers, and clients."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -14,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional
+
+from celery import Celery
 
 TESTS = Path(__file__).parent
 
@@ -154,7 +157,13 @@ class Worker:
     """A worker of the app of the tests, with this pool unless another one is named."""
 
     def __init__(
-        self, folder: Path, broker: str, backend: str, *words: str, pool: str = "custom", app: str = "celery_app"
+        self,
+        folder: Path,
+        broker: str,
+        backend: str,
+        *words: str,
+        pool: str = "custom",
+        options: Optional[dict[str, Any]] = None,
     ) -> None:
         self.name = f"w{random.randrange(1 << 40):x}@here"
         self.log = folder / f"{self.name}.log"
@@ -165,8 +174,9 @@ class Worker:
             "REGROW_TEST_BROKER": broker,
             "REGROW_TEST_BACKEND": backend,
             "REGROW_TEST_ENDS": str(folder / "ends"),
+            "REGROW_TEST_OPTIONS": json.dumps({"visibility_timeout": 600} if options is None else options),
         }
-        command = [sys.executable, "-m", "celery", "-A", app, "worker", "-P", pool, "-n", self.name, "-l", "INFO"]
+        command = [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "-P", pool, "-n", self.name, "-l", "INFO"]
         command += ["--without-mingle", "--without-gossip", *words]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
@@ -183,12 +193,6 @@ class Worker:
         """What it has written."""
         return self.log.read_text(errors="replace")
 
-    def stats(self, app: Any) -> dict[str, Any]:
-        """What it says of its pool."""
-        found = until(lambda: app.control.inspect([self.name], timeout=2.0, limit=1).stats())
-        pool: dict[str, Any] = found[self.name]["pool"]
-        return pool
-
     def end(self, number: int = signal.SIGTERM) -> int:
         """Ends it, and gives its exit status."""
         if self.process.poll() is None:
@@ -199,3 +203,38 @@ class Worker:
         """Ends it at once."""
         self.process.kill()
         self.process.wait()
+
+
+class Client:
+    """Whoever sends tasks, by their names alone: `client.add(1, 2)` sends the task `add` of the app, and gives its result."""
+
+    def __init__(self, broker: str, backend: str, **settings: Any) -> None:
+        self.app = Celery("client", broker=broker, backend=backend, set_as_current=False)
+        self.app.conf.update(settings)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def send(*args: Any, **options: Any) -> Any:
+            return self.app.send_task(f"celery_app.{name}", args, **options)
+
+        return send
+
+    def signature(self, name: str, *args: Any) -> Any:
+        """A task that is not sent yet."""
+        return self.app.signature(f"celery_app.{name}", args)
+
+    def stats(self, worker: Worker) -> dict[str, Any]:
+        """What a worker says of its pool."""
+        found = until(lambda: self.control("stats", worker))
+        pool: dict[str, Any] = found["pool"]
+        return pool
+
+    def control(self, command: str, worker: Worker, **arguments: Any) -> Any:
+        """What a worker replies to a command."""
+        replies = self.app.control.broadcast(
+            command, arguments=arguments, destination=[worker.name], reply=True, limit=1, timeout=30
+        )
+        return replies[0][worker.name] if replies else None
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self.app.close()

@@ -95,9 +95,11 @@ class Job:
             return
         try:
             callback(*args, **more)
-        except (MemoryError, *self.callbacks.propagate):
+        except MemoryError:
             raise
         except Exception as error:
+            if isinstance(error, self.callbacks.propagate):
+                raise
             logger.error("Pool callback raised exception: %r", error, exc_info=True)
 
     def settle(self, is_value: bool, value: object) -> None:
@@ -229,9 +231,8 @@ class Jobs:
             job.fail(error)
             return
         if answer is not None and answer.is_value:
-            job.settle(True, answer.value)
+            job.settle(True, _without_memory_error(answer.value))
         elif answer is not None and isinstance(answer.value.exception, MemoryError):
-            # The worker would end itself: in the prefork pool it is short of memory as well.
             job.fail(WorkerLostError(f"Worker ran out of memory. Job: {job.number}."))
         elif answer is not None:
             job.settle(False, answer.value)
@@ -247,7 +248,7 @@ class Jobs:
         self._waiting.clear()
 
     def end_all(self, number: int) -> None:
-        """Ends all processes by a signal. Nobody is told of those that had no result yet: their messages are not acknowledged."""
+        """Ends all processes by a signal. Nobody is told of those without a result: their messages are not acknowledged."""
         self._waiting.clear()
         self._is_silent = True
         for job in list(self._running.values()):
@@ -259,3 +260,15 @@ def _order_of(job: Job) -> bytes:
     """What a process is told; see `regrow._celery.child`."""
     assert job.call is not None
     return pickle.dumps((os.getpid(), *job.call), pickle.HIGHEST_PROTOCOL)
+
+
+def _without_memory_error(value: Any) -> Any:
+    """The value of a task, which may be `(True, its ExceptionInfo, seconds)`.
+
+    A worker that sees a `MemoryError` takes it for its own, and ends. Here it is the end of the task's process alone, which
+    has stored it as the result."""
+    if isinstance(value, tuple) and len(value) == 3 and isinstance(value[1], ExceptionInfo):
+        error = value[1].exception
+        if isinstance(error, MemoryError):
+            value[1].exception = RuntimeError(f"MemoryError: {error}")
+    return value
