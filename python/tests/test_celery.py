@@ -231,20 +231,19 @@ def test_events_tell_of_tasks(client: Client) -> None:
     def hear(event: dict[str, Any]) -> None:
         heard.append((event["type"], event.get("uuid")))
 
-    with client.app.connection_for_read() as connection:
-        receiver = client.app.events.Receiver(connection, handlers={"*": hear})
+    receiver = client.app.events.Receiver(client.app.connection_for_read(), handlers={"*": hear})
+    with receiver.consumer_context() as (connection, _channel, _consumers):
 
         def heard_of(uuid: str) -> set[str]:
             with contextlib.suppress(socket.timeout):
                 connection.drain_events(timeout=0.3)
             return {name for name, one in heard if one == uuid}
 
-        with receiver.consumer_context():
-            # The subscription begins with the first look.
-            heard_of("")
-            result = client.add(1, 2)
-            until(lambda: heard_of(result.id) >= {"task-received", "task-started", "task-succeeded"})
-            assert result.get(timeout=SOON) == 3
+        # The subscription begins with the first look.
+        heard_of("")
+        result = client.add(1, 2)
+        until(lambda: heard_of(result.id) >= {"task-received", "task-started", "task-succeeded"})
+        assert result.get(timeout=SOON) == 3
 
 
 def test_the_pool_grows_and_shrinks(client: Client, shared: Worker) -> None:
