@@ -11,6 +11,8 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 requirements=(maturin==1.16.0 ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 numpy)
+# The clusters that tasks come from. Ray is left out for its size: its test runs where it is installed.
+requirements+=(celery==5.7.0 redis==8.1.0 dask==2026.8.0 distributed==2026.8.0)
 tools=venv
 PROFILE=${PROFILE:-checked}
 # shellcheck source=python/environment.sh

@@ -39,7 +39,7 @@ class _Starter:
 
     async def call(self, function: bytes, *args: Any, **kwargs: Any) -> Any:
         """Carries out a call in a process of its own."""
-        future = self._executor.submit(_call, cloudpickle.dumps((function, args, kwargs)))
+        future: Any = self._executor.submit(_call, cloudpickle.dumps((function, args, kwargs)))
         try:
             return cloudpickle.loads(await asyncio.wrap_future(future))
         finally:
@@ -71,7 +71,7 @@ class Fresh:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"a function of the cluster is not called directly: use {self._function.__name__}.remote()")
 
-    def remote(self, *args: Any, **kwargs: Any) -> ray.ObjectRef:
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Starts a call on one of the nodes."""
         nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
         node = nodes[next(self._turns) % len(nodes)]
@@ -86,9 +86,10 @@ class Fresh:
 
     def _starter_of(self, node: str) -> Any:
         if node not in self._starters:
-            actor = ray.remote(num_cpus=0, max_concurrency=_MOST_CALLS)(_Starter)
+            actor: Any = ray.remote(_Starter)
             where = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
-            self._starters[node] = actor.options(scheduling_strategy=where).remote(*self._options)
+            options = {"num_cpus": 0, "max_concurrency": _MOST_CALLS, "scheduling_strategy": where}
+            self._starters[node] = actor.options(**options).remote(*self._options)
         return self._starters[node]
 
 

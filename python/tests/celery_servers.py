@@ -12,11 +12,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 from celery import Celery
+from kombu import Connection
 
 TESTS = Path(__file__).parent
 
@@ -85,8 +86,9 @@ class RabbitMQ:
     """A rabbitmq-server with a node, a cookie and a port mapper of its own."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.port = free_port()
-        mapper, distribution = free_port(), free_port()
+        self.mapper, distribution = free_port(), free_port()
         (folder / "home").mkdir()
         (folder / "none.conf").write_text("")
         (folder / "plugins").write_text("[].")
@@ -102,12 +104,15 @@ class RabbitMQ:
             "RABBITMQ_CONFIG_FILE": str(folder / "none"),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "none.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
-            "ERL_EPMD_PORT": str(mapper),
+            "ERL_EPMD_PORT": str(self.mapper),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_SERVER_START_ARGS": "-setcookie regrow",
         }
-        with open(folder / "out", "wb") as out:
-            # The port mapper that it starts is a daemon: it is found by its port.
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, or starts it again with what it has kept on disk."""
+        with open(self.folder / "out", "ab") as out:
             self.process = subprocess.Popen(
                 [str(rabbitmq_program()), "-n", self.environment["RABBITMQ_NODENAME"]],
                 env=self.environment,
@@ -115,17 +120,27 @@ class RabbitMQ:
                 stderr=out,
                 start_new_session=True,
             )
-        self.mapper = mapper
 
     def wait(self) -> None:
         """Waits until it takes connections."""
-        until(lambda: self.process.poll() is not None or answers(self.port), 60)
-        assert self.process.poll() is None
+        until(lambda: self.process.poll() is not None or self._answers(), 60)
+        assert self.process.poll() is None, (self.folder / "out").read_text()
 
-    def stop(self) -> None:
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), Connection(self.url(), connect_timeout=5) as connection:
+            connection.connect()
+            return True
+        return False
+
+    def kill(self) -> None:
+        """Ends the server at once."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+    def stop(self) -> None:
+        """Ends the server, and the port mapper that it has started, which is a daemon."""
+        self.kill()
         for pid in pids_with(f"ERL_EPMD_PORT={self.mapper}".encode()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -164,6 +179,7 @@ class Worker:
         *words: str,
         pool: str = "custom",
         options: Optional[dict[str, Any]] = None,
+        program: Sequence[str] = ("-m", "celery", "-A", "celery_app"),
     ) -> None:
         self.name = f"w{random.randrange(1 << 40):x}@here"
         self.log = folder / f"{self.name}.log"
@@ -176,7 +192,7 @@ class Worker:
             "REGROW_TEST_ENDS": str(folder / "ends"),
             "REGROW_TEST_OPTIONS": json.dumps({"visibility_timeout": 600} if options is None else options),
         }
-        command = [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "-P", pool, "-n", self.name, "-l", "INFO"]
+        command = [sys.executable, *program, "worker", "-P", pool, "-n", self.name, "-l", "INFO"]
         command += ["--without-mingle", "--without-gossip", *words]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(

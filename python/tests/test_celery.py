@@ -273,31 +273,6 @@ def test_a_task_whose_process_is_lost_runs_again_where_it_asks_for_that(client: 
     assert lines(tmp_path / "note") == ["begin"] * 2
 
 
-def test_a_broker_that_restarts_loses_no_task(tmp_path: Path) -> None:
-    server = Redis(tmp_path)
-    client = Client(server.url(0), server.url(1))
-    path = tmp_path / "notes"
-    # Redis gives what a lost connection had not acknowledged to others after this time; Celery looks for it every 10 s.
-    worker = Worker(tmp_path, server.url(0), server.url(1), "-c", "2", options={"visibility_timeout": 3}).wait()
-    try:
-        for number in range(500):
-            client.noted(str(path), str(number), ignore_result=True)
-        until(lambda: len(lines(path)) >= 100)
-        server.stop(signal.SIGKILL)
-        server.start()
-        wanted = {str(number) for number in range(500)}
-        until(lambda: set(lines(path)) >= wanted, 60)
-        counts = Counter(lines(path))
-        assert set(counts) == wanted
-        # A task that began in the moment in which the broker died was acknowledged to nobody.
-        assert sum(counts.values()) - 500 <= 2, counts.most_common(4)
-        assert worker.end() == 0, worker.text()
-    finally:
-        worker.kill()
-        client.close()
-        server.stop()
-
-
 def test_another_worker_takes_over_from_one_that_was_killed(rabbitmq: RabbitMQ, redis: Redis, tmp_path: Path) -> None:
     rabbitmq.wait()
     client = Client(rabbitmq.url(), redis.url(2))
@@ -331,6 +306,33 @@ def test_another_worker_takes_over_from_one_that_was_killed(rabbitmq: RabbitMQ, 
         second.kill()
 
 
+def test_a_broker_that_restarts_loses_no_task(rabbitmq: RabbitMQ, redis: Redis, tmp_path: Path) -> None:
+    rabbitmq.wait()
+    # What is confirmed is on disk.
+    client = Client(rabbitmq.url(), redis.url(3), broker_transport_options={"confirm_publish": True})
+    path = tmp_path / "notes"
+    worker = Worker(tmp_path, rabbitmq.url(), redis.url(3), "-c", "2").wait()
+    try:
+        for number in range(500):
+            client.noted(str(path), str(number), 0.02, ignore_result=True)
+        until(lambda: len(lines(path)) >= 50)
+        rabbitmq.kill()
+        at_end = len(lines(path))
+        rabbitmq.start()
+        wanted = {str(number) for number in range(500)}
+        until(lambda: set(lines(path)) >= wanted, 90)
+        assert at_end < 500
+        counts = Counter(lines(path))
+        assert set(counts) == wanted
+        # Of a task that began in the moment in which the broker died the broker does not know that it has begun.
+        assert sum(counts.values()) - 500 <= 4, counts.most_common(6)
+        assert client.stats(worker)["executed"] == 0
+        assert worker.end() == 0, worker.text()
+    finally:
+        worker.kill()
+        client.close()
+
+
 def test_ctrl_c_once_is_a_warm_shutdown_and_twice_a_cold_one(redis: Redis, tmp_path: Path) -> None:
     client = Client(redis.url(4), redis.url(5))
     path = tmp_path / "notes"
@@ -358,13 +360,61 @@ def test_ctrl_c_once_is_a_warm_shutdown_and_twice_a_cold_one(redis: Redis, tmp_p
 
 def test_a_limit_of_memory_is_that_of_a_task(redis: Redis, tmp_path: Path) -> None:
     client = Client(redis.url(6), redis.url(7))
-    worker = Worker(tmp_path, redis.url(6), redis.url(7), "-c", "1", "--max-memory-per-child", "300000").wait()
+    log = tmp_path / "worker.log"
+    worker = Worker(tmp_path, redis.url(6), redis.url(7), "-c", "1", "--max-memory-per-child", "300000", "-f", str(log))
     try:
+        until(lambda: log.exists() and " ready." in log.read_text())
         with pytest.raises(MemoryError):
             client.allocates(500).get(timeout=SOON)
         assert client.allocates(50).get(timeout=SOON) == 50 << 20
+        # What tasks print is in the log, also when that is a file.
+        client.speaks("words").get(timeout=SOON)
+        until(lambda: "printed words" in log.read_text())
+        assert client.stats(worker)["executed"] == 0
     finally:
         assert worker.end() == 0, worker.text()
+        client.close()
+
+
+MAIN = """
+import os, sys
+from celery import Celery
+app = Celery("main_app", broker=os.environ["REGROW_TEST_BROKER"], backend=os.environ["REGROW_TEST_BACKEND"])
+@app.task
+def where():
+    return os.getpid(), __name__
+if __name__ == "__main__":
+    app.worker_main(sys.argv[1:])
+"""
+
+
+def test_an_app_in_the_main_module(redis: Redis, tmp_path: Path) -> None:
+    client = Client(redis.url(11), redis.url(12))
+    path = tmp_path / "main_app.py"
+    path.write_text(MAIN)
+    worker = Worker(tmp_path, redis.url(11), redis.url(12), "-c", "1", program=[str(path)]).wait()
+    try:
+        pids = [client.app.send_task("main_app.where").get(timeout=SOON)[0] for _ in range(3)]
+        assert len({*pids, worker.process.pid}) == 4
+        assert client.stats(worker)["executed"] == 0
+    finally:
+        assert worker.end() == 0, worker.text()
+        client.close()
+
+
+TWICE = """
+import os, pathlib
+from celery import Celery
+app = Celery("twice", broker=os.environ["REGROW_TEST_BROKER"])
+pathlib.Path(__file__).with_suffix(".seen").touch(exist_ok=False)
+"""
+
+
+def test_a_worker_whose_app_cannot_be_prepared_says_why_and_ends(redis: Redis, tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text(TWICE)
+    worker = Worker(tmp_path, redis.url(13), redis.url(14), program=["-m", "celery", "-A", "twice"])
+    assert worker.process.wait(60) == 1
+    assert "FileExistsError" in worker.text()
 
 
 def test_autoscale(redis: Redis, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
                                     descriptors: app, tasks, logging, signal handlers; `image_init` is sent
     in a run       run(order)       what belongs to a process: `worker_process_init`, one task, `worker_process_shutdown`
 
-    order          pickle of (pid of the worker, function, args, kwargs); empty: it is in the file at descriptor 61
+    order          pickle of (pid of the worker, function, args, kwargs); empty: it is in the file at descriptor 61. Without
+                   a function it asks whether the image could be prepared
     answer         see `regrow._celery.engine`
 
 A run ends by `os._exit`, as a process of the prefork pool does: threads that a task has left behind do not hold it up.
@@ -170,7 +171,7 @@ def _release_files() -> None:
         handler = reference()
         if isinstance(handler, logging.FileHandler) and handler.stream is not None:
             handler.stream.close()
-            handler.stream = None  # type: ignore[assignment]
+            handler.stream = None
 
 
 def _on_soft_limit(_number: int, _frame: Optional[FrameType]) -> None:
@@ -195,9 +196,13 @@ def run(order: bytes) -> None:
         worker, function, args, kwargs = pickle.loads(order)
         if os.getppid() != worker:
             os._exit(1)
-        answer = b"!" + _failure if _failure is not None else _answer_to(function, args, kwargs)
-        _send(answer)
-        _send_shutdown()
+        if _failure is not None:
+            _send(b"!" + _failure)
+        elif function is None:
+            _send(b"=" + pickle.dumps(None))
+        else:
+            _send(_answer_to(function, args, kwargs))
+            _send_shutdown()
         status = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -260,8 +265,6 @@ def _begin_process(args: tuple[Any, ...]) -> None:
 
 def _send_shutdown() -> None:
     """Tells the app that its process ends, as the prefork pool does."""
-    if _app is None:
-        return
     from celery import signals
 
     if signals.worker_process_shutdown.receivers:

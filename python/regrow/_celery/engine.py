@@ -61,8 +61,17 @@ class Engine:
         )
 
     def prepare(self) -> None:
-        """Makes the image."""
+        """Makes the image. Raises what the app raises there."""
         self._starter.prepare(self._words, _FUNCTION)
+        run = self.start(pickle.dumps((os.getpid(), None, (), {})))
+        run.wait()
+        answer = run.answer()
+        code = run.returncode
+        run.close()
+        if answer is None:
+            raise RuntimeError(f"a process of the pool ended before it was asked for a task: status {code}")
+        if not answer.is_value:
+            raise answer.value.exception
 
     def start(self, order: bytes) -> Run:
         """Starts a process with an order; see `regrow._celery.child`."""
@@ -93,6 +102,10 @@ class Run:
     def fileno(self) -> int:
         """A descriptor that is readable when the process has ended. It is open until `close`."""
         return self._process.pidfd()
+
+    def wait(self) -> None:
+        """Waits for the end of the process."""
+        self._process.wait()
 
     def is_over(self) -> bool:
         """Whether the process has ended."""

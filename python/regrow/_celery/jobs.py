@@ -211,14 +211,16 @@ class Jobs:
         for timer in job.timers:
             timer.cancel()
         del self._running[run.pid]
-        # First of all the next one is to run.
-        if self._waiting and len(self._running) < self.limit:
-            self._start(self._waiting.popleft())
-        self._release()
         try:
-            self._settle(job, run)
+            # First of all the next one is to run.
+            if self._waiting and len(self._running) < self.limit:
+                self._start(self._waiting.popleft())
+            self._release()
         finally:
-            run.close()
+            try:
+                self._settle(job, run)
+            finally:
+                run.close()
 
     def _settle(self, job: Job, run: Run) -> None:
         """Tells the outcome of a process that has ended."""

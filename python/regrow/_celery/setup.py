@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, Optional
 
 #: Packages whose modules know every app, and are not where an app is made.
 _NOT_HOMES = ("celery", "kombu", "billiard", "regrow")
+#: The names that the main module has.
+_MAIN = ("__main__", "__mp_main__")
 
 
 class Setup(NamedTuple):
@@ -42,7 +44,7 @@ def setup_of(app: Any, hostname: str) -> Setup:
     """What an image is told of an app."""
     home = _home_of(app)
     main = None
-    if home is not None and home[0] == "__main__":
+    if home is not None and home[0] in _MAIN:
         main = spawn.get_preparation_data("regrow")
         # Neither is for a file, and a kept interpreter stays where it is.
         del main["authkey"], main["dir"]
@@ -53,17 +55,18 @@ def setup_of(app: Any, hostname: str) -> Setup:
         home=home,
         pickled=pickle.dumps(app) if home is None else None,
         main=main,
-        include=[name for name in app.conf.include or () if name != "__main__"],
+        include=[name for name in app.conf.include or () if name not in _MAIN],
         changes=_changes(app),
         colorize=bool(app.log.supports_color(None, os.environ.get("CELERY_LOG_FILE") or None)),
     )
 
 
 def _home_of(app: Any) -> Optional[tuple[str, str]]:
-    """The module that holds an app, and under which name. Of several it is the one whose import began first."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in _NOT_HOMES:
-            continue
+    """The module that holds an app, and under which name. Of several it is the one whose import began first, and the main
+    module only where there is no other one."""
+    modules = [(name, module) for name, module in list(sys.modules.items()) if name.partition(".")[0] not in _NOT_HOMES]
+    modules.sort(key=lambda one: one[0] in _MAIN)
+    for name, module in modules:
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
             if value is app:
                 return name, attribute
