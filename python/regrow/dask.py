@@ -65,7 +65,7 @@ def _call(order: bytes) -> bytes:
     return value
 
 
-class FreshProcesses(WorkerPlugin):  # type: ignore[misc]
+class FreshProcesses(WorkerPlugin):
     """Gives each worker the executor `regrow`, which has as many processes at a time as the worker has threads.
 
     `preload` names modules that every process has imported; `timeout` is in seconds and `memory_limit` in bytes, as

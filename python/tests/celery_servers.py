@@ -132,15 +132,15 @@ class RabbitMQ:
             return True
         return False
 
-    def kill(self) -> None:
-        """Ends the server at once."""
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """Ends the server, by default in good order: it writes down what was acknowledged."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            os.killpg(self.process.pid, number)
+        self.process.wait(60)
 
     def stop(self) -> None:
         """Ends the server, and the port mapper that it has started, which is a daemon."""
-        self.kill()
+        self.end(signal.SIGKILL)
         for pid in pids_with(f"ERL_EPMD_PORT={self.mapper}".encode()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

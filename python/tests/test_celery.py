@@ -316,7 +316,7 @@ def test_a_broker_that_restarts_loses_no_task(rabbitmq: RabbitMQ, redis: Redis, 
         for number in range(500):
             client.noted(str(path), str(number), 0.02, ignore_result=True)
         until(lambda: len(lines(path)) >= 50)
-        rabbitmq.kill()
+        rabbitmq.end()
         at_end = len(lines(path))
         rabbitmq.start()
         wanted = {str(number) for number in range(500)}
@@ -324,7 +324,7 @@ def test_a_broker_that_restarts_loses_no_task(rabbitmq: RabbitMQ, redis: Redis, 
         assert at_end < 500
         counts = Counter(lines(path))
         assert set(counts) == wanted
-        # Of a task that began in the moment in which the broker died the broker does not know that it has begun.
+        # Of a task that began in the moment in which the broker ended the broker does not know that.
         assert sum(counts.values()) - 500 <= 4, counts.most_common(6)
         assert client.stats(worker)["executed"] == 0
         assert worker.end() == 0, worker.text()
