@@ -56,7 +56,7 @@ def setup_of(app: Any, hostname: str) -> Setup:
         pickled=pickle.dumps(app) if home is None else None,
         main=main,
         include=[name for name in app.conf.include or () if name not in _MAIN],
-        changes=_changes(app),
+        changes=_changes(app, home is None),
         colorize=bool(app.log.supports_color(None, os.environ.get("CELERY_LOG_FILE") or None)),
     )
 
@@ -73,11 +73,16 @@ def _home_of(app: Any) -> Optional[tuple[str, str]]:
     return None
 
 
-def _changes(app: Any) -> dict[str, bytes]:
+def _changes(app: Any, is_pickled: bool) -> dict[str, bytes]:
+    """Settings that the image would not have by itself."""
+    names = set(app.conf.changes)
+    if is_pickled:
+        # The pickle has the object that the app was configured from, and not what was added to the defaults.
+        names.update(*(mapping for mapping in app.conf.maps[:-1] if isinstance(mapping, dict)))
     kept = {}
-    for name, value in dict(app.conf.changes).items():
+    for name in names:
         try:
-            kept[name] = pickle.dumps(value)
+            kept[name] = pickle.dumps(app.conf[name])
         except Exception:
             # A value that does not travel was set by code of the app, which the image runs as well.
             continue
