@@ -2,8 +2,9 @@
 
 Redis is broker and result backend. A queue is filled, a worker with two processes at a time is started, and its rate is that of
 all tasks but the first ones. Each task writes down its process and how many tasks that has had: the benchmark checks that
-none was lost, none ran twice, and that Regrow's processes were fresh and came out of a warm image. The prefork pool with one task for each
-process is given fewer tasks, and compared by its rate. The table goes to standard output, and the figures go to OUTPUT (`figures.py`).
+none was lost, none ran twice, and that Regrow's processes were fresh and came out of a warm image. The prefork pool with one
+task for each process is given fewer tasks, and compared by its rate. The table goes to standard output, and the figures go to
+OUTPUT (`figures.py`).
 """
 
 from __future__ import annotations
