@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from celery import Celery
-from kombu import Connection, pools
+from kombu import Connection
 
 TESTS = Path(__file__).parent
 
@@ -246,14 +246,17 @@ class Client:
 
     def control(self, command: str, worker: Worker, **arguments: Any) -> Any:
         """What a worker replies to a command."""
-        try:
+        # Those that are kept may have ended with their broker.
+        with self.app.connection_for_write() as connection:
             replies = self.app.control.broadcast(
-                command, arguments=arguments, destination=[worker.name], reply=True, limit=1, timeout=30
+                command,
+                arguments=arguments,
+                destination=[worker.name],
+                connection=connection,
+                reply=True,
+                limit=1,
+                timeout=30,
             )
-        except OSError:
-            # A connection that has ended with its broker; all that are kept are dropped.
-            pools.reset()
-            return None
         return replies[0][worker.name] if replies else None
 
     def close(self) -> None:
