@@ -200,9 +200,13 @@ class Worker:
             )
 
     def wait(self) -> Worker:
-        """Waits until it takes tasks."""
-        until(lambda: self.process.poll() is not None or " ready." in self.text(), 60)
-        assert self.process.poll() is None, self.text()
+        """Waits until it takes tasks; it is ended where it does not."""
+        try:
+            until(lambda: self.process.poll() is not None or " ready." in self.text(), 60)
+            assert self.process.poll() is None, self.text()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def text(self) -> str:
