@@ -140,7 +140,7 @@ def python(says: str, **variables: str) -> Part:
 def python_in_parts(**variables: str) -> list[Part]:
     """The Python package, with its longest tests in a part of their own."""
     plugin = ("test_pytest_plugin.py", "test_pytest_guide.py")
-    clusters = ("test_celery.py", "test_dask.py", "test_ray.py")
+    clusters = ("test_celery.py", "test_celery_workers.py", "test_dask.py", "test_ray.py")
     others = (f"--ignore={name}" for name in (*plugin, *clusters))
 
     def tests(name: str, says: str, *words: str) -> Part:

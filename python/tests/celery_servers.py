@@ -266,3 +266,15 @@ class Client:
     def close(self) -> None:
         """Closes its connections."""
         self.app.close()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def is_noted(path: Path, pid: int) -> bool:
+    return str(pid) in lines(path)
+
+
+def is_gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
