@@ -119,7 +119,9 @@ class Place:
         """Starts a worker."""
         words = [sys.executable, "-m", "celery", "-A", "bench_app", "worker", "-P", way.pool, "-c", "2", "-l", "WARNING"]
         words += ["--without-gossip", "--without-mingle", "--without-heartbeat", *way.words]
-        return subprocess.Popen(words, cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return subprocess.Popen(
+            words, cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
 
     def close(self) -> None:
         """Ends Redis."""
