@@ -46,7 +46,9 @@ class _Pool:
     __slots__ = ("__weakref__", "core")
 
     def __init__(self, reuse: Reuse, bodies: int) -> None:
-        self.core = _core.Pool(bodies, single_use=reuse == "never")
+        is_single = reuse == "never"
+        # Whoever loads what a call returns, or says that he trusts a program, gains nothing by distrusting its memory.
+        self.core = _core.Pool(bodies, single_use=is_single, trusts_runs=not is_single)
 
 
 def _pool_of(key: _Key) -> _Pool:
@@ -153,7 +155,8 @@ class Starter:
         environment: Optional[list[tuple[str, str]]] = None,
         directory: Optional[str] = None,
         input: Optional[bytes] = None,
-        outputs: list[int],
+        outputs: Sequence[int] = (),
+        answer: Optional[int] = None,
         fds: list[tuple[int, int]],
         memory_limit: Optional[int] = None,
         place: Optional[str] = None,
@@ -166,7 +169,8 @@ class Starter:
             environment=environment,
             directory=directory,
             input=input,
-            outputs=outputs,
+            outputs=list(outputs),
+            answer=answer,
             fds=fds,
             memory_limit=memory_limit,
             place=place,

@@ -3,16 +3,20 @@
 //! ```text
 //!   PyImage    what an interpreter is started with, and what it prepares
 //!   PyPool     starts processes of images ──> PyProcess: its pipes, its end
+//!   PyRunner   inside the process of a call: the quick way through it
 //! ```
 //!
 //! In Python they have these names without `Py`. Whatever may take time releases the interpreter's lock first. A wait that a signal interrupts has Python run its
 //! handlers, and goes on unless one of them raises.
 
 mod errors;
+mod files;
 mod image;
+mod left;
 mod pipes;
 mod pool;
 mod process;
+mod runner;
 
 /// What of the package `regrow` is not Python.
 #[pyo3::pymodule]
@@ -23,4 +27,6 @@ mod _core {
     use crate::pool::PyPool;
     #[pymodule_export]
     use crate::process::PyProcess;
+    #[pymodule_export]
+    use crate::runner::PyRunner;
 }

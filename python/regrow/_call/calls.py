@@ -7,8 +7,13 @@ A running call is served by one thread at a time. A thread that asks a future fo
 reads the answer where it waits for it, and no other thread has to wake. All other calls are served by one thread of their
 executor, which polls for them, and kills those whose time is over.
 
+A call that starts while it is submitted is *unattended*: most callers ask for its result next, and the polling thread need
+not know of it. It is attended as soon as anybody looks at its future in another way, another call waits for its slot, or its
+executor is closed.
+
 Invariants: a call has a slot from its start to its end; whoever sets `claimed` under the lock is the one that touches the
-process until he clears it; what a claimed call is watched by is not in the poller, unless the claimer is the polling thread.
+process until he clears it; what a claimed call is watched by is not in the poller, unless the claimer is the polling thread;
+a call is unattended only if nobody but its submitter can know of it, or nobody has looked at it since.
 
 A signal handler of the main thread may raise between any two steps of it, which are the interpreter's: after a call, at the
 head of a function, at a jump back. What belongs together here is therefore written as stores and deletions that follow each
@@ -30,10 +35,10 @@ from typing import Any, Optional
 from regrow import _core
 from regrow._call import lives
 from regrow._call.answer import Answer, Unclear, read_answer
-from regrow._errors import BrokenProcess
 from regrow._call.future import LOOK, Future, Running
 from regrow._call.order import prepare, start_process
 from regrow._call.poller import Poller
+from regrow._errors import BrokenProcess
 from regrow._starter import Starter
 
 
@@ -56,9 +61,12 @@ class Calls:
         """Forgets all calls: the executor is new, or a forked copy of one whose calls are the original's."""
         #: Changes when the process is a forked copy, in which no call of the original's can be served.
         self.family = object()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._waiting: deque[Future[Any]] = deque()
-        self._running: dict[int, Running] = {}
+        #: The calls that have a process, in the order in which they were started.
+        self._running: dict[Running, None] = {}
+        #: Those that the poller waits for, by the descriptors of their processes.
+        self._watched: dict[int, Running] = {}
         #: What has a slot and no process yet, and in which thread it is started.
         self._starting: dict[Future[Any], int] = {}
         #: The polling thread, also when it has ended.
@@ -71,45 +79,48 @@ class Calls:
 
     def submit(self, order: bytes, place: str) -> Future[Any]:
         """Starts a call, or has it wait for a slot."""
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             starter = self._starter = self._starter or self._make_starter()
         if not starter.is_prepared():
             prepare(starter)
         future: Future[Any] = Future(self, order, place)
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self._ensure_thread()
             self._waiting.append(future)
-        self._start_waiting()
+        self._start_waiting(future)
+        if self._waiting:
+            self._attend_all()
         return future
 
-    def _start_waiting(self) -> None:
-        """Gives free slots to calls that wait for one. Where a signal handler raises, each call has its slot or waits."""
+    def _start_waiting(self, mine: Optional[Future[Any]] = None) -> None:
+        """Gives free slots to calls that wait for one. Where a signal handler raises, each call has its slot or waits.
+
+        `mine` is a future that nobody else has yet: its call is left unattended."""
         me = threading.get_ident()
         while True:
             future: Optional[Future[Any]] = None
             try:
-                with self._lock:
+                with self.lock:
                     if not self._waiting or len(self._starting) + len(self._running) >= self._slots:
                         return
                     future = self._waiting[0]
                     self._starting[future] = me
                     del self._waiting[0]
-                self._start(future)
+                self._start(future, future is mine)
             finally:
                 if future is not None and future in self._starting:
                     del self._starting[future]
                     if not future.is_given:
                         self._waiting.appendleft(future)
-                    with self._lock:
+                    with self.lock:
                         self._wake_if_closed()
 
-    def _start(self, future: Future[Any]) -> None:
+    def _start(self, future: Future[Any], is_mine: bool) -> None:
         """Starts the process of a call that has a slot."""
-        if not (future.running() or future.begins()):
+        if not future.begins():
             future.is_given = True
             return
         process = None
@@ -117,32 +128,51 @@ class Calls:
         try:
             future.is_given = True
             process = start_process(self._starter, future.order, self._memory_limit, future.place)
-            self._enter(future, process)
+            self._enter(future, process, is_mine and self._timeout is None)
         except BaseException as error:
             if future.call is None:
                 if process is not None:
                     process.kill()
                     process.wait(LOOK)
-                if not future.done():
+                if not future.is_over():
                     future.set_exception(error)
             if not isinstance(error, Exception):
                 raise
 
-    def _enter(self, future: Future[Any], process: _core.Process) -> None:
+    def _enter(self, future: Future[Any], process: _core.Process, is_unattended: bool) -> None:
         """Takes a call into the table of those that run."""
         future.order = b""
         future.creation = process.creation
         now = time.monotonic()
         deadline = None if self._timeout is None else now + self._timeout
         running = Running(future, process, deadline)
-        with self._lock:
-            self._watch(running, now)
-            self._running[running.watched] = running
+        with self.lock:
+            if is_unattended and not (self._waiting or self._closed):
+                running.due = running.next_look(now)
+            else:
+                self._ensure_thread()
+                self._watch(running, now)
+            self._running[running] = None
             future.call = running
             del self._starting[future]
             is_doomed = future.is_doomed
         if is_doomed:
             process.kill()
+
+    def attend(self, running: Running) -> None:
+        """Has the polling thread serve a call that nobody serves."""
+        with self.lock:
+            if not running.is_watched and not running.claimed and running in self._running:
+                self._ensure_thread()
+                self._watch(running, time.monotonic())
+
+    def _attend_all(self) -> None:
+        """Has the polling thread serve all calls: one waits for a slot, or the executor is closed."""
+        with self.lock:
+            if self._is_busy():
+                self._ensure_thread()
+            for running in list(self._running):
+                self.attend(running)
 
     # Serving.
 
@@ -156,11 +186,12 @@ class Calls:
         is_mine = False
         unclear = None
         try:
-            with self._lock:
-                if running.claimed or self._running.get(running.watched) is not running:
+            with self.lock:
+                if running.claimed or running not in self._running:
                     return
                 running.claimed = is_mine = True
-                self._unwatch(running)
+                if running.is_watched:
+                    self._unwatch(running)
             if self._await(running, until):
                 self._finish(running)
                 is_mine = False
@@ -203,18 +234,19 @@ class Calls:
         running.due = 0.0
         running.finisher = 0
         running.claimed = False
-        with self._lock:
+        with self.lock:
+            self._ensure_thread()
             self._wake()
 
     def _finish(self, running: Running) -> None:
         """Sets the future of a claimed call that has ended, and starts the next one. Each step may have been done before."""
         future = running.future
         running.finisher = threading.get_ident()
-        if not future.done():
+        if not future.is_over():
             self._set_outcome(future, running)
-        with self._lock:
-            if self._running.get(running.watched) is running:
-                del self._running[running.watched]
+        with self.lock:
+            if running in self._running:
+                del self._running[running]
                 self._wake_if_closed()
             future.call = None
             has_waiting = bool(self._waiting)
@@ -226,12 +258,7 @@ class Calls:
         """Sets the future of a call that has ended."""
         late = Answer(None, TimeoutError(f"the call took longer than {self._timeout} s and was killed"))
         value, error, running.refusal = late if running.is_late else read_answer(running.process)
-        # It may be cancelled in this moment.
-        with contextlib.suppress(concurrent.futures.InvalidStateError):
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
+        future.settle(value, error)
 
     # Ending.
 
@@ -245,7 +272,7 @@ class Calls:
 
     def kill(self, future: Future[Any]) -> None:
         """Kills the process of a call that was cancelled."""
-        with self._lock:
+        with self.lock:
             future.is_doomed = True
             running = future.call
         if running is not None:
@@ -253,14 +280,15 @@ class Calls:
 
     def close(self, wait: bool = False, cancel_waiting: bool = False) -> None:
         """Takes no further calls. With `wait`, returns when all calls are over and the polling thread has ended."""
-        with self._lock:
+        with self.lock:
             self._closed = True
             waiting = list(self._waiting) if cancel_waiting else []
+            self._attend_all()
             self._wake()
         for future in waiting:
             future.cancel()
         if wait:
-            with self._lock:
+            with self.lock:
                 thread = self._thread
                 waits_for_itself = self._is_served_by(threading.get_ident())
             if waits_for_itself:
@@ -275,7 +303,7 @@ class Calls:
         """Whether a call begins or ends in a thread, or the thread is the one that polls."""
         if self._thread is not None and self._thread.ident == thread:
             return True
-        finishers = (running.finisher for running in self._running.values())
+        finishers = (running.finisher for running in self._running)
         return thread in list(self._starting.values()) or thread in finishers
 
     def _ensure_thread(self) -> None:
@@ -283,7 +311,6 @@ class Calls:
             return
         self._poller = Poller()
         self._thread = threading.Thread(target=self._poll, name="regrow-calls", daemon=True)
-        lives.active.add(self)
         try:
             self._thread.start()
         except RuntimeError:
@@ -295,12 +322,26 @@ class Calls:
         assert self._poller is not None
         running.due = running.next_look(now)
         self._was_used = True
-        # It is there already if a signal handler raised before it was taken out.
-        self._poller.watch(running.watched, running.due)
+        try:
+            fd = running.process.pidfd()
+        except OSError:
+            # No descriptor is free for it: it is looked at from time to time.
+            if running.due < self._poller.until:
+                self._wake()
+        else:
+            running.watched = fd
+            self._watched[fd] = running
+            # It is there already if a signal handler raised before it was taken out.
+            self._poller.watch(fd, running.due)
+        running.is_watched = True
 
     def _unwatch(self, running: Running) -> None:
         assert self._poller is not None
-        self._poller.forget(running.watched)
+        running.is_watched = False
+        fd = running.watched
+        if fd >= 0 and self._watched.get(fd) is running:
+            self._poller.forget(fd)
+            del self._watched[fd]
 
     def _wake(self) -> None:
         if self._poller is not None:
@@ -320,7 +361,7 @@ class Calls:
         is_used = self._was_used or self._waiting or self._starting
         nothing = time.monotonic() + LOOK if is_used else float("inf")
         self._was_used = False
-        return min((running.due for running in self._running.values()), default=nothing)
+        return min((running.due for running in self._running), default=nothing)
 
     # The loop of the thread.
 
@@ -328,13 +369,15 @@ class Calls:
         poller = self._poller
         assert poller is not None
         while True:
-            with self._lock:
+            with self.lock:
                 if self._closed and not self._is_busy():
                     self._end_polling()
                     return
                 poller.until = self._next_look()
             for fd in poller.wait():
-                self._look_at(fd)
+                running = self._watched.get(fd)
+                if running is not None:
+                    self._look_at(running)
             self._look_at_due()
             self._start_waiting()
 
@@ -342,23 +385,21 @@ class Calls:
         assert self._poller is not None
         self._poller.close()
         self._poller = None
-        lives.active.discard(self)
 
     def _look_at_due(self) -> None:
         now = time.monotonic()
-        with self._lock:
-            due = [fd for fd, running in self._running.items() if running.due <= now and not running.claimed]
-            for running in self._running.values():
+        with self.lock:
+            due = [running for running in self._running if running.due <= now and not running.claimed]
+            for running in self._running:
                 if running.claimed and running.due <= now:
                     running.due = now + LOOK
-        for fd in due:
-            self._look_at(fd)
+        for running in due:
+            self._look_at(running)
 
-    def _look_at(self, fd: int) -> None:
+    def _look_at(self, running: Running) -> None:
         """Serves a call without waiting."""
-        with self._lock:
-            running = self._running.get(fd)
-            if running is None or running.claimed:
+        with self.lock:
+            if running.claimed or running not in self._running:
                 return
             running.claimed = True
         over = running.process.wait(0)
@@ -366,12 +407,12 @@ class Calls:
         if not over and running.deadline is not None and now >= running.deadline:
             self._kill_late(running)
             running.deadline = None
-        with self._lock:
-            if over:
+        with self.lock:
+            if running.is_watched and over:
                 self._unwatch(running)
-            else:
+            elif not over:
                 running.claimed = False
-                self._watch_again(running, now)
+                self._watch(running, now)
         if over:
             self._finish_safely(running)
 
@@ -382,20 +423,3 @@ class Calls:
         except BaseException:
             threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
             self._finish(running)
-
-    def _watch_again(self, running: Running, now: float) -> None:
-        """A call whose process has closed its output without ending is known by the process then."""
-        if not running.process.readable():
-            try:
-                pidfd = running.process.pidfd()
-            except OSError:
-                # No descriptor is free for it: it is looked at from time to time.
-                self._unwatch(running)
-                running.due = running.next_look(now)
-                return
-            if pidfd != running.watched:
-                self._unwatch(running)
-                del self._running[running.watched]
-                running.watched = pidfd
-                self._running[pidfd] = running
-        self._watch(running, now)

@@ -7,7 +7,8 @@ import sys
 import time
 from typing import Any
 
-from .end import Kept, ended, finalize, leave
+from .end import Kept, end_well, ended, finalize, leave
+from .ground import FLUSH_C_STREAMS
 from .loading import Options, load
 from .order import Order, become_plain
 from .preparation import Prepared, prepare, stop
@@ -72,6 +73,8 @@ def begin() -> tuple[Program, Kept]:
     prepared = prepare(options, number)
     kept = Kept()
     stop(number, prepared, options)
+    if prepared.runner is not None and not kept.finalizes:
+        prepared.runner(number, options.skip, prepared.streams, FLUSH_C_STREAMS, lambda: end_well(kept))
     return Program(wake(number, prepared), options.skip), kept
 
 
