@@ -90,7 +90,8 @@ bench-pool: build ## the pool's policies on the recorded traces; the figures go 
 	@mkdir -p $(TARGET)/bench
 	@$(TARGET)/release/regrow bench --pool traces --json $(TARGET)/bench/pool.json $(ARGS)
 
-bench-python: build ## fresh Python processes beside what people use for them; the figures go to target/bench/python.json
+bench-python: build ## fresh Python processes beside what people use for them; the figures go to target/bench/python.json and celery.json
+	@scripts/install-deps celery
 	@mkdir -p $(TARGET)/bench
 	@CARGO_TARGET_DIR=$(TARGET) bench/python/bench.sh $(TARGET)/bench/python.json
 

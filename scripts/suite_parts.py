@@ -140,7 +140,8 @@ def python(says: str, **variables: str) -> Part:
 def python_in_parts(**variables: str) -> list[Part]:
     """The Python package, with its longest tests in a part of their own."""
     plugin = ("test_pytest_plugin.py", "test_pytest_guide.py")
-    others = (f"--ignore={name}" for name in plugin)
+    clusters = ("test_celery.py", "test_celery_workers.py", "test_dask.py", "test_ray.py")
+    others = (f"--ignore={name}" for name in (*plugin, *clusters))
 
     def tests(name: str, says: str, *words: str) -> Part:
         return Part(name, shell("python/check.sh", "tests", *words), says, ("python/build",), variables=variables)
@@ -155,6 +156,7 @@ def python_in_parts(**variables: str) -> list[Part]:
             variables=variables,
         ),
         tests("python/plugin", "the plugin for pytest", *plugin),
+        tests("python/clusters", "tasks of Celery, with real brokers, and of Dask", *clusters),
         tests("python/tests", "all else of the Python package", *others, "."),
     ]
 
@@ -304,7 +306,7 @@ def soak() -> list[Part]:
     return [
         *builds(),
         *release(),
-        python("the Python package as users get it, with each Python", PROFILE="release", PYTHONS="all"),
+        python("the Python package as users get it, with each Python", PROFILE="release", PYTHONS="all", RAY="yes"),
         *web("the web gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60"),
         longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),
         longer("regrow-testkit/soak", "1,000,000 runs in one process", REGROW_SOAK_RUNS="1000000"),

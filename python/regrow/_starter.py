@@ -1,7 +1,7 @@
 """Which interpreter is started, what it has prepared, and out of which pool.
 
     Starter   one image: the interpreter's options, modules to be imported, a function to be called
-    pools     one for each set of modules and each reuse, and of this process alone: a forked copy makes its own
+    pools     one for each set of modules, each reuse and each size, and of this process alone: a forked copy makes its own
 
 A pool is dropped with the last starter that uses it.
 """
@@ -24,8 +24,8 @@ from regrow._progress import progress
 
 #: Whether a body serves many processes, one after the other, or one.
 Reuse = Literal["always", "never"]
-#: What names a pool: the modules, and the reuse.
-_Key = tuple[tuple[str, ...], Reuse]
+#: What names a pool: the modules, the reuse, and how many bodies it may have.
+_Key = tuple[tuple[str, ...], Reuse, int]
 
 #: The longest setup that is passed as an argument, in bytes; a longer one is passed in a file.
 _LONGEST_ARGUMENT = 64 * 1024
@@ -45,17 +45,17 @@ class _Pool:
 
     __slots__ = ("__weakref__", "core")
 
-    def __init__(self, reuse: Reuse) -> None:
+    def __init__(self, reuse: Reuse, bodies: int) -> None:
         is_single = reuse == "never"
         # Whoever loads what a call returns, or says that he trusts a program, gains nothing by distrusting its memory.
-        self.core = _core.Pool((os.cpu_count() or 1) + _SPARE_BODIES, single_use=is_single, trusts_runs=not is_single)
+        self.core = _core.Pool(bodies, single_use=is_single, trusts_runs=not is_single)
 
 
 def _pool_of(key: _Key) -> _Pool:
     with _pools_lock:
         pool = _pools.get(key)
         if pool is None:
-            pool = _pools[key] = _Pool(key[1])
+            pool = _pools[key] = _Pool(key[1], key[2])
         return pool
 
 
@@ -76,7 +76,8 @@ class Starter:
     `preload` is imported in the order given. Where there is `setup`, a function as `module:name`, it is called with
     `setup_data` instead, and imports the modules itself. Private data does not appear in the interpreter's arguments.
     `path` is what modules are looked for in before the interpreter's own directories. `reuse` says whether a body serves
-    many processes, one after the other, or one.
+    many processes, one after the other, or one. `bodies` is how many of them there may be: what runs beyond that is started
+    by exec.
     """
 
     def __init__(
@@ -89,11 +90,13 @@ class Starter:
         is_private: bool = False,
         path: Sequence[str] = (),
         reuse: Reuse = "always",
+        bodies: Optional[int] = None,
     ) -> None:
         if not sys.executable:
             raise RuntimeError("this interpreter does not know its own program, so that it cannot start another one")
         self._preload = checked_preload(preload)
         self._reuse = checked_reuse(reuse)
+        self._bodies = (os.cpu_count() or 1) + _SPARE_BODIES if bodies is None else bodies
         words: list[str] = []
         if self._preload and setup is None:
             words += ["--preload", ",".join(self._preload)]
@@ -118,7 +121,7 @@ class Starter:
 
     def _renew(self) -> None:
         self._owner = _owner
-        self._pool = _pool_of((self._preload, self._reuse))
+        self._pool = _pool_of((self._preload, self._reuse, self._bodies))
         self._is_prepared = False
         self._preparing = threading.Lock()
 

@@ -7,10 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import regrow
+
+if TYPE_CHECKING:
+    from celery_servers import RabbitMQ, Redis
 
 pytest_plugins = ["pytester"]
 
@@ -37,3 +41,25 @@ def script(tmp_path: Path) -> Script:
         )
 
     return run
+
+
+@pytest.fixture(scope="module")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A broker, which takes seconds to start."""
+    from celery_servers import RabbitMQ, rabbitmq_program
+
+    if rabbitmq_program() is None:
+        pytest.skip("rabbitmq-server is not installed")
+    server = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    """A broker and result backend."""
+    from celery_servers import Redis
+
+    server = Redis(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.stop()

@@ -1,0 +1,201 @@
+"""The lives of Celery's workers and of their brokers: they are stopped, killed, and started again, and no task is lost."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+celery = pytest.importorskip("celery")
+pytest.importorskip("redis")
+
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError  # noqa: E402
+
+from celery_servers import Client, RabbitMQ, Redis, Worker, is_gone, lines, until  # noqa: E402
+
+#: How long a result may take, in seconds.
+SOON = 30
+
+pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+
+
+def test_another_worker_takes_over_from_one_that_was_killed(rabbitmq: RabbitMQ, redis: Redis, tmp_path: Path) -> None:
+    rabbitmq.wait()
+    client = Client(rabbitmq.url(), redis.url(2))
+    path = tmp_path / "notes"
+    first = Worker(tmp_path, rabbitmq.url(), redis.url(2), "-c", "2")
+    first.wait()
+    results = [client.late(str(path), str(number), 0.4) for number in range(10)]
+    until(lambda: any(line.startswith("end") for line in lines(path)))
+    running = [int(line.split()[2]) for line in lines(path) if line.startswith("begin")]
+    first.kill()
+    # With the worker its processes end: no task goes on of which nobody knows.
+    for pid in running:
+        until(functools.partial(is_gone, pid), 5)
+    second = Worker(tmp_path, rabbitmq.url(), redis.url(2), "-c", "2").wait()
+    try:
+        for result in results:
+            result.get(timeout=SOON)
+        ends = Counter(line for line in lines(path) if line.startswith("end"))
+        assert set(ends) == {f"end {number}" for number in range(10)}
+        stats = client.stats(second)
+        assert stats["recycled"] + stats["forked"] == sum(stats["creations"].values())
+        # A warm shutdown waits for what runs, and says so to the broker.
+        last = client.late(str(path), "last", 1.0)
+        until(lambda: any(line.startswith("begin last") for line in lines(path)))
+        assert second.end() == 0, second.text()
+        assert lines(path)[-1] == "end last"
+        assert last.get(timeout=SOON)
+        with client.app.connection_for_write() as connection:
+            assert connection.default_channel.queue_declare("celery", passive=True).message_count == 0
+    finally:
+        second.kill()
+
+
+def test_a_broker_that_restarts_loses_no_task(rabbitmq: RabbitMQ, redis: Redis, tmp_path: Path) -> None:
+    rabbitmq.wait()
+    # What is confirmed is on disk.
+    client = Client(rabbitmq.url(), redis.url(3), broker_transport_options={"confirm_publish": True})
+    path = tmp_path / "notes"
+    worker = Worker(tmp_path, rabbitmq.url(), redis.url(3), "-c", "2").wait()
+    try:
+        for number in range(500):
+            client.noted(str(path), str(number), 0.02, ignore_result=True)
+        until(lambda: len(lines(path)) >= 50)
+        rabbitmq.end()
+        at_end = len(lines(path))
+        rabbitmq.start()
+        wanted = {str(number) for number in range(500)}
+        until(lambda: set(lines(path)) >= wanted, 90)
+        assert at_end < 500
+        counts = Counter(lines(path))
+        assert set(counts) == wanted
+        # Of a task that began in the moment in which the broker ended the broker does not know that.
+        assert sum(counts.values()) - 500 <= 4, counts.most_common(6)
+        assert client.stats(worker)["executed"] == 0
+        assert worker.end() == 0, worker.text()
+    finally:
+        worker.kill()
+        client.close()
+
+
+def test_ctrl_c_once_is_a_warm_shutdown_and_twice_a_cold_one(redis: Redis, tmp_path: Path) -> None:
+    client = Client(redis.url(4), redis.url(5))
+    path = tmp_path / "notes"
+    warm = Worker(tmp_path, redis.url(4), redis.url(5), "-c", "1").wait()
+    result = client.late(str(path), "warm", 1.0)
+    until(lambda: lines(path))
+    # As a terminal does it: all processes of the group have it.
+    os.killpg(warm.process.pid, signal.SIGINT)
+    # The status is what Celery says of an interrupt.
+    assert warm.process.wait(20) == 1, warm.text()
+    assert result.get(timeout=SOON)
+    assert lines(path)[-1] == "end warm"
+
+    cold = Worker(tmp_path, redis.url(4), redis.url(5), "-c", "1").wait()
+    client.late(str(path), "cold", 60)
+    until(lambda: lines(path)[-1].startswith("begin cold"))
+    pid = int(lines(path)[-1].split()[2])
+    os.killpg(cold.process.pid, signal.SIGINT)
+    until(lambda: "Warm shutdown" in cold.text())
+    os.killpg(cold.process.pid, signal.SIGINT)
+    cold.process.wait(20)
+    assert is_gone(pid)
+    assert "end cold" not in lines(path)
+
+
+def test_a_limit_of_memory_is_that_of_a_task(redis: Redis, tmp_path: Path) -> None:
+    client = Client(redis.url(6), redis.url(7))
+    log = tmp_path / "worker.log"
+    worker = Worker(tmp_path, redis.url(6), redis.url(7), "-c", "1", "--max-memory-per-child", "300000", "-f", str(log))
+    try:
+        until(lambda: log.exists() and " ready." in log.read_text())
+        with pytest.raises(MemoryError):
+            client.allocates(500).get(timeout=SOON)
+        assert client.allocates(50).get(timeout=SOON) == 50 << 20
+        # What tasks print is in the log, also when that is a file.
+        client.speaks("words").get(timeout=SOON)
+        until(lambda: "printed words" in log.read_text())
+        assert client.stats(worker)["executed"] == 0
+    finally:
+        assert worker.end() == 0, worker.text()
+        client.close()
+
+
+MAIN = """
+import os, sys
+from celery import Celery
+app = Celery("main_app", broker=os.environ["REGROW_TEST_BROKER"], backend=os.environ["REGROW_TEST_BACKEND"])
+@app.task
+def where():
+    return os.getpid(), __name__
+if __name__ == "__main__":
+    app.worker_main(sys.argv[1:])
+"""
+
+
+def test_an_app_in_the_main_module(redis: Redis, tmp_path: Path) -> None:
+    client = Client(redis.url(11), redis.url(12))
+    path = tmp_path / "main_app.py"
+    path.write_text(MAIN)
+    worker = Worker(tmp_path, redis.url(11), redis.url(12), "-c", "1", program=[str(path)]).wait()
+    try:
+        pids = [client.app.send_task("main_app.where").get(timeout=SOON)[0] for _ in range(3)]
+        assert len({*pids, worker.process.pid}) == 4
+        assert client.stats(worker)["executed"] == 0
+    finally:
+        assert worker.end() == 0, worker.text()
+        client.close()
+
+
+TWICE = """
+import os, pathlib
+from celery import Celery
+app = Celery("twice", broker=os.environ["REGROW_TEST_BROKER"])
+pathlib.Path(__file__).with_suffix(".seen").touch(exist_ok=False)
+"""
+
+
+def test_a_worker_whose_app_cannot_be_prepared_says_why_and_ends(redis: Redis, tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text(TWICE)
+    worker = Worker(tmp_path, redis.url(13), redis.url(14), program=["-m", "celery", "-A", "twice"])
+    assert worker.process.wait(60) == 1
+    assert "FileExistsError" in worker.text()
+
+
+def test_autoscale(redis: Redis, tmp_path: Path) -> None:
+    client = Client(redis.url(8), redis.url(9))
+    worker = Worker(tmp_path, redis.url(8), redis.url(9), "--autoscale", "4,1").wait()
+    try:
+        naps = [client.naps(1.5) for _ in range(4)]
+        until(lambda: len(client.stats(worker)["processes"]) == 4)
+        assert [nap.get(timeout=SOON) for nap in naps] == [1.5] * 4
+    finally:
+        assert worker.end() == 0, worker.text()
+
+
+def test_a_worker_without_an_event_loop(redis: Redis, tmp_path: Path) -> None:
+    broker = "filesystem://"
+    queue = tmp_path / "queue"
+    queue.mkdir()
+    folders = {"data_folder_in": str(queue), "data_folder_out": str(queue), "control_folder": str(tmp_path / "control")}
+    client = Client(broker, redis.url(10), broker_transport_options=folders)
+    worker = Worker(tmp_path, broker, redis.url(10), "-c", "2", options=folders).wait()
+    try:
+        assert len({client.where().get(timeout=SOON)[0] for _ in range(4)}) == 4
+        with pytest.raises(TimeLimitExceeded):
+            client.naps(30, time_limit=0.3).get(timeout=SOON)
+        with pytest.raises(WorkerLostError):
+            client.exits(3, True).get(timeout=SOON)
+        nap = client.tells_pid_and_naps(str(tmp_path / "pid"), 0.8)
+        until(lambda: lines(tmp_path / "pid"))
+        assert worker.end() == 0, worker.text()
+        assert nap.get(timeout=SOON) is None
+    finally:
+        worker.kill()
+        client.close()
