@@ -34,10 +34,10 @@ class _Executor(concurrent.futures.Executor):
         """Starts a call."""
         outer: concurrent.futures.Future[Any] = concurrent.futures.Future()
         inner = self._executor.submit(_call, cloudpickle.dumps((fn, args, kwargs)))
-        inner.add_done_callback(lambda done: self._settle(outer, done))
+        inner.add_done_callback(lambda done: self._set_outcome(outer, done))
         return outer
 
-    def _settle(self, outer: concurrent.futures.Future[Any], inner: Any) -> None:
+    def _set_outcome(self, outer: concurrent.futures.Future[Any], inner: Any) -> None:
         self.creations[inner.creation] += 1
         if inner.cancelled():
             outer.cancel()

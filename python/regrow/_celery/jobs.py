@@ -102,7 +102,7 @@ class Job:
                 raise
             logger.error("Pool callback raised exception: %r", error, exc_info=True)
 
-    def settle(self, is_value: bool, value: object) -> None:
+    def set_outcome(self, is_value: bool, value: object) -> None:
         """Tells the outcome: a value, or an `ExceptionInfo`."""
         if not self.is_settled:
             self.is_settled = True
@@ -113,7 +113,7 @@ class Job:
         try:
             raise error
         except Exception:
-            self.settle(False, ExceptionInfo())
+            self.set_outcome(False, ExceptionInfo())
 
 
 class Jobs:
@@ -218,11 +218,11 @@ class Jobs:
             self._release()
         finally:
             try:
-                self._settle(job, run)
+                self._set_outcome(job, run)
             finally:
                 run.close()
 
-    def _settle(self, job: Job, run: Run) -> None:
+    def _set_outcome(self, job: Job, run: Run) -> None:
         """Tells the outcome of a process that has ended."""
         if job.is_settled:
             return
@@ -233,11 +233,11 @@ class Jobs:
             job.fail(error)
             return
         if answer is not None and answer.is_value:
-            job.settle(True, _without_memory_error(answer.value))
+            job.set_outcome(True, _without_memory_error(answer.value))
         elif answer is not None and isinstance(answer.value.exception, MemoryError):
             job.fail(WorkerLostError(f"Worker ran out of memory. Job: {job.number}."))
         elif answer is not None:
-            job.settle(False, answer.value)
+            job.set_outcome(False, answer.value)
         elif self._is_silent:
             job.is_settled = True
         elif job.is_terminated:
