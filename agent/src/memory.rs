@@ -5,6 +5,8 @@ use crate::arch;
 use regrow_abi::PAGE_BYTES;
 
 const WORDS: usize = PAGE_BYTES as usize / 8;
+/// Words of a cache line.
+const LINE_WORDS: usize = arch::LINE_BYTES / 8;
 
 /// Whether two pages differ.
 ///
@@ -35,26 +37,12 @@ pub unsafe fn page_differs(a: *const u64, b: *const u64) -> bool {
 /// # Safety
 /// `to` is a writable page that nobody uses meanwhile, `from` a readable one; both are aligned.
 pub unsafe fn restore_page(to: *mut u64, from: *const u64) -> bool {
-    const LINE: usize = 8;
     let mut differed = false;
     let mut at = 0;
     while at < WORDS {
-        // SAFETY: `at` and the `LINE` words from there on are below the number of words in a page.
-        unsafe {
-            let (to, from) = (to.add(at).cast::<[u64; LINE]>(), from.add(at).cast::<[u64; LINE]>());
-            let (have, want) = (to.read(), from.read());
-            let mut difference = 0;
-            let mut step = 0;
-            while step < LINE {
-                difference |= have[step] ^ want[step];
-                step += 1;
-            }
-            if difference != 0 {
-                differed = true;
-                to.write(want);
-            }
-        }
-        at += LINE;
+        // SAFETY: the line at word `at` lies in the page, as `LINE_WORDS` divides the number of words; both lines are aligned.
+        unsafe { differed |= arch::restore_line(to.add(at), from.add(at)) };
+        at += LINE_WORDS;
     }
     // SAFETY: the first word of the page.
     unsafe { to.write_volatile(to.read_volatile()) };
@@ -73,6 +61,16 @@ pub unsafe fn page_is_zero(address: u64) -> bool {
         at += 1;
     }
     at == WORDS
+}
+
+/// Has the processor bring the beginnings of two pages into its caches, of which the second is compared with the first soon. It goes on by itself from there.
+pub fn fetch_ahead(a: u64, b: *const u8) {
+    let mut at = 0;
+    while at < 4 * arch::LINE_BYTES {
+        arch::prefetch((a as *const u8).wrapping_add(at));
+        arch::prefetch(b.wrapping_add(at));
+        at += arch::LINE_BYTES;
+    }
 }
 
 /// Copies a page.

@@ -33,6 +33,7 @@ const IS_SHELL: u64 = 1 << 33;
 const VERIFY: u64 = 1 << 34;
 const SESSIONS: u64 = 1 << 35;
 const TRACKS: u64 = 1 << 36;
+const TRUSTS_RUNS: u64 = 1 << 37;
 
 impl Memory {
     /// What is to be remembered, with no process yet.
@@ -53,6 +54,7 @@ impl Memory {
             (control.verify.load(Relaxed) != 0, VERIFY),
             (control.sessions.load(Relaxed) != 0, SESSIONS),
             (uffd >= 0, TRACKS),
+            (control.trusts_runs.load(Relaxed) != 0, TRUSTS_RUNS),
         ];
         let bits = table.iter().filter(|row| row.0).fold(0, |bits, row| bits | row.1);
         Memory { pid_and_bits: bits, ignored, oom_score }
@@ -94,6 +96,7 @@ impl Memory {
         }
         control.verify.store(u32::from(self.has(VERIFY)), Relaxed);
         control.sessions.store(u32::from(self.has(SESSIONS)), Relaxed);
+        control.trusts_runs.store(u32::from(self.has(TRUSTS_RUNS)), Relaxed);
     }
 }
 

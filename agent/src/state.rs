@@ -267,6 +267,11 @@ impl Agent {
         self.control().purpose.load(Relaxed) == purpose::ONE_RUN
     }
 
+    /// Whether the reset believes what the kernel has noted of a run's writes. A run could have forged it on purpose.
+    pub fn trusts_runs(&self) -> bool {
+        self.control().trusts_runs.load(Relaxed) != 0
+    }
+
     /// Whether the processes of this body have a session of their own before they have an order.
     pub fn has_sessions(&self) -> bool {
         self.control().sessions.load(Relaxed) != 0

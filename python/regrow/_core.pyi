@@ -1,6 +1,7 @@
 """What of the package is not Python (`src/`)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Optional, final
 
 @final
@@ -25,7 +26,8 @@ class Pool:
     """What is kept between runs. A forked copy of the process makes one of its own."""
 
     def __new__(
-        cls, max_bodies: int, *, recycle: bool = True, single_use: bool = False, warm_only: bool = False, timed: bool = False
+        cls, max_bodies: int, *, recycle: bool = True, single_use: bool = False, warm_only: bool = False, timed: bool = False,
+        trusts_runs: bool = False,
     ) -> Pool: ...
     def prepare(self, image: Image, words: list[str], *, call: Optional[bytes] = None) -> tuple[Optional[str], str]:
         """Makes the image ahead: where it stands, or None and why its processes will be started by exec."""
@@ -75,3 +77,18 @@ class Process:
 
     def send_signal(self, signal: int) -> None: ...
     def kill(self) -> None: ...
+
+@final
+class Runner:
+    """The quick way through the process of a call."""
+
+    def __new__(cls, worker: ModuleType) -> Runner: ...
+    def __call__(
+        self,
+        number: int,
+        skip: int,
+        streams: list[object],
+        flush_c: Callable[[None], object],
+        leave: Callable[[], object],
+    ) -> None:
+        """Carries out the order in a descriptor and ends the process; returns where it does not know such an order."""

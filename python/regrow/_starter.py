@@ -46,7 +46,9 @@ class _Pool:
     __slots__ = ("__weakref__", "core")
 
     def __init__(self, reuse: Reuse) -> None:
-        self.core = _core.Pool((os.cpu_count() or 1) + _SPARE_BODIES, single_use=reuse == "never")
+        is_single = reuse == "never"
+        # Whoever loads what a call returns, or says that he trusts a program, gains nothing by distrusting its memory.
+        self.core = _core.Pool((os.cpu_count() or 1) + _SPARE_BODIES, single_use=is_single, trusts_runs=not is_single)
 
 
 def _pool_of(key: _Key) -> _Pool:

@@ -3,6 +3,7 @@
 //! ```text
 //!   PyImage    what an interpreter is started with, and what it prepares
 //!   PyPool     starts processes of images ──> PyProcess: its pipes, its end
+//!   PyRunner   inside the process of a call: the quick way through it
 //! ```
 //!
 //! In Python they have these names without `Py`. Whatever may take time releases the interpreter's lock first. A wait that a signal interrupts has Python run its
@@ -10,9 +11,11 @@
 
 mod errors;
 mod image;
+mod left;
 mod pipes;
 mod pool;
 mod process;
+mod runner;
 
 /// What of the package `regrow` is not Python.
 #[pyo3::pymodule]
@@ -23,4 +26,6 @@ mod _core {
     use crate::pool::PyPool;
     #[pymodule_export]
     use crate::process::PyProcess;
+    #[pymodule_export]
+    use crate::runner::PyRunner;
 }

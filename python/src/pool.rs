@@ -42,15 +42,23 @@ struct StartArguments<'a> {
 #[pymethods]
 impl PyPool {
     #[new]
-    #[pyo3(signature = (max_bodies, *, recycle = true, single_use = false, warm_only = false, timed = false))]
-    fn new(max_bodies: usize, recycle: bool, single_use: bool, warm_only: bool, timed: bool) -> Self {
+    #[pyo3(signature = (max_bodies, *, recycle = true, single_use = false, warm_only = false, timed = false, trusts_runs = false))]
+    fn new(
+        max_bodies: usize,
+        recycle: bool,
+        single_use: bool,
+        warm_only: bool,
+        timed: bool,
+        trusts_runs: bool,
+    ) -> Self {
         let point = if warm_only { PointChoice::Only(Point::Warm) } else { PointChoice::Auto };
         let builder = regrow::Pool::builder()
             .max_bodies_per_program(max_bodies)
             .recycle(recycle)
             .reuse(if single_use { Reuse::Never } else { Reuse::Always })
             .point(point)
-            .timed(timed);
+            .timed(timed)
+            .trusts_runs(trusts_runs);
         Self { pool: builder.build(), null: OnceLock::new() }
     }
 

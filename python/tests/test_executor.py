@@ -200,7 +200,7 @@ def test_an_exception_comes_back_with_its_traceback(executor: regrow.Executor) -
     cause = caught.value.__cause__
     assert isinstance(cause, regrow.RemoteTraceback)
     assert "in raise_custom" in str(cause)
-    assert "_worker.py" not in str(cause)
+    assert "worker.py" not in str(cause)
 
 
 def test_an_exception_that_cannot_be_loaded_comes_back_as_text(executor: regrow.Executor) -> None:
@@ -537,6 +537,41 @@ def test_shutdown_in_the_callback_of_a_cancelled_call_waits() -> None:
     assert time.monotonic() - start < 500
 
 
+@pytest.mark.parametrize("look", ["done", "wait", "as_completed", "callback", "exception"])
+def test_a_call_goes_on_whatever_way_its_future_is_looked_at(executor: regrow.Executor, look: str) -> None:
+    over = threading.Event()
+    future = executor.submit(calls.add, 1)
+    if look == "callback":
+        future.add_done_callback(lambda _: over.set())
+        assert over.wait(60)
+    elif look == "wait":
+        assert not concurrent.futures.wait([future], timeout=60).not_done
+    elif look == "as_completed":
+        assert list(concurrent.futures.as_completed([future], timeout=60)) == [future]
+    elif look == "exception":
+        assert future.exception(60) is None
+    end = time.monotonic() + 60
+    while not future.done() and time.monotonic() < end:
+        time.sleep(0.001)
+    assert future.result(0) == calls.add(1)
+
+
+def test_calls_that_nobody_looks_at_end_and_give_their_slots_to_others(tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(5)]
+    with regrow.Executor(1) as executor:
+        for path in paths:
+            executor.submit(path.write_text, "x")
+    assert all(path.read_text() == "x" for path in paths)
+
+
+def test_no_thread_is_started_for_calls_whose_results_are_asked_for() -> None:
+    before = threading.active_count()
+    with regrow.Executor(2) as executor:
+        for number in range(5):
+            assert executor.submit(calls.add, number).result() == calls.add(number)
+        assert threading.active_count() == before
+
+
 def test_shutdown_waits_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     poll = regrow._call.calls.Calls._poll
 
@@ -547,7 +582,8 @@ def test_shutdown_waits_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regrow._call.calls.Calls, "_poll", slow)
     before = set(threading.enumerate())
     executor = regrow.Executor(1)
-    executor.submit(calls.add, 1).result()
+    # Who waits for a future in another way than by its result has the thread do so.
+    assert not concurrent.futures.wait([executor.submit(calls.add, 1)]).not_done
     assert set(threading.enumerate()) > before
     executor.shutdown()
     assert set(threading.enumerate()) == before

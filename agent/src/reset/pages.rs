@@ -75,7 +75,7 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> ResetResult {
         cursor.look_at(part)?;
     }
     cursor.finish_pass()?;
-    if cursor.tracked {
+    if cursor.tracked && !agent.trusts_runs() {
         scan::each_protected(agent, &mut |from, to, found| cursor.take(from, to, found))?;
         cursor.flush()?;
     }
@@ -206,6 +206,10 @@ impl PageCursor<'_> {
     fn compare(&mut self, address: u64, index: usize) -> ResetResult {
         self.compared += 1;
         let from = self.agent.saved(index);
+        if let Some(next) = self.pages.get(index + 1) {
+            // Most pages that runs write are neighbours in the table.
+            memory::fetch_ahead(next.address(), self.agent.saved(index + 1));
+        }
         if self.vma_at(address).is_some_and(|vma| vma.flags & vma_flags::WRITE != 0) {
             // SAFETY: a page of the image that is there and writable, and its saved one; nobody else runs in this memory.
             self.copied += u32::from(unsafe { memory::restore_page(address as *mut u64, from.cast()) });

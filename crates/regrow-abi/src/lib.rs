@@ -47,7 +47,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use task::Task;
 
 /// Raised by every change of a type in this crate; the agent refuses to keep an image of another version.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// Where the arg area starts in the control memfd.
 pub const ARG_AREA_OFFSET: usize = 8192;
@@ -207,6 +207,8 @@ pub struct Control {
     pub verify: AtomicU32,
     /// 1: a process has a session of its own before it has an order, and takes none for a task without one.
     pub sessions: AtomicU32,
+    /// 1: a reset believes what the kernel has noted of writes, which a run could have forged.
+    pub trusts_runs: AtomicU32,
     /// Number of the [`fault::FaultPoint`] that the agent is to fail at, or zero (tests).
     pub fault: AtomicU32,
     /// [`command`].
@@ -241,6 +243,6 @@ pub const KEEPER_SOCKET_FD: i32 = 3;
 const _: () = {
     assert!(size_of::<Patch>() == 16);
     assert!(size_of::<Order>() == 928 + size_of::<Task>());
-    assert!(size_of::<Control>() == 96 + size_of::<Order>());
+    assert!(size_of::<Control>() == 104 + size_of::<Order>());
     assert!(size_of::<Control>() <= ARG_AREA_OFFSET);
 };

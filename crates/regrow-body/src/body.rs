@@ -121,6 +121,8 @@ pub struct Making {
     pub verify: bool,
     /// Its processes have sessions of their own before they have an order; an order for a task without one is refused.
     pub sessions: bool,
+    /// A reset believes what the kernel has noted of writes, which a run could have forged.
+    pub trusts_runs: bool,
     /// What it is made for.
     pub purpose: Purpose,
     /// Nobody waits for it: what its first run is going to touch is mapped.
@@ -149,6 +151,7 @@ impl Body {
         let control = ControlArea::new(shared);
         control.set_verify(how.verify);
         control.set_sessions(how.sessions);
+        control.set_trusts_runs(how.trusts_runs);
         control.set_purpose(how.purpose);
         if how.ahead {
             ahead::order(&control, image);

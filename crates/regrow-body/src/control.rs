@@ -102,6 +102,7 @@ pub(crate) struct ControlArea {
 struct Words {
     verify: AtomicU32,
     sessions: AtomicU32,
+    trusts_runs: AtomicU32,
     fault: AtomicU32,
 }
 
@@ -276,6 +277,11 @@ impl ControlArea {
         self.write_settings();
     }
 
+    pub(crate) fn set_trusts_runs(&self, trusts_runs: bool) {
+        self.settings.trusts_runs.store(u32::from(trusts_runs), Relaxed);
+        self.write_settings();
+    }
+
     pub(crate) fn set_fault(&self, fault: FaultPoint) {
         self.settings.fault.store(fault.number(), Relaxed);
         self.write_settings();
@@ -295,6 +301,7 @@ impl ControlArea {
         let control = self.control();
         control.verify.store(self.settings.verify.load(Relaxed), Relaxed);
         control.sessions.store(self.settings.sessions.load(Relaxed), Relaxed);
+        control.trusts_runs.store(self.settings.trusts_runs.load(Relaxed), Relaxed);
         control.fault.store(self.settings.fault.load(Relaxed), Relaxed);
         control.command.store(command::NONE, Relaxed);
     }

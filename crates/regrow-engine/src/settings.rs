@@ -57,6 +57,8 @@ pub struct Settings {
     pub spot_checks: u32,
     /// Whether a process that waits for its order has a session of its own already. Runs that are to have none are started by exec.
     pub sessions: bool,
+    /// Whether runs are code that is trusted as its caller is: a reset believes what the kernel has noted of their writes.
+    pub trusts_runs: bool,
     /// Whether every run has its body alone; a request can ask for that, too.
     pub reuse: Reuse,
     /// Which snapshot point images are made at.
@@ -89,6 +91,7 @@ impl Default for Settings {
             verify: false,
             spot_checks: 0,
             sessions: false,
+            trusts_runs: false,
             reuse: Reuse::Always,
             point: PointChoice::Auto,
             max_bodies_per_program: 8,

@@ -37,7 +37,64 @@ fn end_with_nul(text: &[u8], to: &mut Vec<u8>) {
 
 /// Takes a block of strings apart in which a NUL byte ends each.
 pub fn strings(block: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
-    block.split_inclusive(|&byte| byte == 0).map(|text| text.strip_suffix(&[0]).unwrap_or(text))
+    block.split_inclusive(|&byte| byte == 0).map(without_nul)
+}
+
+/// An order, as a front end reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadOrder<'a> {
+    /// The whole argument vector.
+    pub argv: Vec<&'a [u8]>,
+    /// The environment: entries, each ended by a NUL.
+    pub environment: &'a [u8],
+    /// The bytes that the caller passes.
+    pub payload: &'a [u8],
+}
+
+/// Why a front end cannot read an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OrderError {
+    /// The first line is not that of an order.
+    Head,
+    /// There are fewer strings or bytes than the first line says, or more.
+    Length,
+}
+
+/// Reads an order as a front end does: the bytes must be one order and nothing else.
+///
+/// # Errors
+/// [`OrderError`].
+pub fn read(bytes: &[u8]) -> Result<ReadOrder<'_>, OrderError> {
+    let end = bytes.iter().position(|&byte| byte == b'\n').ok_or(OrderError::Head)?;
+    let (head, rest) = bytes.split_at_checked(end).ok_or(OrderError::Head)?;
+    let mut numbers = head.strip_prefix(HEAD).ok_or(OrderError::Head)?.split(|&byte| byte == b' ').map(number);
+    let mut next = || numbers.next().flatten().ok_or(OrderError::Head);
+    let (words, variables, size) = (next()?, next()?, next()?);
+    if numbers.next().is_some() {
+        return Err(OrderError::Head);
+    }
+    let rest = rest.get(1..).unwrap_or_default();
+    let block = rest.len().checked_sub(size).ok_or(OrderError::Length)?;
+    let (block, payload) = rest.split_at_checked(block).ok_or(OrderError::Length)?;
+    if block.last().is_some_and(|&byte| byte != 0) {
+        return Err(OrderError::Length);
+    }
+    let mut strings = block.split_inclusive(|&byte| byte == 0);
+    let argv: Vec<&[u8]> = strings.by_ref().take(words).map(without_nul).collect();
+    let all = argv.len() == words && strings.clone().count() == variables;
+    let length: usize = strings.map(<[u8]>::len).sum();
+    let environment = block.get(block.len() - length..).filter(|_| all).ok_or(OrderError::Length)?;
+    Ok(ReadOrder { argv, environment, payload })
+}
+
+/// A decimal number without sign.
+fn number(digits: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(digits).ok()?;
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+fn without_nul(text: &[u8]) -> &[u8] {
+    text.strip_suffix(&[0]).unwrap_or(text)
 }
 
 #[cfg(test)]
@@ -45,52 +102,6 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
-
-    /// An order, as a front end reads it.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    struct ReadOrder<'a> {
-        /// The whole argument vector.
-        argv: Vec<&'a [u8]>,
-        /// The environment.
-        env: Vec<&'a [u8]>,
-        /// The bytes that the caller passes.
-        payload: &'a [u8],
-    }
-
-    /// Why a front end cannot read an order.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    enum OrderError {
-        /// The first line is not that of an order.
-        Head,
-        /// There are fewer strings or bytes than the first line says, or more.
-        Length,
-    }
-
-    /// Reads an order as a front end does: the bytes must be one order and nothing else.
-    fn parse(bytes: &[u8]) -> Result<ReadOrder<'_>, OrderError> {
-        let end = bytes.iter().position(|&byte| byte == b'\n').ok_or(OrderError::Head)?;
-        let numbers = bytes[..end].strip_prefix(HEAD).ok_or(OrderError::Head)?;
-        let numbers: Option<Vec<usize>> = numbers.split(|&byte| byte == b' ').map(number).collect();
-        let Some(&[words, variables, size]) = numbers.as_deref() else { return Err(OrderError::Head) };
-        let rest = &bytes[end + 1..];
-        let block = rest.len().checked_sub(size).ok_or(OrderError::Length)?;
-        let (block, payload) = rest.split_at(block);
-        if block.last().is_some_and(|&byte| byte != 0) {
-            return Err(OrderError::Length);
-        }
-        let mut argv: Vec<&[u8]> = strings(block).collect();
-        if words.checked_add(variables) != Some(argv.len()) {
-            return Err(OrderError::Length);
-        }
-        let env = argv.split_off(words);
-        Ok(ReadOrder { argv, env, payload })
-    }
-
-    /// A decimal number without sign.
-    fn number(digits: &[u8]) -> Option<usize> {
-        let text = std::str::from_utf8(digits).ok()?;
-        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-    }
 
     fn written(argv: &[&[u8]], env: &[&[u8]], payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -107,7 +118,7 @@ mod tests {
     #[test]
     fn the_front_ends_own_variables_are_left_out() {
         let bytes = written(&[], &[b"REGROW_WARM=63", b"REGROW_WARMER=1", b"REGROW_ORDER=63"], b"");
-        assert_eq!(parse(&bytes).expect("an order").env, [b"REGROW_WARMER=1"]);
+        assert_eq!(read(&bytes).expect("an order").environment, b"REGROW_WARMER=1\0");
     }
 
     #[test]
@@ -115,12 +126,12 @@ mod tests {
         for bytes in
             [&b""[..], b"regrow 1 0 0 0", b"regrow 2 0 0 0\n", b"regrow 1 0 0\n", b"regrow 1 0 +0 0\n"]
         {
-            assert_eq!(parse(bytes), Err(OrderError::Head));
+            assert_eq!(read(bytes), Err(OrderError::Head));
         }
         for bytes in
             [&b"regrow 1 1 0 0\n"[..], b"regrow 1 0 0 0\na\0", b"regrow 1 1 0 0\na", b"regrow 1 0 0 1\n"]
         {
-            assert_eq!(parse(bytes), Err(OrderError::Length));
+            assert_eq!(read(bytes), Err(OrderError::Length));
         }
     }
 
@@ -137,16 +148,16 @@ mod tests {
         ) {
             let mut bytes = Vec::new();
             write(argv.iter().map(Vec::as_slice), env.iter().map(Vec::as_slice), &payload, &mut bytes);
-            let order = parse(&bytes).expect("an order");
+            let order = read(&bytes).expect("an order");
             prop_assert_eq!(order.argv, argv);
-            prop_assert_eq!(order.env, env);
+            prop_assert_eq!(strings(order.environment).collect::<Vec<_>>(), env);
             prop_assert_eq!(order.payload, payload);
         }
 
         #[test]
         fn no_bytes_are_too_strange_to_be_refused(bytes in vec(any::<u8>(), 0..40)) {
-            let _ = parse(&bytes);
-            let _ = parse(&[HEAD, &bytes].concat());
+            let _ = read(&bytes);
+            let _ = read(&[HEAD, &bytes].concat());
         }
     }
 }

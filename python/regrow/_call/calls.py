@@ -7,8 +7,13 @@ A running call is served by one thread at a time. A thread that asks a future fo
 reads the answer where it waits for it, and no other thread has to wake. All other calls are served by one thread of their
 executor, which polls for them, and kills those whose time is over.
 
+A call that starts while it is submitted is *unattended*: most callers ask for its result next, and the polling thread need
+not know of it. It is attended as soon as anybody looks at its future in another way, another call waits for its slot, or its
+executor is closed.
+
 Invariants: a call has a slot from its start to its end; whoever sets `claimed` under the lock is the one that touches the
-process until he clears it; what a claimed call is watched by is not in the poller, unless the claimer is the polling thread.
+process until he clears it; what a claimed call is watched by is not in the poller, unless the claimer is the polling thread;
+a call is unattended only if nobody but its submitter can know of it, or nobody has looked at it since.
 
 A signal handler of the main thread may raise between any two steps of it, which are the interpreter's: after a call, at the
 head of a function, at a jump back. What belongs together here is therefore written as stores and deletions that follow each
@@ -81,13 +86,16 @@ class Calls:
         with self._lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self._ensure_thread()
             self._waiting.append(future)
-        self._start_waiting()
+        self._start_waiting(future)
+        if self._waiting:
+            self._attend_all()
         return future
 
-    def _start_waiting(self) -> None:
-        """Gives free slots to calls that wait for one. Where a signal handler raises, each call has its slot or waits."""
+    def _start_waiting(self, mine: Optional[Future[Any]] = None) -> None:
+        """Gives free slots to calls that wait for one. Where a signal handler raises, each call has its slot or waits.
+
+        `mine` is a future that nobody else has yet: its call is left unattended."""
         me = threading.get_ident()
         while True:
             future: Optional[Future[Any]] = None
@@ -98,7 +106,7 @@ class Calls:
                     future = self._waiting[0]
                     self._starting[future] = me
                     del self._waiting[0]
-                self._start(future)
+                self._start(future, future is mine)
             finally:
                 if future is not None and future in self._starting:
                     del self._starting[future]
@@ -107,9 +115,9 @@ class Calls:
                     with self._lock:
                         self._wake_if_closed()
 
-    def _start(self, future: Future[Any]) -> None:
+    def _start(self, future: Future[Any], is_mine: bool) -> None:
         """Starts the process of a call that has a slot."""
-        if not (future.running() or future.begins()):
+        if not future.begins():
             future.is_given = True
             return
         process = None
@@ -117,7 +125,7 @@ class Calls:
         try:
             future.is_given = True
             process = start_process(self._starter, future.order, self._memory_limit, future.place)
-            self._enter(future, process)
+            self._enter(future, process, is_mine and self._timeout is None)
         except BaseException as error:
             if future.call is None:
                 if process is not None:
@@ -128,7 +136,7 @@ class Calls:
             if not isinstance(error, Exception):
                 raise
 
-    def _enter(self, future: Future[Any], process: _core.Process) -> None:
+    def _enter(self, future: Future[Any], process: _core.Process, is_unattended: bool) -> None:
         """Takes a call into the table of those that run."""
         future.order = b""
         future.creation = process.creation
@@ -136,13 +144,32 @@ class Calls:
         deadline = None if self._timeout is None else now + self._timeout
         running = Running(future, process, deadline)
         with self._lock:
-            self._watch(running, now)
+            if is_unattended and not (self._waiting or self._closed):
+                running.due = running.next_look(now)
+            else:
+                self._ensure_thread()
+                self._watch(running, now)
             self._running[running.watched] = running
             future.call = running
             del self._starting[future]
             is_doomed = future.is_doomed
         if is_doomed:
             process.kill()
+
+    def attend(self, running: Running) -> None:
+        """Has the polling thread serve a call that nobody serves."""
+        with self._lock:
+            if not running.is_watched and not running.claimed and self._running.get(running.watched) is running:
+                self._ensure_thread()
+                self._watch(running, time.monotonic())
+
+    def _attend_all(self) -> None:
+        """Has the polling thread serve all calls: one waits for a slot, or the executor is closed."""
+        with self._lock:
+            if self._is_busy():
+                self._ensure_thread()
+            for running in list(self._running.values()):
+                self.attend(running)
 
     # Serving.
 
@@ -160,7 +187,8 @@ class Calls:
                 if running.claimed or self._running.get(running.watched) is not running:
                     return
                 running.claimed = is_mine = True
-                self._unwatch(running)
+                if running.is_watched:
+                    self._unwatch(running)
             if self._await(running, until):
                 self._finish(running)
                 is_mine = False
@@ -204,6 +232,7 @@ class Calls:
         running.finisher = 0
         running.claimed = False
         with self._lock:
+            self._ensure_thread()
             self._wake()
 
     def _finish(self, running: Running) -> None:
@@ -256,6 +285,7 @@ class Calls:
         with self._lock:
             self._closed = True
             waiting = list(self._waiting) if cancel_waiting else []
+            self._attend_all()
             self._wake()
         for future in waiting:
             future.cancel()
@@ -283,7 +313,6 @@ class Calls:
             return
         self._poller = Poller()
         self._thread = threading.Thread(target=self._poll, name="regrow-calls", daemon=True)
-        lives.active.add(self)
         try:
             self._thread.start()
         except RuntimeError:
@@ -294,12 +323,14 @@ class Calls:
     def _watch(self, running: Running, now: float) -> None:
         assert self._poller is not None
         running.due = running.next_look(now)
+        running.is_watched = True
         self._was_used = True
         # It is there already if a signal handler raised before it was taken out.
         self._poller.watch(running.watched, running.due)
 
     def _unwatch(self, running: Running) -> None:
         assert self._poller is not None
+        running.is_watched = False
         self._poller.forget(running.watched)
 
     def _wake(self) -> None:
@@ -342,7 +373,6 @@ class Calls:
         assert self._poller is not None
         self._poller.close()
         self._poller = None
-        lives.active.discard(self)
 
     def _look_at_due(self) -> None:
         now = time.monotonic()

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: The states of a future whose call is not over.
+_LASTING = ("PENDING", "RUNNING")
+
 #: How often a call is looked at of which nothing is heard, in seconds.
 LOOK = 1.0
 
@@ -40,8 +43,10 @@ class Future(concurrent.futures.Future[T]):
     """
 
     def __init__(self, calls: Calls, order: bytes, place: str) -> None:
+        #: The call, once it has a process.
+        self.call: Optional[Running] = None
         super().__init__()
-        self._condition = _Condition()
+        self._own_condition = _Condition()
         self._calls = calls
         self.family = calls.family
         #: What the process is told, until it is.
@@ -50,12 +55,22 @@ class Future(concurrent.futures.Future[T]):
         self.place = place
         #: Whether the call may have begun, or never will: it is not to be begun again.
         self.is_given = False
-        #: The call, once it has a process.
-        self.call: Optional[Running] = None
         #: How the process of the call was made, in words; None while it has none.
         self.creation: Optional[str] = None
         #: Whether the call was cancelled while it was being started.
         self.is_doomed = False
+
+    @property
+    def _condition(self) -> threading.Condition:
+        """What whoever looks at a future takes first, `concurrent.futures.wait` for example: the call is attended then."""
+        running = self.call
+        if running is not None and not (running.is_watched or running.claimed):
+            self._calls.attend(running)
+        return self._own_condition
+
+    @_condition.setter
+    def _condition(self, condition: threading.Condition) -> None:
+        """The standard library's future makes one for itself."""
 
     def result(self, timeout: Optional[float] = None) -> T:
         """The value of the call, or the exception that it raised; see `concurrent.futures.Future.result`."""
@@ -71,7 +86,7 @@ class Future(concurrent.futures.Future[T]):
 
     def _served(self, timeout: Optional[float]) -> Optional[float]:
         """Serves the call, if nobody does; what of the timeout is left then."""
-        if self.done():
+        if self._state not in _LASTING:
             return timeout
         if timeout is None:
             self._calls.serve(self, None)
@@ -82,7 +97,9 @@ class Future(concurrent.futures.Future[T]):
 
     def begins(self) -> bool:
         """Notes that the call is no longer to wait. False when it was cancelled."""
-        return self._state != "CANCELLED_AND_NOTIFIED" and self.set_running_or_notify_cancel()
+        return self._state == "RUNNING" or (
+            self._state != "CANCELLED_AND_NOTIFIED" and self.set_running_or_notify_cancel()
+        )
 
     def _cancel_waiting(self) -> bool:
         return super().cancel()
@@ -105,7 +122,7 @@ class Future(concurrent.futures.Future[T]):
 class Running:
     """A call whose process has been started and not been seen to end."""
 
-    __slots__ = ("claimed", "deadline", "due", "finisher", "future", "is_late", "process", "refusal", "watched")
+    __slots__ = ("claimed", "deadline", "due", "finisher", "future", "is_late", "is_watched", "process", "refusal", "watched")
 
     def __init__(self, future: Future[Any], process: _core.Process, deadline: Optional[float]) -> None:
         self.future = future
@@ -115,6 +132,8 @@ class Running:
         self.watched = process.readable()[0]
         #: When it is looked at although nothing is heard of it.
         self.due = 0.0
+        #: Whether the poller waits for it.
+        self.is_watched = False
         self.claimed = False
         self.is_late = False
         #: The thread that sets the future and calls its callbacks; 0 while there is none.

@@ -18,21 +18,19 @@ class Calls(Protocol):
         """In a forked copy: forgets what is the original's."""
 
 
-#: Those whose thread runs: they are waited for at the end of the interpreter.
-active: set[Calls] = set()
 every: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
 def _end_all() -> None:
     """At the end of the interpreter: all calls are waited for, as `concurrent.futures` does."""
-    for calls in list(active):
+    all_calls = list(every)
+    for calls in all_calls:
         calls.close()
-    for calls in list(active):
+    for calls in all_calls:
         calls.close(wait=True)
 
 
 def _leave_to_parent() -> None:
-    active.clear()
     for calls in list(every):
         calls.leave_to_parent()
 

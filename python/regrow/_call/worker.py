@@ -22,6 +22,7 @@ import os
 import pickle
 import sys
 import traceback
+from collections.abc import Callable
 from types import ModuleType
 from typing import Optional
 
@@ -49,8 +50,10 @@ _own_main: Optional[ModuleType] = None
 _path: list[str] = []
 
 
-def prepare(setup: bytes) -> None:
-    """Gets the interpreter ready for calls. An exception is kept, and is what every call is answered with."""
+def prepare(setup: bytes) -> Optional[Callable[..., None]]:
+    """Gets the interpreter ready for calls. An exception is kept, and is what every call is answered with.
+
+    Returns what carries calls out on a way of its own (see `docs/warm.md`), which does what `call` and the end of the process do."""
     global _failure
     atexit.register(_send)
     os.register_at_fork(after_in_child=_forget)
@@ -59,6 +62,11 @@ def prepare(setup: bytes) -> None:
     except BaseException as error:
         _failure = _described(error)
     _path[:] = sys.path
+    if _failure is not None:
+        return None
+    from regrow import _core
+
+    return _core.Runner(sys.modules[__name__])
 
 
 def _prepare(setup: bytes) -> None:
@@ -165,9 +173,11 @@ def _send() -> None:
     if _own_main is not None:
         # What ends with the run is its own module. The one that was prepared is not torn down for nothing.
         sys.modules["__main__"] = _own_main
-    if _answer is None:
-        return
-    kind, data = _answer
+    if _answer is not None:
+        _write_answer(*_answer)
+
+
+def _write_answer(kind: bytes, data: bytes) -> None:
     head = kind + len(data).to_bytes(8, "little")
     # Whoever wants no answer any more has closed the pipe.
     with contextlib.suppress(BrokenPipeError):

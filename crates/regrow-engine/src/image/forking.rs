@@ -20,8 +20,8 @@ impl BodyForker {
     /// Bodies of a shard with these settings, noted in this registry.
     pub(crate) fn new(settings: &Settings, keepers: Keepers) -> BodyForker {
         let purpose = if settings.reuse == Reuse::Never { Purpose::OneRun } else { Purpose::Runs };
-        let how =
-            Making { verify: settings.verify, sessions: settings.sessions, purpose, ..Making::default() };
+        let Settings { verify, sessions, trusts_runs, .. } = *settings;
+        let how = Making { verify, sessions, trusts_runs, purpose, ..Making::default() };
         BodyForker { how, fault: settings.fault, keepers }
     }
 

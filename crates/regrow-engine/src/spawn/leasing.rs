@@ -103,7 +103,8 @@ impl Starter<'_> {
 
 /// Whether bodies of a pool with these settings may be lent at all.
 fn may_lend(settings: &Settings) -> bool {
-    !settings.verify && !settings.sessions && settings.reuse == Reuse::Always && settings.fault == fault::NONE
+    let Settings { verify, sessions, trusts_runs, .. } = *settings;
+    !verify && !sessions && !trusts_runs && settings.reuse == Reuse::Always && settings.fault == fault::NONE
 }
 
 fn own_exec_path(resolved: &Resolved) -> Option<std::ffi::CString> {

@@ -44,8 +44,8 @@ def function_by_name(name: str) -> Callable[..., object]:
     return found  # type: ignore[no-any-return]
 
 
-def load(options: Options) -> None:
-    """Imports what each run finds at its start, and calls the function that sets it up."""
+def load(options: Options) -> Any:
+    """Imports what each run finds at its start, and calls the function that sets it up; returns what that returns."""
     if not SAFE_PATH:
         # The entry of `-c`, which is the front end and not the run's program.
         del sys.path[0]
@@ -56,7 +56,8 @@ def load(options: Options) -> None:
     if options.setup:
         module, function, *data = options.setup.split(":", 2)
         argument = binascii.a2b_base64(data[0]) if data else b""
-        function_by_name(f"{module}:{function}")(argument)
+        return function_by_name(f"{module}:{function}")(argument)
+    return None
 
 
 def fresh_main() -> ModuleType:

@@ -8,6 +8,7 @@ import gc
 import posix
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from .dependencies import Missing, absent_paths
 from .environment import Change, Environment
@@ -21,9 +22,11 @@ from .streams import flush_streams, kind_of, standard_streams
 class Prepared:
     """What the front end makes before the stop, for all runs."""
 
-    def __init__(self, in_c: list[Change], own: list[Change]) -> None:
+    def __init__(self, in_c: list[Change], own: list[Change], runner: Any) -> None:
         self.in_c = in_c
         self.own = own
+        # What carries out orders before the front end reads them, where the environment is the order's alone.
+        self.runner = None if in_c or own else runner
         self.streams = standard_streams()
         # A hook that runs behind the stop may write to the streams, unless all hooks are known.
         self.ahead = [stream for stream in self.streams if is_quiet() and kind_of(stream.number) is not None]
@@ -44,10 +47,10 @@ def prepare(options: Options, report: int) -> Prepared:
     missing = Missing()
     sys.meta_path.append(missing)
     try:
-        load(options)
+        runner = load(options)
         sys.meta_path.remove(missing)
         in_c, own = environment.finish()
-        prepared = Prepared(in_c, own)
+        prepared = Prepared(in_c, own, runner)
         flush_streams()
         rehearse(prepared)
     except BaseException as error:  # whatever it is, there is no image

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from .ground import FLUSH_C_STREAMS
 from .end import Kept, ended, finalize, leave
 from .loading import Options, load
 from .order import Order, become_plain
@@ -72,6 +73,8 @@ def begin() -> tuple[Program, Kept]:
     prepared = prepare(options, number)
     kept = Kept()
     stop(number, prepared, options)
+    if prepared.runner is not None and not kept.finalizes:
+        prepared.runner(number, options.skip, prepared.streams, FLUSH_C_STREAMS, lambda: (leave(0, kept), finalize(0)))
     return Program(wake(number, prepared), options.skip), kept
 
 

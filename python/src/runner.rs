@@ -1,0 +1,267 @@
+//! The quick way through the process of a call: what `regrow._call.worker` and the front end do, without their Python.
+//!
+//! ```text
+//!   woken ──order of a call──> environment, arguments, streams ──> function ──> answer ──nothing left to do──> end
+//!     └──anything else: the front end's own way                                   └──> the front end's own end
+//! ```
+//!
+//! Python code writes to whatever it runs through: reference counts of code, names and constants, and the counters of
+//! instructions. Each page of that kind is compared after the run. So the way that every call goes is not Python, and the
+//! ways that few calls go are.
+//!
+//! Invariant: before the order is known to be one of a call nothing has been changed.
+
+use std::ffi::OsStr;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyModule, PyTuple};
+use regrow_front::order::{self, ReadOrder};
+use rustix::io::Errno;
+
+use crate::errors::os_error;
+use crate::left::Left;
+
+/// What the order of a call begins with, behind arguments and environment: the worker's `call`.
+const CALL: &[u8] = b"regrow._call.worker:call\n";
+/// Has the interpreter finalize at the end (docs/warm.md).
+const FINALIZE: &[u8] = b"REGROW_PYTHON_FINALIZE=";
+/// Room for an order; a longer one goes the front end's way.
+const ORDER_BYTES: usize = 48 * 1024;
+/// The protocol of pickles, as `pickle.HIGHEST_PROTOCOL` has been since 3.8.
+const PROTOCOL: u8 = 5;
+
+/// What every call needs, looked up before the image is made. The worker makes it; the front end calls it in each run.
+#[pyclass(frozen, name = "Runner", module = "regrow._core")]
+pub(crate) struct PyRunner {
+    worker: Py<PyModule>,
+    sys: Py<PyModule>,
+    modules: Py<PyDict>,
+    /// The environment of the process, as `os.environ` has it and as an order tells it.
+    variables: Py<PyDict>,
+    environment: Vec<u8>,
+    loads: Py<PyAny>,
+    dumps: Py<PyAny>,
+    exit: Py<PyAny>,
+    left: Left,
+}
+
+/// The call of an order: the key by which processes of one family know one another, and the function with its arguments.
+struct Call<'a> {
+    key: &'a [u8],
+    pickle: &'a [u8],
+}
+
+impl<'a> Call<'a> {
+    /// None where the order asks for something else, or has its call in a file.
+    fn of(order: &ReadOrder<'a>) -> Option<Self> {
+        let (length, rest) = order.payload.strip_prefix(CALL)?.split_first_chunk::<2>()?;
+        let (key, pickle) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+        let finalizes = order::strings(order.environment).any(|entry| entry.starts_with(FINALIZE));
+        (!finalizes).then_some(Self { key, pickle })
+    }
+}
+
+#[pymethods]
+impl PyRunner {
+    /// Of the module `regrow._call.worker`.
+    #[new]
+    fn new(py: Python<'_>, worker: Py<PyModule>) -> PyResult<Self> {
+        let sys = py.import("sys")?;
+        let posix = py.import("posix")?;
+        let variables = posix.getattr("environ")?.cast_into::<PyDict>()?;
+        Ok(Self {
+            worker,
+            modules: sys.getattr("modules")?.cast_into::<PyDict>()?.unbind(),
+            sys: sys.unbind(),
+            environment: entries(&variables)?,
+            variables: variables.unbind(),
+            loads: py.import("pickle")?.getattr("loads")?.unbind(),
+            dumps: py.import("pickle")?.getattr("dumps")?.unbind(),
+            exit: posix.getattr("_exit")?.unbind(),
+            left: Left::prepared(py)?,
+        })
+    }
+
+    /// Carries out the order in this descriptor and ends the process. Returns where that is not the order of a call, or a long one;
+    /// nothing has been changed then. `skip` arguments are the interpreter's own; of `streams` those are opened again that are of
+    /// another kind than they were prepared for; `flush_c` flushes the C library's; `leave` ends the process as the front end does.
+    fn __call__(
+        &self,
+        py: Python<'_>,
+        number: RawFd,
+        skip: usize,
+        streams: &Bound<'_, PyList>,
+        flush_c: &Bound<'_, PyAny>,
+        leave: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let mut bytes = [0; ORDER_BYTES];
+        let read = read_file(number, &mut bytes)?;
+        let Ok(order) = order::read(bytes.get(..read).unwrap_or_default()) else { return Ok(()) };
+        let Some(call) = Call::of(&order) else { return Ok(()) };
+        py.import("posix")?.call_method1("close", (number,))?;
+        self.become_run(py, &order, skip, streams)?;
+        let answer = match self.carry_out(py, &call) {
+            Ok(pickle) => (b"=", pickle),
+            Err(error) => (b"!", self.described(py, error)?),
+        };
+        self.end(py, answer, streams, flush_c, leave)
+    }
+}
+
+impl PyRunner {
+    /// Makes the process what the order says.
+    fn become_run(
+        &self,
+        py: Python<'_>,
+        order: &ReadOrder<'_>,
+        skip: usize,
+        streams: &Bound<'_, PyList>,
+    ) -> PyResult<()> {
+        if order.environment != self.environment {
+            take_environment(self.variables.bind(py), order.environment)?;
+        }
+        for stream in streams {
+            if !is_as_prepared(&stream)? {
+                stream.call_method0("open")?;
+            }
+        }
+        let sys = self.sys.bind(py);
+        let words: Vec<&OsStr> = order.argv.iter().map(|word| OsStr::from_bytes(word)).collect();
+        let own = match words.get(skip..) {
+            None | Some([]) => vec![OsStr::new("")],
+            Some(own) => own.to_vec(),
+        };
+        set_list(&sys.getattr("argv")?, own)?;
+        if sys.hasattr("orig_argv")? {
+            set_list(&sys.getattr("orig_argv")?, words)?;
+        }
+        self.renew_start_time(py)
+    }
+
+    /// The time at which a plain process would have imported `logging`.
+    fn renew_start_time(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(logging) = self.modules.bind(py).get_item("logging")? else { return Ok(()) };
+        let in_ns = logging.getattr("_startTime")?.is_instance_of::<pyo3::types::PyInt>();
+        let now = py.import("time")?.call_method0(if in_ns { "time_ns" } else { "time" })?;
+        logging.setattr("_startTime", now)
+    }
+
+    /// Calls the function; gives the pickle of its value.
+    fn carry_out<'py>(&self, py: Python<'py>, call: &Call<'_>) -> PyResult<Bound<'py, PyBytes>> {
+        let worker = self.worker.bind(py);
+        worker.setattr("_in_call", true)?;
+        let modules = self.modules.bind(py);
+        if let Some(main) = modules.get_item("__mp_main__")? {
+            worker.setattr("_own_main", modules.get_item("__main__")?)?;
+            modules.set_item("__main__", main)?;
+        }
+        worker.getattr("_authenticate")?.call1((call.key,))?;
+        let asked = self.loads.bind(py).call1((PyBytes::new(py, call.pickle),))?.cast_into::<PyTuple>()?;
+        let (function, args, kwargs) = (asked.get_item(0)?, asked.get_item(1)?, asked.get_item(2)?);
+        let value = function.call(args.cast_into::<PyTuple>()?, Some(&kwargs.cast_into::<PyDict>()?))?;
+        Ok(self.dumps.bind(py).call1((value, PROTOCOL))?.cast_into::<PyBytes>()?)
+    }
+
+    /// An exception of the call, in the form that travels.
+    fn described<'py>(&self, py: Python<'py>, error: PyErr) -> PyResult<Bound<'py, PyBytes>> {
+        let described = self.worker.bind(py).getattr("_described")?.call1((error.into_value(py),))?;
+        Ok(described.cast_into::<PyBytes>()?)
+    }
+
+    /// Ends the process: at once where nothing is left to be done.
+    fn end(
+        &self,
+        py: Python<'_>,
+        (kind, pickle): (&[u8; 1], Bound<'_, PyBytes>),
+        streams: &Bound<'_, PyList>,
+        flush_c: &Bound<'_, PyAny>,
+        leave: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (sys, worker) = (self.sys.bind(py), self.worker.bind(py));
+        let answer = (PyBytes::new(py, kind), pickle);
+        if self.left.is_nothing(py, self.modules.bind(py), streams)?
+            && flush(sys, "stdout")
+            && flush(sys, "stderr")
+        {
+            flush_c.call1((py.None(),))?;
+            worker.getattr("_write_answer")?.call1(answer)?;
+            self.exit.bind(py).call1((0,)).map(drop)
+        } else {
+            worker.setattr("_answer", answer)?;
+            leave.call0().map(drop)
+        }
+    }
+}
+
+/// The environment in the form of an order.
+fn entries(variables: &Bound<'_, PyDict>) -> PyResult<Vec<u8>> {
+    let mut block = Vec::new();
+    for (name, value) in variables {
+        for (part, end) in [(name, b'='), (value, 0)] {
+            block.extend_from_slice(part.cast_into::<PyBytes>()?.as_bytes());
+            block.push(end);
+        }
+    }
+    Ok(block)
+}
+
+/// Makes `os.environ` that of an order: the first entry of a name counts, one without `=` does not.
+fn take_environment(variables: &Bound<'_, PyDict>, block: &[u8]) -> PyResult<()> {
+    variables.clear();
+    for entry in order::strings(block) {
+        let Some(at) = entry.iter().position(|&byte| byte == b'=') else { continue };
+        let (name, value) = (&entry[..at], &entry[at + 1..]);
+        let name = PyBytes::new(variables.py(), name);
+        if !variables.contains(&name)? {
+            variables.set_item(name, PyBytes::new(variables.py(), value))?;
+        }
+    }
+    Ok(())
+}
+
+fn set_list(list: &Bound<'_, PyAny>, words: Vec<&OsStr>) -> PyResult<()> {
+    let list = list.cast::<PyList>()?;
+    list.set_slice(0, list.len(), PyList::new(list.py(), words)?.as_any())
+}
+
+/// Whether the descriptor of a stream is of the kind that the stream was opened ahead for.
+fn is_as_prepared(stream: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let kind: Option<(u32, u64, i64)> = stream.getattr("kind")?.extract()?;
+    let number: RawFd = stream.getattr("number")?.extract()?;
+    let status = with_descriptor(number, |fd| rustix::fs::fstat(fd));
+    Ok(match (kind, status) {
+        (Some(kind), Ok(status)) => kind == (status.st_mode & 0o170_000, status.st_rdev, status.st_blksize),
+        _ => false,
+    })
+}
+
+/// Whether `sys.stdout` or `sys.stderr` has written all that it holds.
+fn flush(sys: &Bound<'_, PyModule>, name: &str) -> bool {
+    match sys.getattr(name) {
+        Ok(stream) if !stream.is_none() => stream.call_method0("flush").is_ok(),
+        _ => true,
+    }
+}
+
+/// Reads a file from its start, as far as there is room; gives how many bytes.
+fn read_file(number: RawFd, room: &mut [u8]) -> PyResult<usize> {
+    let read =
+        with_descriptor(number, |fd| rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut *room, 0)));
+    read.map_err(|errno| os_error(&errno.into()))
+}
+
+/// Uses a descriptor of the process that is known by its number.
+fn with_descriptor<T>(
+    number: RawFd,
+    mut use_it: impl FnMut(BorrowedFd<'_>) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    if number < 0 {
+        return Err(Errno::BADF);
+    }
+    #[allow(unsafe_code, reason = "the front end names descriptors by number")]
+    // SAFETY: the number is not -1 and is borrowed for this call alone, in which no other thread runs. If nothing is open under
+    // it the call fails.
+    use_it(unsafe { BorrowedFd::borrow_raw(number) })
+}
