@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-requirements=(maturin==1.16.0 ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 numpy)
+requirements=(maturin==1.16.0 ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 pytest-timeout==2.4.0 numpy)
 tools=venv
 PROFILE=${PROFILE:-checked}
 # shellcheck source=python/environment.sh

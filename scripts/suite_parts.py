@@ -139,7 +139,7 @@ def python(says: str, **variables: str) -> Part:
 
 def python_in_parts(**variables: str) -> list[Part]:
     """The Python package, with its longest tests in a part of their own."""
-    plugin = ("test_pytest_plugin.py", "test_pytest_guide.py")
+    plugin = ("test_pytest_plugin.py", "test_pytest_guide.py", "test_pytest_isolation.py", "test_suites.py")
     others = (f"--ignore={name}" for name in plugin)
 
     def tests(name: str, says: str, *words: str) -> Part:
@@ -157,6 +157,22 @@ def python_in_parts(**variables: str) -> list[Part]:
         tests("python/plugin", "the plugin for pytest", *plugin),
         tests("python/tests", "all else of the Python package", *others, "."),
     ]
+
+
+def python_suites() -> Part:
+    """The test suites of ten packages under `pytest --regrow`."""
+    return Part(
+        "soak/suites",
+        lambda target: [
+            str(target / "python/venv/bin/python"),
+            "python/tests/suites.py",
+            "--folder",
+            str(target / "python/suites"),
+        ],
+        "the test suites of ten packages have the same outcomes under pytest --regrow",
+        ("python/package",),
+        limit_s=7200,
+    )
 
 
 # The tests of the web gateway, by the words that choose them: as long as all others together, in parts that run side by side.
@@ -305,6 +321,7 @@ def soak() -> list[Part]:
         *builds(),
         *release(),
         python("the Python package as users get it, with each Python", PROFILE="release", PYTHONS="all"),
+        python_suites(),
         *web("the web gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60"),
         longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),
         longer("regrow-testkit/soak", "1,000,000 runs in one process", REGROW_SOAK_RUNS="1000000"),

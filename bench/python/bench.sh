@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the Python package beside what people use for the same, in an environment of its own: `bench.sh OUTPUT`. The figures go to
-# the JSON file OUTPUT. `make build` builds the command before.
+# the JSON file OUTPUT, those of packages' test suites to one beside it. `make build` builds the command before.
 set -euo pipefail
 output=$(realpath "$1")
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,3 +19,5 @@ done
 install_package
 export PYTHONDONTWRITEBYTECODE=1
 PYTHONPATH=$here/.. "$tools/bin/python" "$here/fresh_processes.py" "$(dirname "$target")/release/regrow" "$output"
+# The suites of packages have environments of their own, which are kept.
+PYTHONPATH=$here/..:../tests "$tools/bin/python" "$here/package_suites.py" "$target/suites" "${output%.json}-suites.json"

@@ -1,4 +1,4 @@
-"""`pytest --regrow`: who shares a process, what a process may take, what it leaves behind, and images that files change under."""
+"""`pytest --regrow`: who shares a process, what it may take and leaves behind, and images that files change under."""
 
 from __future__ import annotations
 

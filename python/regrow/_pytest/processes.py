@@ -159,7 +159,8 @@ class Recycling:
         for name in ("COLUMNS", "LINES"):
             if name not in os.environ:
                 os.unsetenv(name)  # `readline` tells its own children by the C library alone.
-        self._pool = _core.Pool(processes + SPARE_BODIES, warm_only=True)
+        # A test can do what it likes to pytest itself: to distrust its memory would take most of the time of a reset.
+        self._pool = _core.Pool(processes + SPARE_BODIES, warm_only=True, trusts_runs=True)
         self._is_dropped = False
         self._makings = 0
         self._maker = threading.Thread(target=self._make, name="regrow-image", daemon=True)
