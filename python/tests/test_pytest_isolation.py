@@ -191,6 +191,29 @@ def test_an_image_that_a_test_changes_files_of_is_made_again(pytester: pytest.Py
     assert 1 <= not_recycled(result) <= 2
 
 
+def test_files_that_a_collection_passes_by_may_change(pytester: pytest.Pytester) -> None:
+    """The output of the session is one: it goes to a file in this folder."""
+    make(
+        pytester,
+        "test_writes.py",
+        """
+        import logging, pytest
+
+        @pytest.mark.parametrize("number", range(6))
+        def test_writes(number):
+            logging.warning("record %d", number)
+            with open("results.txt", "a") as file:
+                file.write(str(number))
+        """,
+    )
+    make(pytester, "results.txt", "")
+    result = start(pytester, "--regrow", "-v", "--log-file=all.log")
+    result.assert_outcomes(passed=6)
+    assert not_recycled(result) == 0
+    assert (pytester.path / "results.txt").read_text() == "012345"
+    assert (pytester.path / "all.log").read_text().count("record") == 6
+
+
 def test_patterns_are_compiled_in_the_next_image(pytester: pytest.Pytester) -> None:
     make(
         pytester,

@@ -32,6 +32,7 @@ from _pytest.main import Session
 import regrow
 from regrow._pytest import patterns
 from regrow._pytest.leavings import Leavings
+from regrow._pytest.looking import from_listings
 from regrow._pytest.practice import practise
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Worker:
         for name, value in {**setup["options"], **OWN_OPTIONS}.items():
             setattr(self.config.option, name, value)
         self.config.workerinput = setup["workerinput"]  # type: ignore[attr-defined]
-        self.config._do_configure()
+        self._configure()
         self._silence(setup["width"])
         self._share_base_directory(setup["basetemp"])
         self.session = Session.from_config(self.config)
@@ -152,10 +153,28 @@ class Worker:
             files = dict.fromkeys(nodeid.split("::")[0] for nodeid in only)
             self.config.args = [os.path.join(self.config.rootpath, file) for file in files]
             self.config.option.pyargs = False
-        self.config.hook.pytest_collection(session=self.session)
+        with from_listings():
+            self.config.hook.pytest_collection(session=self.session)
         self.items = {item.nodeid: item for item in self.session.items}
         self.recorder = RunRecorder(self)
         self.config.pluginmanager.register(self.recorder, "regrow-recorder")
+
+    def _configure(self) -> None:
+        """Has the plugins configured. The log file, which each test may add to, is opened at the first record alone."""
+        option = self.config.option
+        path = getattr(option, "log_file", None) or self.config.getini("log_file") if hasattr(option, "log_file") else None
+        if path:
+            option.log_file = os.devnull
+        self.config._do_configure()
+        handler = self._log_handler()
+        if path and handler is not None:
+            option.log_file = path
+            handler.close()
+            handler.baseFilename = os.path.abspath(path)
+
+    def _log_handler(self) -> Any:
+        """What writes to the log file, if pytest's own logging is there."""
+        return getattr(self.config.pluginmanager.getplugin("logging-plugin"), "log_file_handler", None)
 
     def _silence(self, width: int) -> None:
         """Takes the terminal reporter's hooks away, and leads to the events what others let it write."""
@@ -180,8 +199,7 @@ class Worker:
         manager.getplugin("capturemanager").stop_global_capturing()
         if (faults := manager.getplugin("faulthandler")) is not None:
             faults.pytest_unconfigure(self.config)
-        handler = getattr(manager.getplugin("logging-plugin"), "log_file_handler", None)
-        if handler is not None:
+        if (handler := self._log_handler()) is not None:
             # A handler without a stream opens its file at the first record.
             handler.close()
 
@@ -230,7 +248,7 @@ class Worker:
 
     def _log_files(self) -> set[str]:
         """The files that pytest's own logging may open at any time."""
-        handler = getattr(self.config.pluginmanager.getplugin("logging-plugin"), "log_file_handler", None)
+        handler = self._log_handler()
         return {handler.baseFilename} if handler is not None else set()
 
     def _tell_of_process(self, before: Leavings, tests: int) -> None:
