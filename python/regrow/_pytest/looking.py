@@ -37,7 +37,7 @@ def from_listings() -> Iterator[None]:
     listing = [(module, vars(module)["scandir"]) for module in (main, python) if "scandir" in vars(module)]
     for module, scandir in listing:
         vars(module)["scandir"] = noting(scandir)
-    Path.is_dir = asks_listings  # type: ignore[method-assign]
+    Path.is_dir = asks_listings  # type: ignore[assignment,method-assign]
     try:
         yield
     finally:
