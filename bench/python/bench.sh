@@ -6,7 +6,7 @@ output=$(realpath "$1")
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../../python"
 
-requirements=(maturin==1.16.0 pytest==8.4.2 pytest-forked==1.7.5 numpy pandas)
+requirements=(maturin==1.16.0 pytest==8.4.2 pytest-forked==1.7.5 pytest-isolate==0.0.17 numpy pandas)
 tools=bench-venv
 # shellcheck source=python/environment.sh
 source environment.sh
