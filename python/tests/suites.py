@@ -42,6 +42,8 @@ class Suite:
     needs: tuple[str, ...] = ()
     #: What pytest is called with, in the folder of the sources.
     words: tuple[str, ...] = ()
+    #: What has a process: a fixture of the session that takes long, as a server that starts, is for more than one test.
+    unit: str = "test"
     #: Tests that must differ, by a pattern of their name, and why.
     explained: dict[str, str] = field(default_factory=dict)
 
@@ -56,7 +58,7 @@ SUITES = [
     Suite("attrs", needs=("hypothesis", "cloudpickle", "pympler")),
     Suite("packaging", needs=("pretend", "tomli_w", "hypothesis"), words=("tests/test_utils.py", "tests/test_metadata.py")),
     Suite("networkx", words=("networkx/classes",)),
-    Suite("requests", needs=("pytest-httpbin", "httpbin", "pytest-mock", "trustme", "PySocks")),
+    Suite("requests", needs=("pytest-httpbin", "httpbin", "pytest-mock", "trustme", "PySocks"), unit="module"),
     Suite("sqlalchemy", words=("test/base",)),
 ]
 
@@ -150,7 +152,7 @@ def compare(suite: Suite, folder: Path, with_times: bool = False) -> tuple[str, 
     """Runs a suite; a line about it, and what is wrong."""
     place = Place(suite, folder)
     place.make()
-    plugin = ("-p", "regrow.pytest_plugin", "--regrow")
+    plugin = ("-p", "regrow.pytest_plugin", f"--regrow={suite.unit}")
     # The first session compiles modules.
     sessions = [place.run(), *([place.run()] if with_times else [])]
     sessions += [place.run(*plugin), *([place.run(*plugin), place.run(*plugin, "-n", "2")] if with_times else [])]
