@@ -60,12 +60,17 @@ def test_a_marker_that_names_no_unit_is_refused(pytester: pytest.Pytester, argum
 
 
 LEAVES = """
-    import os, pytest, socket, threading, time
+    import _thread, pytest, socket, threading, time
     kept = []
 
     def test_thread(): threading.Thread(target=time.sleep, args=(600,), name="sleeper", daemon=True).start()
     def test_socket(): kept.append(socket.socket())
     def test_file(tmp_path): kept.append(open(tmp_path / "left", "w"))
+    def test_thread_of_nobody():
+        seen = []
+        _thread.start_new_thread(lambda: seen.append(threading.current_thread()), ())
+        while not seen:
+            time.sleep(0.001)
     def test_that_fails():
         kept.append(socket.socket())
         assert 0
@@ -84,7 +89,7 @@ LEAVES = """
 def test_what_a_test_leaves_behind_is_told(pytester: pytest.Pytester) -> None:
     make(pytester, "test_leaves.py", LEAVES)
     result = start(pytester, "--regrow", "--log-file=all.log", "--log-level=DEBUG")
-    result.assert_outcomes(passed=4, failed=1)
+    result.assert_outcomes(passed=5, failed=1)
     told = [line for line in result.outlines if line.startswith("regrow: ") and "leaves behind" in line]
     assert len(told) == 3
     pytest.LineMatcher(told).fnmatch_lines(

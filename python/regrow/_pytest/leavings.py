@@ -14,6 +14,9 @@ import time
 # How long a thread is waited for that may be about to end.
 PATIENCE_S = 0.02
 
+# And how often it is looked for meanwhile.
+LOOK_S = 0.002
+
 
 class Leavings:
     """Compares a process with what it was when this was made. Not everything new is said: `ignored` are paths of files."""
@@ -25,13 +28,17 @@ class Leavings:
 
     def found(self) -> list[str]:
         """What is there that was not, in words."""
-        threads = [thread for thread in threading.enumerate() if thread not in self._threads]
         until = time.monotonic() + PATIENCE_S
-        for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        words = [f"thread {thread.name!r}" for thread in threads if thread.is_alive()]
+        while (threads := self._new_threads()) and time.monotonic() < until:
+            time.sleep(LOOK_S)
+        words = [f"thread {thread.name!r}" for thread in threads]
         new = descriptors().items() - self._descriptors.items()
         return words + [f"descriptor {number} ({kind_of(path)})" for number, path in sorted(new) if path not in self._ignored]
+
+    def _new_threads(self) -> list[threading.Thread]:
+        """The threads that were not there, but for those that Python has not started: nobody can tell when they have ended."""
+        threads = [thread for thread in threading.enumerate() if thread not in self._threads]
+        return [thread for thread in threads if not isinstance(thread, threading._DummyThread)]
 
 
 def descriptors() -> dict[int, str]:
