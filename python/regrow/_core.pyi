@@ -26,7 +26,13 @@ class Pool:
     """What is kept between runs. A forked copy of the process makes one of its own."""
 
     def __new__(
-        cls, max_bodies: int, *, recycle: bool = True, single_use: bool = False, warm_only: bool = False, timed: bool = False,
+        cls,
+        max_bodies: int,
+        *,
+        recycle: bool = True,
+        single_use: bool = False,
+        warm_only: bool = False,
+        timed: bool = False,
         trusts_runs: bool = False,
     ) -> Pool: ...
     def prepare(self, image: Image, words: list[str], *, call: Optional[bytes] = None) -> tuple[Optional[str], str]:
@@ -42,6 +48,7 @@ class Pool:
         directory: Optional[str] = None,
         input: Optional[bytes] = None,
         outputs: list[int] = ...,
+        answer: Optional[int] = None,
         fds: list[tuple[int, int]] = ...,
         memory_limit: Optional[int] = None,
         place: Optional[str] = None,
@@ -72,6 +79,9 @@ class Process:
     def writable(self) -> Optional[int]: ...
     def wait(self, timeout: Optional[float] = None, *, outputs: bool = False) -> bool: ...
     def output(self, number: int) -> bytes: ...
+    def answer(self) -> bytes:
+        """What a process that has ended has written to the file of its answer."""
+
     def close(self) -> None:
         """Closes the descriptors of a process that has ended, and drops what was read of its outputs."""
 

@@ -23,6 +23,7 @@ use regrow_front::{DESCRIPTOR, ORDER_VARIABLE, order};
 use rustix::fs::MemfdFlags;
 
 use crate::errors::os_error;
+use crate::files;
 
 /// An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command lines
 /// the modules that are imported. `variables` are names of variables that it reads beside those that it is seen to read
@@ -73,7 +74,7 @@ impl PyImage {
             start.push(0);
         }
         let front_end = Arc::new(Warm { args, variables: NAMES.patterns(), directory: None });
-        Ok(Self { program, options, preload, front_end, start: memory_file("regrow-front", &start)? })
+        Ok(Self { program, options, preload, front_end, start: front_file(&start)? })
     }
 
     /// Has the front end be one that reads these variables in any case, and relative paths in this directory.
@@ -95,11 +96,18 @@ impl PyImage {
         command.args(&self.options).args(words).preload(&self.preload);
     }
 
-    /// Has a command be a call, which has these words as `sys.argv`.
-    pub(crate) fn call(&self, command: &mut Command, words: &[OsString], payload: &[u8]) -> io::Result<()> {
+    /// Has a command be a call, which has these words as `sys.argv`. Its order is written to an empty file.
+    pub(crate) fn call(
+        &self,
+        command: &mut Command,
+        words: &[OsString],
+        payload: &[u8],
+        order: &OwnedFd,
+    ) -> io::Result<()> {
         command.args(&self.options).arg("-c").arg(self.starter());
         command.env(ORDER_VARIABLE, DESCRIPTOR.to_string());
-        command.fd(self.order(words, payload)?, DESCRIPTOR);
+        files::write_all(order, &self.order(words, payload))?;
+        command.fd(order.try_clone()?, DESCRIPTOR);
         command.warm(Arc::clone(&self.front_end));
         Ok(())
     }
@@ -113,8 +121,8 @@ impl PyImage {
         )
     }
 
-    /// A file with the order of a call, at its start.
-    fn order(&self, words: &[OsString], payload: &[u8]) -> io::Result<OwnedFd> {
+    /// The order of a call.
+    fn order(&self, words: &[OsString], payload: &[u8]) -> Vec<u8> {
         let argv = [&self.program].into_iter().chain(&self.options).chain(words);
         let environment: Vec<Vec<u8>> =
             std::env::vars_os().map(|(name, value)| entry(name, &value)).collect();
@@ -125,7 +133,7 @@ impl PyImage {
             payload,
             &mut bytes,
         );
-        memory_file("regrow-order", &bytes)
+        bytes
     }
 }
 
@@ -145,13 +153,9 @@ fn strings(words: &[OsString]) -> io::Result<Strings> {
     Ok(strings)
 }
 
-/// A file in memory with this content, its offset at the start.
-fn memory_file(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
-    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?;
-    let mut written = 0;
-    while let Some(rest) = content.get(written..).filter(|rest| !rest.is_empty()) {
-        let offset = u64::try_from(written).map_err(io::Error::other)?;
-        written += rustix::io::retry_on_intr(|| rustix::io::pwrite(&file, rest, offset))?;
-    }
+/// A file in memory with the front end and its words.
+fn front_file(content: &[u8]) -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("regrow-front", MemfdFlags::CLOEXEC)?;
+    files::write_all(&file, content)?;
     Ok(file)
 }

@@ -10,6 +10,7 @@
 //! handlers, and goes on unless one of them raises.
 
 mod errors;
+mod files;
 mod image;
 mod left;
 mod pipes;

@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use regrow::{Command, Point, PointChoice, PrepareError, Resource, Reuse, Stdio};
 
 use crate::errors::os_error;
+use crate::files::Files;
 use crate::image::PyImage;
 use crate::pipes::Pipes;
 use crate::process::PyProcess;
@@ -22,6 +23,10 @@ const RESET_TIMEOUT: Duration = Duration::from_secs(5);
 #[pyclass(frozen, name = "Pool", module = "regrow._core")]
 pub(crate) struct PyPool {
     pool: regrow::Pool,
+    /// Files of orders and answers, where calls are trusted.
+    files: Arc<Files>,
+    /// Whether they are used again.
+    trusts_runs: bool,
     /// `/dev/null`, for standard inputs.
     null: OnceLock<OwnedFd>,
 }
@@ -34,6 +39,7 @@ struct StartArguments<'a> {
     directory: Option<PathBuf>,
     input: Option<Vec<u8>>,
     outputs: Vec<RawFd>,
+    answer: Option<RawFd>,
     fds: Vec<(RawFd, RawFd)>,
     memory_limit: Option<u64>,
     place: Option<&'a str>,
@@ -59,7 +65,7 @@ impl PyPool {
             .point(point)
             .timed(timed)
             .trusts_runs(trusts_runs);
-        Self { pool: builder.build(), null: OnceLock::new() }
+        Self { pool: builder.build(), files: Arc::default(), trusts_runs, null: OnceLock::new() }
     }
 
     /// Makes the image ahead, as the first start with these words would, and says where it stands; None, and why, when its
@@ -74,7 +80,10 @@ impl PyPool {
         call: Option<&[u8]>,
     ) -> PyResult<(Option<String>, String)> {
         let prepared = py.detach(|| {
-            let command = self.command(image, &words, call, None).map_err(|error| os_error(&error))?;
+            let files = CallFiles::new(self, call.is_some(), false);
+            let files = files.map_err(|error| os_error(&error))?;
+            let command = self.command(image, &words, call, None, &files);
+            let command = command.map_err(|error| os_error(&error))?;
             Ok::<_, PyErr>(self.pool.prepare(&command))
         })?;
         match prepared {
@@ -85,11 +94,12 @@ impl PyPool {
     }
 
     /// Starts a process of the image. `words` follow the interpreter's options; with `call` the run is a call, and they
-    /// become `sys.argv`. `outputs` are descriptors of the run that its `Process` reads; `fds` are pairs of a descriptor
+    /// become `sys.argv`. `outputs` are descriptors of the run that its `Process` reads; `answer` is one that has a file, which
+    /// `Process.answer` reads when the run is over; `fds` are pairs of a descriptor
     /// here and its number in the run. The standard input has `input`, or nothing. `place` names where the process is asked for: a pool
     /// learns by places what comes next.
     #[pyo3(signature = (image, words, *, call = None, environment = None, directory = None, input = None,
-                        outputs = vec![], fds = vec![], memory_limit = None, place = None))]
+                        outputs = vec![], answer = None, fds = vec![], memory_limit = None, place = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     #[allow(clippy::needless_pass_by_value, reason = "it is made from a list of Python's")]
     fn start(
@@ -102,13 +112,24 @@ impl PyPool {
         directory: Option<PathBuf>,
         input: Option<Vec<u8>>,
         outputs: Vec<RawFd>,
+        answer: Option<RawFd>,
         fds: Vec<(RawFd, RawFd)>,
         memory_limit: Option<u64>,
         place: Option<&str>,
     ) -> PyResult<PyProcess> {
         let words = &words;
-        let asked =
-            StartArguments { words, call, environment, directory, input, outputs, fds, memory_limit, place };
+        let asked = StartArguments {
+            words,
+            call,
+            environment,
+            directory,
+            input,
+            outputs,
+            answer,
+            fds,
+            memory_limit,
+            place,
+        };
         py.detach(|| self.start_process(image, asked)).map_err(|error| os_error(&error))
     }
 
@@ -137,20 +158,25 @@ impl PyPool {
         words: &[OsString],
         call: Option<&[u8]>,
         environment: Option<Vec<(OsString, OsString)>>,
+        files: &CallFiles,
     ) -> io::Result<Command> {
         let mut command = self.pool.command(image.program());
         if let Some(variables) = environment {
             command.env_clear().envs(variables);
         }
-        match call {
-            Some(payload) => image.call(&mut command, words, payload)?,
-            None => image.command_line(&mut command, words),
+        match (call, &files.order) {
+            (Some(payload), Some(order)) => image.call(&mut command, words, payload, order)?,
+            _ => image.command_line(&mut command, words),
         }
         Ok(command)
     }
 
     fn start_process(&self, image: &PyImage, asked: StartArguments<'_>) -> io::Result<PyProcess> {
-        let mut command = self.command(image, asked.words, asked.call, asked.environment)?;
+        let files = CallFiles::new(self, asked.call.is_some(), asked.answer.is_some())?;
+        let mut command = self.command(image, asked.words, asked.call, asked.environment, &files)?;
+        if let (Some(number), Some(answer)) = (asked.answer, &files.answer) {
+            command.fd(answer.try_clone()?, number);
+        }
         if let Some(directory) = asked.directory {
             command.current_dir(directory);
         }
@@ -170,7 +196,7 @@ impl PyPool {
         let child = command.spawn()?;
         // The run's ends of the pipes are the command's, and would keep them open here.
         drop(command);
-        Ok(PyProcess::new(child, pipes))
+        Ok(PyProcess::new(child, pipes, files))
     }
 
     fn null(&self) -> io::Result<Stdio> {
@@ -182,6 +208,36 @@ impl PyPool {
             }
         };
         Ok(Stdio::from(null.try_clone()?))
+    }
+}
+
+/// The files of one call.
+#[derive(Default)]
+pub(crate) struct CallFiles {
+    order: Option<OwnedFd>,
+    answer: Option<OwnedFd>,
+    /// Where they go when the call is over.
+    home: Option<Arc<Files>>,
+}
+
+impl CallFiles {
+    fn new(pool: &PyPool, has_order: bool, has_answer: bool) -> io::Result<Self> {
+        let take = |wanted: bool| wanted.then(|| pool.files.take()).transpose();
+        let home = pool.trusts_runs.then(|| Arc::clone(&pool.files));
+        Ok(Self { order: take(has_order)?, answer: take(has_answer)?, home })
+    }
+
+    /// The answer, while it is there.
+    pub(crate) fn answer(&self) -> Option<&OwnedFd> {
+        self.answer.as_ref()
+    }
+
+    /// Closes the files of a process that has ended. Where it has ended as it should they are kept for other calls.
+    pub(crate) fn close(&mut self, as_it_should: bool) {
+        let files = [self.order.take(), self.answer.take()];
+        if let Some(home) = self.home.take().filter(|_| as_it_should) {
+            files.into_iter().flatten().for_each(|file| home.give(file));
+        }
     }
 }
 

@@ -28,7 +28,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::errors::{lock, os_error};
+use crate::files;
 use crate::pipes::Pipes;
+use crate::pool::CallFiles;
 
 /// How long pipes alone are polled. A process that takes longer can afford a descriptor of its own.
 const ALONE: Duration = Duration::from_millis(50);
@@ -48,6 +50,7 @@ pub(crate) struct PyProcess {
     creation: String,
     child: Mutex<ChildState>,
     pipes: Mutex<Pipes>,
+    files: Mutex<CallFiles>,
     /// A thread that polls it has a share: nobody closes it under the poll.
     pidfd: Mutex<Option<Arc<OwnedFd>>>,
     /// The process that it is a child of: a forked copy of the caller has the value, but not the child.
@@ -146,16 +149,29 @@ impl PyProcess {
         }
     }
 
+    /// What a process that has ended has written to the file of its answer.
+    fn answer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let files = lock(&self.files);
+        let Some(file) = files.answer() else {
+            return Err(PyValueError::new_err("there is no answer"));
+        };
+        let bytes = files::size(file).map_err(|error| os_error(&error))?;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        PyBytes::new_with(py, bytes, |room| files::read_all(file, room).map_err(|error| os_error(&error)))
+    }
+
     /// Closes the descriptors of a process that has ended, and drops what was read of its outputs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        {
+        let as_it_should = {
             let mut state = lock(&self.child);
-            if state.end.is_none() {
+            let Some(end) = state.end else {
                 return Err(PyValueError::new_err("the process has not ended"));
-            }
+            };
             state.child = None;
-        }
+            matches!(end, End::Known(status) if status.success())
+        };
         py.detach(|| {
+            lock(&self.files).close(as_it_should);
             lock(&self.pidfd).take();
             lock(&self.pipes).close();
         });
@@ -176,12 +192,13 @@ impl PyProcess {
 }
 
 impl PyProcess {
-    pub(crate) fn new(child: Child, pipes: Pipes) -> Self {
+    pub(crate) fn new(child: Child, pipes: Pipes, files: CallFiles) -> Self {
         Self {
             pid: child.id().cast_signed(),
             creation: child.creation().to_string(),
             child: Mutex::new(ChildState { child: Some(child), end: None }),
             pipes: Mutex::new(pipes),
+            files: Mutex::new(files),
             pidfd: Mutex::new(None),
             parent: std::process::id(),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import random
@@ -262,4 +263,9 @@ def words_of_family() -> list[bytes]:
     """The words of the command lines of all children of this process's parent."""
     parent = os.getppid()
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return [word for pid in children for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    words: list[bytes] = []
+    for pid in children:
+        # One that has ended meanwhile has none.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            words += Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return words

@@ -45,7 +45,7 @@ def test_calls_start_in_a_warm_image() -> None:
     if point is None and "kernel" in why:
         pytest.skip(why)
     assert (point, why) == ("warm", "")
-    process = pool.start(image, ["x"], call=b"regrow._call.worker:call\n", outputs=[62])
+    process = pool.start(image, ["x"], call=b"regrow._call.worker:call\n", answer=62)
     assert process.wait()
     assert process.creation == "recycled at warm"
     assert pool.keepers()

@@ -547,7 +547,8 @@ def test_a_call_goes_on_whatever_way_its_future_is_looked_at(executor: regrow.Ex
     elif look == "wait":
         assert not concurrent.futures.wait([future], timeout=60).not_done
     elif look == "as_completed":
-        assert list(concurrent.futures.as_completed([future], timeout=60)) == [future]
+        futures: list[concurrent.futures.Future[int]] = [future]
+        assert list(concurrent.futures.as_completed(futures, timeout=60)) == futures
     elif look == "exception":
         assert future.exception(60) is None
     end = time.monotonic() + 60

@@ -44,7 +44,7 @@ pub fn put_back(agent: &Agent) -> ResetResult {
     put_back_prctl(PR_GET_DUMPABLE, PR_SET_DUMPABLE, image.dumpable)?;
     put_back_prctl(PR_GET_THP_DISABLE, PR_SET_THP_DISABLE, image.thp_disable)?;
     put_back_prctl(PR_GET_MEMORY_MERGE, PR_SET_MEMORY_MERGE, image.memory_merge)?;
-    if agent.has(features::PKEYS) {
+    if agent.has(features::PKEYS) && !agent.trusts_runs() {
         for key in 1..16 {
             // SAFETY: freeing a key that is not allocated is an error without effect.
             unsafe { sys::raw(nr::PKEY_FREE, [key, 0, 0, 0, 0, 0]) };
@@ -78,15 +78,23 @@ const ADVICE: [u32; 5] = {
     const UNMERGEABLE: u32 = 13;
     const DODUMP: u32 = 17;
     const KEEPONFORK: u32 = 19;
-    [NORMAL, DOFORK, UNMERGEABLE, DODUMP, KEEPONFORK]
+    [DOFORK, KEEPONFORK, NORMAL, UNMERGEABLE, DODUMP]
 };
+
+/// The first of it that decide what a fork finds: what a run that is trusted can have given, for its own purposes. The others change no
+/// program's way, and nobody gives them to memory that is not his.
+const OF_FORKS: usize = 2;
 
 /// Advice and memory policy of the image's mappings.
 pub fn put_back_advice(agent: &Agent) {
-    if !advise_at_once(agent) {
-        advise_by_span(agent);
+    let advice = if agent.trusts_runs() { &ADVICE[..OF_FORKS] } else { &ADVICE[..] };
+    if !advise_at_once(agent, advice) {
+        advise_by_span(agent, advice);
     }
     advise_as_image(agent);
+    if agent.trusts_runs() {
+        return;
+    }
     let (mut first, mut last) = (0, 0);
     for (start, end) in agent.spans() {
         first = if first == 0 { start } else { first };
@@ -98,7 +106,7 @@ pub fn put_back_advice(agent: &Agent) {
 
 /// One call for each advice (`process_madvise` of this process itself). False when the kernel does not know that (Linux
 /// 6.14), or stopped on the way.
-fn advise_at_once(agent: &Agent) -> bool {
+fn advise_at_once(agent: &Agent, advice: &[u32]) -> bool {
     const PIDFD_SELF_PROCESS: isize = -10_001;
     // SAFETY: the private area is this body's; nobody else uses this table meanwhile.
     let table = unsafe { &raw mut (*agent.private()).ranges }.cast::<(u64, u64)>();
@@ -120,16 +128,16 @@ fn advise_at_once(agent: &Agent) -> bool {
         end = vma.end;
     }
     // SAFETY: mappings of the image, named one by one; see `ADVICE`.
-    ADVICE.iter().all(|&advice| unsafe {
+    advice.iter().all(|&advice| unsafe {
         let args = [PIDFD_SELF_PROCESS as usize, table as usize, count, advice as usize, 0, 0];
         sys::raw(nr::PROCESS_MADVISE, args) == bytes as isize
     })
 }
 
 /// A call for each advice and each span, holes included.
-fn advise_by_span(agent: &Agent) {
+fn advise_by_span(agent: &Agent, advice: &[u32]) {
     for (start, end) in agent.spans() {
-        for advice in ADVICE {
+        for &advice in advice {
             // SAFETY: see `ADVICE`; `HANDS_OFF` mappings are not in the spans.
             unsafe { sys::madvise(start, end - start, advice) };
         }

@@ -67,7 +67,8 @@ pub enum OrderError {
 pub fn read(bytes: &[u8]) -> Result<ReadOrder<'_>, OrderError> {
     let end = bytes.iter().position(|&byte| byte == b'\n').ok_or(OrderError::Head)?;
     let (head, rest) = bytes.split_at_checked(end).ok_or(OrderError::Head)?;
-    let mut numbers = head.strip_prefix(HEAD).ok_or(OrderError::Head)?.split(|&byte| byte == b' ').map(number);
+    let mut numbers =
+        head.strip_prefix(HEAD).ok_or(OrderError::Head)?.split(|&byte| byte == b' ').map(number);
     let mut next = || numbers.next().flatten().ok_or(OrderError::Head);
     let (words, variables, size) = (next()?, next()?, next()?);
     if numbers.next().is_some() {

@@ -283,8 +283,11 @@ print('right')
 fn a_large_image_is_put_back_page_for_page() {
     let untracked = FeatureSet::from_iter([Feature::UffdWpAsync]);
     let unscanned = FeatureSet::from_iter([Feature::PagemapScan]);
-    for disabled in [FeatureSet::default(), untracked, unscanned] {
-        let pool = Pool::builder().verify(true).disable(disabled).build();
+    let plain = FeatureSet::default();
+    for (disabled, trusts) in
+        [(plain, false), (plain, true), (untracked, false), (untracked, true), (unscanned, false)]
+    {
+        let pool = Pool::builder().verify(true).trusts_runs(trusts).disable(disabled).build();
         let mut command = prepared(&pool, PYTHON, &python(LARGE, CHANGE));
         for _ in 0..4 {
             assert_eq!(warm_output(&mut command), "right\n");
@@ -299,9 +302,10 @@ fn a_large_image_is_put_back_page_for_page() {
 fn a_reset_looks_at_what_a_run_has_written_alone() {
     let untracked = FeatureSet::from_iter([Feature::UffdWpAsync]);
     let write = "for page in range(100): memory[page * 81920] = 122\nprint('right')";
-    let compared = |disabled: FeatureSet| {
+    let compared = |disabled: FeatureSet, trusts: bool| {
         // One body: of several the last run's may be one too many, and gone.
-        let pool = Pool::builder().timed(true).disable(disabled).max_bodies_per_program(1).build();
+        let builder = Pool::builder().timed(true).trusts_runs(trusts);
+        let pool = builder.disable(disabled).max_bodies_per_program(1).build();
         let mut command = prepared(&pool, PYTHON, &python(LARGE, write));
         let mut compared = 0;
         for _ in 0..3 {
@@ -310,8 +314,11 @@ fn a_reset_looks_at_what_a_run_has_written_alone() {
         }
         compared
     };
-    let (tracked, all) = (compared(FeatureSet::default()), compared(untracked));
-    assert!((100..1000).contains(&tracked), "{tracked} pages were compared");
+    let all = compared(untracked, false);
+    for trusts in [false, true] {
+        let tracked = compared(FeatureSet::default(), trusts);
+        assert!((100..1000).contains(&tracked), "{tracked} pages were compared");
+    }
     assert!(all > 8192, "{all} pages were compared");
 }
 

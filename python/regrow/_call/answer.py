@@ -12,8 +12,8 @@ import threading
 from typing import Any, NamedTuple, Optional, Union
 
 from regrow import _core
-from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback, how_it_ended
 from regrow._call.worker import UNPREPARED, VALUE
+from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback, how_it_ended
 
 #: The bytes before the data of an answer: its kind, and the length of the data.
 _HEAD = 9
@@ -38,7 +38,7 @@ class Unclear(BaseException):
 
 def read_answer(process: _core.Process) -> Answer:
     """The answer of a process that has ended."""
-    answer = process.output(0)
+    answer = process.answer()
     if len(answer) < _HEAD or len(answer) != _HEAD + int.from_bytes(answer[1:_HEAD], "little"):
         code = process.returncode
         return Answer(None, BrokenProcess(f"the process {how_it_ended(code)} before the call returned", code))

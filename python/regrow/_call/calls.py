@@ -35,10 +35,10 @@ from typing import Any, Optional
 from regrow import _core
 from regrow._call import lives
 from regrow._call.answer import Answer, Unclear, read_answer
-from regrow._errors import BrokenProcess
 from regrow._call.future import LOOK, Future, Running
 from regrow._call.order import prepare, start_process
 from regrow._call.poller import Poller
+from regrow._errors import BrokenProcess
 from regrow._starter import Starter
 
 
@@ -61,9 +61,12 @@ class Calls:
         """Forgets all calls: the executor is new, or a forked copy of one whose calls are the original's."""
         #: Changes when the process is a forked copy, in which no call of the original's can be served.
         self.family = object()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._waiting: deque[Future[Any]] = deque()
-        self._running: dict[int, Running] = {}
+        #: The calls that have a process, in the order in which they were started.
+        self._running: dict[Running, None] = {}
+        #: Those that the poller waits for, by the descriptors of their processes.
+        self._watched: dict[int, Running] = {}
         #: What has a slot and no process yet, and in which thread it is started.
         self._starting: dict[Future[Any], int] = {}
         #: The polling thread, also when it has ended.
@@ -76,14 +79,14 @@ class Calls:
 
     def submit(self, order: bytes, place: str) -> Future[Any]:
         """Starts a call, or has it wait for a slot."""
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             starter = self._starter = self._starter or self._make_starter()
         if not starter.is_prepared():
             prepare(starter)
         future: Future[Any] = Future(self, order, place)
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._waiting.append(future)
@@ -100,7 +103,7 @@ class Calls:
         while True:
             future: Optional[Future[Any]] = None
             try:
-                with self._lock:
+                with self.lock:
                     if not self._waiting or len(self._starting) + len(self._running) >= self._slots:
                         return
                     future = self._waiting[0]
@@ -112,7 +115,7 @@ class Calls:
                     del self._starting[future]
                     if not future.is_given:
                         self._waiting.appendleft(future)
-                    with self._lock:
+                    with self.lock:
                         self._wake_if_closed()
 
     def _start(self, future: Future[Any], is_mine: bool) -> None:
@@ -131,7 +134,7 @@ class Calls:
                 if process is not None:
                     process.kill()
                     process.wait(LOOK)
-                if not future.done():
+                if not future.is_over():
                     future.set_exception(error)
             if not isinstance(error, Exception):
                 raise
@@ -143,13 +146,13 @@ class Calls:
         now = time.monotonic()
         deadline = None if self._timeout is None else now + self._timeout
         running = Running(future, process, deadline)
-        with self._lock:
+        with self.lock:
             if is_unattended and not (self._waiting or self._closed):
                 running.due = running.next_look(now)
             else:
                 self._ensure_thread()
                 self._watch(running, now)
-            self._running[running.watched] = running
+            self._running[running] = None
             future.call = running
             del self._starting[future]
             is_doomed = future.is_doomed
@@ -158,17 +161,17 @@ class Calls:
 
     def attend(self, running: Running) -> None:
         """Has the polling thread serve a call that nobody serves."""
-        with self._lock:
-            if not running.is_watched and not running.claimed and self._running.get(running.watched) is running:
+        with self.lock:
+            if not running.is_watched and not running.claimed and running in self._running:
                 self._ensure_thread()
                 self._watch(running, time.monotonic())
 
     def _attend_all(self) -> None:
         """Has the polling thread serve all calls: one waits for a slot, or the executor is closed."""
-        with self._lock:
+        with self.lock:
             if self._is_busy():
                 self._ensure_thread()
-            for running in list(self._running.values()):
+            for running in list(self._running):
                 self.attend(running)
 
     # Serving.
@@ -183,8 +186,8 @@ class Calls:
         is_mine = False
         unclear = None
         try:
-            with self._lock:
-                if running.claimed or self._running.get(running.watched) is not running:
+            with self.lock:
+                if running.claimed or running not in self._running:
                     return
                 running.claimed = is_mine = True
                 if running.is_watched:
@@ -231,7 +234,7 @@ class Calls:
         running.due = 0.0
         running.finisher = 0
         running.claimed = False
-        with self._lock:
+        with self.lock:
             self._ensure_thread()
             self._wake()
 
@@ -239,11 +242,11 @@ class Calls:
         """Sets the future of a claimed call that has ended, and starts the next one. Each step may have been done before."""
         future = running.future
         running.finisher = threading.get_ident()
-        if not future.done():
+        if not future.is_over():
             self._set_outcome(future, running)
-        with self._lock:
-            if self._running.get(running.watched) is running:
-                del self._running[running.watched]
+        with self.lock:
+            if running in self._running:
+                del self._running[running]
                 self._wake_if_closed()
             future.call = None
             has_waiting = bool(self._waiting)
@@ -255,12 +258,7 @@ class Calls:
         """Sets the future of a call that has ended."""
         late = Answer(None, TimeoutError(f"the call took longer than {self._timeout} s and was killed"))
         value, error, running.refusal = late if running.is_late else read_answer(running.process)
-        # It may be cancelled in this moment.
-        with contextlib.suppress(concurrent.futures.InvalidStateError):
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
+        future.settle(value, error)
 
     # Ending.
 
@@ -274,7 +272,7 @@ class Calls:
 
     def kill(self, future: Future[Any]) -> None:
         """Kills the process of a call that was cancelled."""
-        with self._lock:
+        with self.lock:
             future.is_doomed = True
             running = future.call
         if running is not None:
@@ -282,7 +280,7 @@ class Calls:
 
     def close(self, wait: bool = False, cancel_waiting: bool = False) -> None:
         """Takes no further calls. With `wait`, returns when all calls are over and the polling thread has ended."""
-        with self._lock:
+        with self.lock:
             self._closed = True
             waiting = list(self._waiting) if cancel_waiting else []
             self._attend_all()
@@ -290,7 +288,7 @@ class Calls:
         for future in waiting:
             future.cancel()
         if wait:
-            with self._lock:
+            with self.lock:
                 thread = self._thread
                 waits_for_itself = self._is_served_by(threading.get_ident())
             if waits_for_itself:
@@ -305,7 +303,7 @@ class Calls:
         """Whether a call begins or ends in a thread, or the thread is the one that polls."""
         if self._thread is not None and self._thread.ident == thread:
             return True
-        finishers = (running.finisher for running in self._running.values())
+        finishers = (running.finisher for running in self._running)
         return thread in list(self._starting.values()) or thread in finishers
 
     def _ensure_thread(self) -> None:
@@ -323,15 +321,27 @@ class Calls:
     def _watch(self, running: Running, now: float) -> None:
         assert self._poller is not None
         running.due = running.next_look(now)
-        running.is_watched = True
         self._was_used = True
-        # It is there already if a signal handler raised before it was taken out.
-        self._poller.watch(running.watched, running.due)
+        try:
+            fd = running.process.pidfd()
+        except OSError:
+            # No descriptor is free for it: it is looked at from time to time.
+            if running.due < self._poller.until:
+                self._wake()
+        else:
+            running.watched = fd
+            self._watched[fd] = running
+            # It is there already if a signal handler raised before it was taken out.
+            self._poller.watch(fd, running.due)
+        running.is_watched = True
 
     def _unwatch(self, running: Running) -> None:
         assert self._poller is not None
         running.is_watched = False
-        self._poller.forget(running.watched)
+        fd = running.watched
+        if fd >= 0 and self._watched.get(fd) is running:
+            self._poller.forget(fd)
+            del self._watched[fd]
 
     def _wake(self) -> None:
         if self._poller is not None:
@@ -351,7 +361,7 @@ class Calls:
         is_used = self._was_used or self._waiting or self._starting
         nothing = time.monotonic() + LOOK if is_used else float("inf")
         self._was_used = False
-        return min((running.due for running in self._running.values()), default=nothing)
+        return min((running.due for running in self._running), default=nothing)
 
     # The loop of the thread.
 
@@ -359,13 +369,15 @@ class Calls:
         poller = self._poller
         assert poller is not None
         while True:
-            with self._lock:
+            with self.lock:
                 if self._closed and not self._is_busy():
                     self._end_polling()
                     return
                 poller.until = self._next_look()
             for fd in poller.wait():
-                self._look_at(fd)
+                running = self._watched.get(fd)
+                if running is not None:
+                    self._look_at(running)
             self._look_at_due()
             self._start_waiting()
 
@@ -376,19 +388,18 @@ class Calls:
 
     def _look_at_due(self) -> None:
         now = time.monotonic()
-        with self._lock:
-            due = [fd for fd, running in self._running.items() if running.due <= now and not running.claimed]
-            for running in self._running.values():
+        with self.lock:
+            due = [running for running in self._running if running.due <= now and not running.claimed]
+            for running in self._running:
                 if running.claimed and running.due <= now:
                     running.due = now + LOOK
-        for fd in due:
-            self._look_at(fd)
+        for running in due:
+            self._look_at(running)
 
-    def _look_at(self, fd: int) -> None:
+    def _look_at(self, running: Running) -> None:
         """Serves a call without waiting."""
-        with self._lock:
-            running = self._running.get(fd)
-            if running is None or running.claimed:
+        with self.lock:
+            if running.claimed or running not in self._running:
                 return
             running.claimed = True
         over = running.process.wait(0)
@@ -396,12 +407,12 @@ class Calls:
         if not over and running.deadline is not None and now >= running.deadline:
             self._kill_late(running)
             running.deadline = None
-        with self._lock:
-            if over:
+        with self.lock:
+            if running.is_watched and over:
                 self._unwatch(running)
-            else:
+            elif not over:
                 running.claimed = False
-                self._watch_again(running, now)
+                self._watch(running, now)
         if over:
             self._finish_safely(running)
 
@@ -412,20 +423,3 @@ class Calls:
         except BaseException:
             threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
             self._finish(running)
-
-    def _watch_again(self, running: Running, now: float) -> None:
-        """A call whose process has closed its output without ending is known by the process then."""
-        if not running.process.readable():
-            try:
-                pidfd = running.process.pidfd()
-            except OSError:
-                # No descriptor is free for it: it is looked at from time to time.
-                self._unwatch(running)
-                running.due = running.next_look(now)
-                return
-            if pidfd != running.watched:
-                self._unwatch(running)
-                del self._running[running.watched]
-                running.watched = pidfd
-                self._running[pidfd] = running
-        self._watch(running, now)

@@ -6,6 +6,7 @@ A thread that asks a future for its result serves the call itself; see `regrow._
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import operator
 import threading
 import time
@@ -43,10 +44,16 @@ class Future(concurrent.futures.Future[T]):
     """
 
     def __init__(self, calls: Calls, order: bytes, place: str) -> None:
+        # Not by the standard library's `__init__`: it makes a condition, which most futures never need.
+        self._state = "PENDING"
+        self._result: Any = None
+        self._exception: Optional[BaseException] = None
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Any] = []
+        #: The condition, once anybody has looked at the future.
+        self._own_condition: Optional[_Condition] = None
         #: The call, once it has a process.
         self.call: Optional[Running] = None
-        super().__init__()
-        self._own_condition = _Condition()
         self._calls = calls
         self.family = calls.family
         #: What the process is told, until it is.
@@ -61,20 +68,43 @@ class Future(concurrent.futures.Future[T]):
         self.is_doomed = False
 
     @property
-    def _condition(self) -> threading.Condition:
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
         """What whoever looks at a future takes first, `concurrent.futures.wait` for example: the call is attended then."""
+        condition = self._own_condition
+        if condition is None:
+            with self._calls.lock:
+                condition = self._own_condition = self._own_condition or _Condition()
         running = self.call
         if running is not None and not (running.is_watched or running.claimed):
             self._calls.attend(running)
-        return self._own_condition
-
-    @_condition.setter
-    def _condition(self, condition: threading.Condition) -> None:
-        """The standard library's future makes one for itself."""
+        return condition
 
     def result(self, timeout: Optional[float] = None) -> T:
         """The value of the call, or the exception that it raised; see `concurrent.futures.Future.result`."""
-        return super().result(self._served(timeout))
+        left = self._served(timeout)
+        if self._state == "FINISHED" and self._exception is None:
+            return self._result  # type: ignore[no-any-return]
+        return super().result(left)
+
+    def settle(self, value: Any, error: Optional[BaseException]) -> None:
+        """Sets what has become of the call, unless it was cancelled."""
+        with self._calls.lock:
+            if self._own_condition is None and self._state == "RUNNING":
+                # Nobody has looked at it: there is nobody to tell.
+                self._result = value
+                self._exception = error
+                self._state = "FINISHED"
+                return
+        # It may be cancelled in this moment.
+        with contextlib.suppress(concurrent.futures.InvalidStateError):
+            if error is None:
+                self.set_result(value)
+            else:
+                self.set_exception(error)
+
+    def is_over(self) -> bool:
+        """Whether it is known what has become of the call. To ask so is not to look at it."""
+        return self._state not in _LASTING
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
         """The exception that the call raised; see `concurrent.futures.Future.exception`."""
@@ -86,7 +116,7 @@ class Future(concurrent.futures.Future[T]):
 
     def _served(self, timeout: Optional[float]) -> Optional[float]:
         """Serves the call, if nobody does; what of the timeout is left then."""
-        if self._state not in _LASTING:
+        if self.is_over():
             return timeout
         if timeout is None:
             self._calls.serve(self, None)
@@ -97,9 +127,12 @@ class Future(concurrent.futures.Future[T]):
 
     def begins(self) -> bool:
         """Notes that the call is no longer to wait. False when it was cancelled."""
-        return self._state == "RUNNING" or (
-            self._state != "CANCELLED_AND_NOTIFIED" and self.set_running_or_notify_cancel()
-        )
+        with self._calls.lock:
+            if self._own_condition is None:
+                # Nobody has cancelled it, or looks at it.
+                self._state = "RUNNING"
+                return True
+        return self._state == "RUNNING" or (self._state != "CANCELLED_AND_NOTIFIED" and self.set_running_or_notify_cancel())
 
     def _cancel_waiting(self) -> bool:
         return super().cancel()
@@ -128,8 +161,8 @@ class Running:
         self.future = future
         self.process = process
         self.deadline = deadline
-        #: The descriptor that the poller knows it by.
-        self.watched = process.readable()[0]
+        #: The descriptor that the poller knows it by; -1 before it does.
+        self.watched = -1
         #: When it is looked at although nothing is heard of it.
         self.due = 0.0
         #: Whether the poller waits for it.

@@ -9,8 +9,8 @@ from multiprocessing import process as mp_process
 from typing import Any, Optional
 
 from regrow import _core
-from regrow._starter import Starter
 from regrow._call.worker import ANSWER_FD, ORDER_FD
+from regrow._starter import Starter
 
 #: The longest order of which the bytes are part of the start; a longer one is in a file.
 _LONGEST_ORDER = 32 * 1024
@@ -50,7 +50,7 @@ def start_process(starter: Starter, order: bytes, memory_limit: Optional[int], p
 
 
 def _start(starter: Starter, call: bytes, fds: list[tuple[int, int]], memory_limit: Optional[int], place: str) -> _core.Process:
-    return starter.start(_words(), call=call, outputs=[ANSWER_FD], fds=fds, memory_limit=memory_limit, place=place)
+    return starter.start(_words(), call=call, answer=ANSWER_FD, fds=fds, memory_limit=memory_limit, place=place)
 
 
 def _words() -> list[str]:

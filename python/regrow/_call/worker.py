@@ -53,7 +53,8 @@ _path: list[str] = []
 def prepare(setup: bytes) -> Optional[Callable[..., None]]:
     """Gets the interpreter ready for calls. An exception is kept, and is what every call is answered with.
 
-    Returns what carries calls out on a way of its own (see `docs/warm.md`), which does what `call` and the end of the process do."""
+    Returns what carries calls out on a way of its own (see `docs/warm.md`): it does what `call` and the end of the process do.
+    """
     global _failure
     atexit.register(_send)
     os.register_at_fork(after_in_child=_forget)

@@ -87,6 +87,8 @@ def drop(kept: frozenset[str]) -> None:
     """Drops what the run has made, as the interpreter does at its end: finalizers run, files are closed."""
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         vars(sys).pop(name, None)
+    # Of a stream in a cycle the collector may close the file before it finalizes the buffer.
+    flush_all()
     modules = sys.modules
     names = ["__main__"]
     if len(modules) != len(kept):
@@ -103,8 +105,13 @@ def drop(kept: frozenset[str]) -> None:
         module = reference()
         if module is not None:
             clear(vars(module))
+    flush_all()
+
+
+def flush_all() -> None:
+    """Writes what the streams of the run hold, and the standard ones."""
     for thing in (*gc.get_objects(), sys.__stdout__, sys.__stderr__):
-        # A stream that something prepared holds stays open, but its content is written.
+        # A stream that something prepared holds stays open.
         if type(thing) in (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom):
             try:
                 thing.flush()
@@ -173,3 +180,9 @@ def finalize(status: int) -> NoReturn:
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt
     raise SystemExit(status)
+
+
+def end_well(kept: Kept) -> NoReturn:
+    """Ends a process whose program has done what it should."""
+    leave(0, kept)
+    finalize(0)

@@ -7,8 +7,8 @@ import sys
 import time
 from typing import Any
 
+from .end import Kept, end_well, ended, finalize, leave
 from .ground import FLUSH_C_STREAMS
-from .end import Kept, ended, finalize, leave
 from .loading import Options, load
 from .order import Order, become_plain
 from .preparation import Prepared, prepare, stop
@@ -74,7 +74,7 @@ def begin() -> tuple[Program, Kept]:
     kept = Kept()
     stop(number, prepared, options)
     if prepared.runner is not None and not kept.finalizes:
-        prepared.runner(number, options.skip, prepared.streams, FLUSH_C_STREAMS, lambda: (leave(0, kept), finalize(0)))
+        prepared.runner(number, options.skip, prepared.streams, FLUSH_C_STREAMS, lambda: end_well(kept))
     return Program(wake(number, prepared), options.skip), kept
 
 
