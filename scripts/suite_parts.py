@@ -139,9 +139,10 @@ def python(says: str, **variables: str) -> Part:
 
 def python_in_parts(**variables: str) -> list[Part]:
     """The Python package, with its longest tests in a part of their own."""
-    plugin = ("test_pytest_plugin.py", "test_pytest_guide.py")
+    plugin = ("test_pytest_plugin.py", "test_pytest_guide.py", "test_pytest_isolation.py", "test_suites.py")
     clusters = ("test_celery.py", "test_celery_workers.py", "test_dask.py", "test_ray.py")
-    others = (f"--ignore={name}" for name in (*plugin, *clusters))
+    drop_ins = ("test_drop_ins.py", "test_joblib.py", "test_loky.py", "test_check_preload.py", "test_beside_threads.py")
+    others = (f"--ignore={name}" for name in (*plugin, *clusters, *drop_ins))
 
     def tests(name: str, says: str, *words: str) -> Part:
         return Part(name, shell("python/check.sh", "tests", *words), says, ("python/build",), variables=variables)
@@ -157,8 +158,25 @@ def python_in_parts(**variables: str) -> list[Part]:
         ),
         tests("python/plugin", "the plugin for pytest", *plugin),
         tests("python/clusters", "tasks of Celery, with real brokers, and of Dask", *clusters),
+        tests("python/drop-ins", "what stands in the place of other pools", *drop_ins),
         tests("python/tests", "all else of the Python package", *others, "."),
     ]
+
+
+def python_suites() -> Part:
+    """The test suites of ten packages under `pytest --regrow`."""
+    return Part(
+        "soak/suites",
+        lambda target: [
+            str(target / "python/venv/bin/python"),
+            "python/tests/suites.py",
+            "--folder",
+            str(target / "python/suites"),
+        ],
+        "the test suites of ten packages have the same outcomes under pytest --regrow",
+        ("python/package",),
+        limit_s=7200,
+    )
 
 
 # The tests of the web gateway, by the words that choose them: as long as all others together, in parts that run side by side.
@@ -307,6 +325,7 @@ def soak() -> list[Part]:
         *builds(),
         *release(),
         python("the Python package as users get it, with each Python", PROFILE="release", PYTHONS="all", RAY="yes"),
+        python_suites(),
         *web("the web gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60"),
         longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),
         longer("regrow-testkit/soak", "1,000,000 runs in one process", REGROW_SOAK_RUNS="1000000"),

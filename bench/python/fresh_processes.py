@@ -253,12 +253,13 @@ def tests() -> list[Figure]:
             assert b"not recycled" not in done.stdout, done.stdout
             return took
 
-        ways = [lambda: run("--regrow"), lambda: run("--forked"), lambda: run("-p", "no:regrow")]
-        ours, forked, plain = in_turn(ways, rounds=3, warm_up=0)
+        ways = [lambda: run("--regrow"), lambda: run("--forked"), lambda: run("--isolate"), lambda: run("-p", "no:regrow")]
+        ours, forked, isolated, plain = in_turn(ways, rounds=3, warm_up=0)
     return [
         figure("1,000 small tests, pytest --regrow", ours, None, "s"),
         figure("against pytest --forked", forked / ours, 5, "times"),
-        figure("times as long as plain pytest, no isolation", ours / plain, 1.5, "times", True),
+        figure("against pytest --isolate of pytest-isolate", isolated / ours, 5, "times"),
+        figure("times as long as plain pytest, no isolation", ours / plain, 2, "times", True),
     ]
 
 

@@ -4,8 +4,13 @@ Here is what pytest has to know of it in every session: the options, and what th
 option is given:
 
     _pytest.controller   in the pytest that was started: hands tests out, shows their reports in the order of collection
+    _pytest.units        which tests share a process, and how long each may take
+    _pytest.runs         a process, seen from there
     _pytest.processes    starts the processes, recycled or by exec
     _pytest.worker       inside them: a pytest that has collected too, and runs the tests of one order
+    _pytest.leavings     what these tests leave in it
+    _pytest.patterns     regular expressions that the next session has compiled ahead
+    _pytest.looking      files that an image is not to depend on
 """
 
 from __future__ import annotations
@@ -18,14 +23,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from regrow._pytest.units import MARKER, UNITS
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 # The search path before any conftest has changed it: that of the processes that are started for tests.
 SEARCH_PATH = list(sys.path)
-
-# What may share a process; the first is meant where none is named.
-UNITS = ("test", "module", "file")
 
 # A session with one of these options runs no tests, so that no process is prepared for them.
 RUNS_NO_TESTS = ("collectonly", "showfixtures", "show_fixtures_per_test", "markers", "cacheshow", "help", "version")
@@ -45,6 +49,19 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
             const=unit,
             help=f"run each {unit} in a fresh process",
         )
+    group.addoption(
+        "--regrow-isolate",
+        dest="regrow",
+        choices=UNITS,
+        metavar="UNIT",
+        help=f"the same, with the unit as a word of its own: {', '.join(UNITS)}",
+    )
+    group.addoption(
+        "--regrow-memory-limit",
+        type=byte_count,
+        metavar="BYTES",
+        help="the most memory that a test's process may have for itself: a number, or one with K, M or G behind it",
+    )
     group.addoption(
         "--regrow-timeout",
         type=positive_seconds,
@@ -79,6 +96,14 @@ def positive_seconds(text: str) -> float:
     if not 0.0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"not a time in seconds: {text!r}")
     return seconds
+
+
+def byte_count(text: str) -> int:
+    """The value of `--regrow-memory-limit`."""
+    number, unit = (text[:-1], text[-1:].upper()) if text[-1:].upper() in ("K", "M", "G") else (text, "")
+    if not number.isdecimal() or int(number) == 0:
+        raise argparse.ArgumentTypeError(f"not a number of bytes: {text!r}")
+    return int(number) << {"": 0, "K": 10, "M": 20, "G": 30}[unit]
 
 
 def process_count(text: str) -> int | str:
@@ -116,7 +141,8 @@ def processes_asked_for(value: int | str | None) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Loads the controller if there is something to do for it."""
+    """Declares the marker, and loads the controller if there is something to do for it."""
+    config.addinivalue_line("markers", f"{MARKER}(unit): with --regrow, what shares a process: {', '.join(UNITS)}")
     option = config.option
     if not option.regrow or any(getattr(option, name, False) for name in RUNS_NO_TESTS):
         return

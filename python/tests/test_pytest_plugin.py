@@ -567,7 +567,12 @@ def test_a_large_report_arrives(pytester: pytest.Pytester) -> None:
 
 def test_usage_errors(pytester: pytest.Pytester) -> None:
     make(pytester, "test_any.py", "def test_any(): pass\n")
-    for arguments in (("--regrow", "--pdb"), ("--regrow=class",), ("--regrow", "--regrow-timeout=soon")):
+    for arguments in (
+        ("--regrow", "--pdb"),
+        ("--regrow=house",),
+        ("--regrow-isolate=house",),
+        ("--regrow", "--regrow-timeout=soon"),
+    ):
         assert start(pytester, *arguments).ret == pytest.ExitCode.USAGE_ERROR
     if find_spec("xdist") is None:
         assert start(pytester, "-n", "2").ret == pytest.ExitCode.USAGE_ERROR

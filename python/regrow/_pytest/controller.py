@@ -2,7 +2,7 @@
 
     session.items ──groups──> waiting ──start──> running ──frames──> reported ──in order──> pytest's own hooks
 
-Tests are grouped by what shares a process (a test, a module, a file) and started in the order of collection. Their reports
+Tests are grouped by what shares a process (`regrow._pytest.units`) and started in the order of collection. Their reports
 are kept until all tests before them have been shown, so that pytest sees what it sees without processes: `-x` stops at
 the same test, and the output is the same whatever ends first. A process is waited for before the next one takes its
 place, and the next one is started before the reports of the last one are shown: both go on at the same time.
@@ -11,24 +11,23 @@ place, and the next one is started before the reports of the last one are shown:
 from __future__ import annotations
 
 import os
-import pickle
 import select
-import signal
 import sys
 import time
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import pytest
 
-from regrow._pytest.processes import RESULTS, Executing, Process, Recycling, Starter, setup_for
+from regrow._pytest.patterns import KEY, Patterns
+from regrow._pytest.processes import RESULTS, Executing, Recycling, Starter, setup_for
 from regrow._pytest.reports import Words, failure, recorded_warning
-from regrow._pytest.worker import FRAME_HEAD, READY, Event
+from regrow._pytest.runs import Run
+from regrow._pytest.units import grouped, limits_of
+from regrow._pytest.worker import READY, Event
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-READ_BYTES = 1 << 16
+# How many lines there are at most on what tests have left behind.
+MOST_LEAVINGS = 10
 
 # A test's last event, when its process runs no further ones although it could.
 LEFT_EARLY = ("interrupt", "exit", "internal")
@@ -49,6 +48,10 @@ class Controller:
         self.timeout_s = timeout_s
         self.processes: int = config.option.regrow_processes
         self.not_recycled: Counter[str] = Counter()
+        # The last test of a process, how many ran there, and what they have left behind.
+        self.left: list[tuple[str, int, list[str]]] = []
+        cache = getattr(config, "cache", None)
+        self.patterns = Patterns(None if cache is None else cache.get(KEY, None))
 
     def pytest_report_header(self) -> str:
         at_once = "one at a time" if self.processes == 1 else f"{self.processes} at a time"
@@ -68,63 +71,19 @@ class Controller:
             raise session.Interrupted(f"{errors} during collection")
         if session.items:
             Schedule(self, session).run()
+        if (kept := self.patterns.worth_keeping()) is not None and (cache := getattr(self.config, "cache", None)) is not None:
+            cache.set(KEY, kept)
         return True
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for why, count in self.not_recycled.items():
             tests = "1 test" if count == 1 else f"{count} tests"
             terminalreporter.write_line(f"regrow: {tests} not recycled: {why}")
-
-
-class Run:
-    """A process, and what it has reported so far."""
-
-    def __init__(self, process: Process, tests: list[int], results: int, slot: int, why_exec: Optional[str]) -> None:
-        self.process = process
-        self.why_exec = why_exec or process.why_exec
-        self.tests = tests
-        self.results = results
-        self.slot = slot
-        self.since = time.perf_counter()
-        self.deadline: Optional[float] = None
-        self.timed_out = False
-        self.unread = bytearray()
-        self.reported: dict[int, list[Event]] = {}
-
-    def read(self) -> bool:
-        """Takes what has come on the pipe; False at its end."""
-        while True:
-            try:
-                chunk = os.read(self.results, READ_BYTES)
-            except BlockingIOError:
-                return True
-            if not chunk:
-                return False
-            self.unread += chunk
-            if len(chunk) < READ_BYTES:
-                return True
-
-    def frames(self) -> Iterator[tuple[int, list[Event]]]:
-        """The complete frames among what was read."""
-        while len(self.unread) >= FRAME_HEAD.size:
-            (length,) = FRAME_HEAD.unpack_from(self.unread)
-            end = FRAME_HEAD.size + length
-            if len(self.unread) < end:
-                return
-            body = bytes(self.unread[FRAME_HEAD.size : end])
-            del self.unread[:end]
-            yield pickle.loads(body)
-
-    def how_it_ended(self, status: int, limit_s: Optional[float]) -> str:
-        """Words for the end of a process that did not run all of its tests."""
-        if self.timed_out:
-            return f"took longer than {limit_s:g} s and was killed"
-        if status >= 0:
-            return f"its process ended with exit status {status}"
-        try:
-            return f"crashed with {signal.Signals(-status).name}"
-        except ValueError:
-            return f"crashed with signal {-status}"
+        for nodeid, count, left in self.left[:MOST_LEAVINGS]:
+            who = nodeid if count == 1 else f"{nodeid}, or another test of its process,"
+            terminalreporter.write_line(f"regrow: {who} leaves behind {', '.join(left)}")
+        if len(self.left) > MOST_LEAVINGS:
+            terminalreporter.write_line(f"regrow: {len(self.left) - MOST_LEAVINGS} more tests leave something behind")
 
 
 class Schedule:
@@ -133,8 +92,11 @@ class Schedule:
     def __init__(self, controller: Controller, session: pytest.Session) -> None:
         self.session = session
         self.items = session.items
-        self.timeout_s = controller.timeout_s
+        self.limits_s = limits_of(session.items, controller.timeout_s)
+        self.is_limited = any(limit_s is not None for limit_s in self.limits_s)
         self.not_recycled = controller.not_recycled
+        self.controller = controller
+        self.memory_bytes: Optional[int] = session.config.option.regrow_memory_limit
         self.recycling: Starter = controller.recycling
         self.executing: Starter = controller.executing
         self.why_exec = controller.recycling.why_not()
@@ -221,7 +183,9 @@ class Schedule:
             "tests": [self.items[test].nodeid for test in tests],
             "worker": f"gw{slot}",
             "results": RESULTS,
-            "tell_ready": self.timeout_s is not None,
+            "tell_ready": self.is_limited,
+            "memory_bytes": self.memory_bytes,
+            "input": 0 if self.in_step and is_open(0) else None,
         }
 
     def show(self) -> None:
@@ -250,7 +214,7 @@ class Schedule:
                 self.read(run)
             else:
                 self.end(run)
-        if self.timeout_s is not None:
+        if self.is_limited:
             now = time.perf_counter()
             for run in self.running:
                 if run.deadline is not None and run.deadline <= now and not run.timed_out:
@@ -275,8 +239,13 @@ class Schedule:
                 if len(run.reported) < len(run.tests) and events != [("missing",)]:
                     self.reported[test] = events
             run.since = time.perf_counter()
-            if self.timeout_s is not None:
-                run.deadline = run.since + self.timeout_s
+            if self.is_limited:
+                run.deadline = self.deadline_of(run)
+
+    def deadline_of(self, run: Run) -> Optional[float]:
+        """Until when the test that a process runs may take; None when it has run all, or there is no limit."""
+        limit_s = next((self.limits_s[test] for test in run.tests if test not in run.reported), None)
+        return None if limit_s is None else run.since + limit_s
 
     def end(self, run: Run) -> None:
         """Takes the end of a process: it frees its slot, and what it has not run goes to others."""
@@ -287,13 +256,13 @@ class Schedule:
         os.close(run.results)
         self.running.remove(run)
         self.free.append(run.slot)
-        how = run.how_it_ended(status, self.timeout_s)
         rest = [test for test in run.tests if test not in run.reported]
         if rest and not any(events and events[-1][0] in LEFT_EARLY for events in run.reported.values()):
             seconds = time.perf_counter() - run.since
-            run.reported[rest.pop(0)] = [("ended", how, "call", seconds)]
+            test = rest.pop(0)
+            run.reported[test] = [("ended", run.how_it_ended(status, self.limits_s[test]), "call", seconds)]
         elif not rest and status < 0:
-            run.reported[run.tests[-1]].append(("ended", how, "teardown", 0.0))
+            run.reported[run.tests[-1]].append(("ended", run.how_it_ended(status, None), "teardown", 0.0))
         if rest:
             self.waiting.appendleft((rest, self.why_exec))
         self.publish(run)
@@ -331,6 +300,10 @@ class Schedule:
             reporter = config.pluginmanager.getplugin("terminalreporter")
             if reporter is not None:
                 reporter._tw.write(values[0])
+        elif kind == "left":
+            self.controller.left.append((item.nodeid, *values))
+        elif kind == "patterns":
+            self.controller.patterns.add(values[0])
         elif kind == "ended":
             self.hook.pytest_runtest_logreport(report=failure(item, *values))
         elif kind == "internal":
@@ -347,15 +320,13 @@ class Schedule:
 
 def is_calm(event: Event) -> bool:
     """Whether the session goes on behind this event, whatever its options are."""
-    return event[0] in ("warning", "text") or (event[0] == "report" and event[1].get("outcome") != "failed")
+    return event[0] in ("warning", "text", "left", "patterns") or (event[0] == "report" and event[1].get("outcome") != "failed")
 
 
-def grouped(items: list[pytest.Item], unit: str) -> list[list[int]]:
-    """The tests that share a process, in the order of the first of each group."""
-    if unit == "test":
-        return [[test] for test in range(len(items))]
-    groups: dict[Any, list[int]] = {}
-    for test, item in enumerate(items):
-        of = item.getparent(pytest.File) if unit == "module" else item.nodeid.split("::")[0]  # type: ignore[type-abstract]
-        groups.setdefault(of, []).append(test)
-    return list(groups.values())
+def is_open(number: int) -> bool:
+    """Whether there is a descriptor of this number."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True

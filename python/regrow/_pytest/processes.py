@@ -21,8 +21,18 @@ if TYPE_CHECKING:
 
     from regrow import _core
 
-# The descriptor that a process sends its reports to, and the one where a process that is executed finds its order.
-RESULTS, ORDER = 3, 4
+# The descriptors that a process sends its reports to, where one that is executed finds its order, and where
+# a recycled one finds the standard input of the session, if that is for it.
+RESULTS, ORDER, INPUT = 3, 4, 5
+
+# Why a process was not recycled, where the image has been dropped: a file has changed that it was made of.
+DROPPED = ("exec: there is no image of the program yet", "exec: the image of the program is being made")
+
+# How often the image is made again in a session. Tests that change such a file each time would have it made for each of them.
+MOST_MAKINGS = 4
+
+# Bodies beside one for each process that runs: they are put back meanwhile.
+SPARE_BODIES = 6
 
 ALONE = "import sys; sys.path[:] = {path!r}; from regrow._pytest.worker import run_alone; run_alone({order})"
 
@@ -83,18 +93,21 @@ class Executing:
         memory = os.memfd_create("order")
         try:
             with open(memory, "w", closefd=False) as file:
-                json.dump([self._setup, order], file)
+                # Its standard input is there already.
+                json.dump([self._setup, {**order, "input": None if order["input"] is None else 0}], file)
             os.lseek(memory, 0, os.SEEK_SET)
-            return Executed(self._spawn(memory, results))
+            return Executed(self._spawn(memory, results, order["input"] is not None))
         finally:
             os.close(memory)
 
-    def _spawn(self, order: int, results: int) -> int:
+    def _spawn(self, order: int, results: int, takes_input: bool) -> int:
         # The descriptors may be in each other's place: they are led past both.
         free = max(results, order, ORDER) + 1
         moves = [(results, free), (order, free + 1), (free, RESULTS), (free + 1, ORDER)]
         actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in moves]
         actions += [(os.POSIX_SPAWN_CLOSE, free), (os.POSIX_SPAWN_CLOSE, free + 1)]
+        if not takes_input:
+            actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
         return os.posix_spawn(
             self._command[0],
             self._command,
@@ -146,12 +159,17 @@ class Recycling:
         for name in ("COLUMNS", "LINES"):
             if name not in os.environ:
                 os.unsetenv(name)  # `readline` tells its own children by the C library alone.
-        # A body is put back while the next test runs in another one.
-        self._pool = _core.Pool(processes + 2, warm_only=True)
+        # A test can do what it likes to pytest itself: to distrust its memory would take most of the time of a reset.
+        self._pool = _core.Pool(processes + SPARE_BODIES, warm_only=True, trusts_runs=True)
+        self._is_dropped = False
+        self._makings = 0
         self._maker = threading.Thread(target=self._make, name="regrow-image", daemon=True)
         self._maker.start()
 
     def _make(self) -> None:
+        """Makes the image, if it is not there."""
+        self._makings += 1
+        self._is_dropped = False
         try:
             point, why = self._pool.prepare(self._image, self._argv, call=b"")
         except OSError as error:
@@ -163,11 +181,22 @@ class Recycling:
         """Why no process is going to be recycled; None if they are. Waits for the image."""
         if self._why is None:
             self._maker.join()
+        if self._why is None:
+            # In a folder where nothing is compiled, the collection of the session has written files under the image's eyes.
+            self._make()
         return self._why
 
     def start(self, order: dict[str, Any], results: int) -> Process:
+        if self._is_dropped and self._makings < MOST_MAKINGS:
+            self._make()
+        fds = [(results, RESULTS)]
+        if order["input"] is not None:
+            fds.append((order["input"], INPUT))
+            order = {**order, "input": INPUT}
         call = b"regrow._pytest.worker:run_tests\n" + json.dumps(order).encode()
-        return Recycled(self._pool.start(self._image, self._argv, call=call, fds=[(results, RESULTS)]))
+        started = self._pool.start(self._image, self._argv, call=call, fds=fds, memory_limit=order["memory_bytes"])
+        self._is_dropped = self._is_dropped or started.creation in DROPPED
+        return Recycled(started)
 
 
 def setup_for(config: pytest.Config, search_path: list[str]) -> dict[str, Any]:

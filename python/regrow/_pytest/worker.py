@@ -17,6 +17,7 @@ import io
 import json
 import os
 import pickle
+import resource
 import struct
 import sys
 import traceback
@@ -29,6 +30,9 @@ from _pytest.config import _prepareconfig, create_terminal_writer
 from _pytest.main import Session
 
 import regrow
+from regrow._pytest import patterns
+from regrow._pytest.leavings import Leavings
+from regrow._pytest.looking import from_listings
 from regrow._pytest.practice import practise
 
 if TYPE_CHECKING:
@@ -129,6 +133,8 @@ class Worker:
         """Starts pytest as `setup` says and collects, everything or `only` the files of the tests with these ids."""
         self.events: list[Event] = []
         self.order: dict[str, Any] = {}
+        # What `re` has compiled before a test.
+        self.compiled: frozenset[Any] = frozenset()
         sys.path[:] = setup["search_path"]
         sys.argv[:] = setup["argv"]
         # By these words pytest knows a module whose assertions it does not rewrite: it would warn that it comes too late.
@@ -138,7 +144,7 @@ class Worker:
         for name, value in {**setup["options"], **OWN_OPTIONS}.items():
             setattr(self.config.option, name, value)
         self.config.workerinput = setup["workerinput"]  # type: ignore[attr-defined]
-        self.config._do_configure()
+        self._configure()
         self._silence(setup["width"])
         self._share_base_directory(setup["basetemp"])
         self.session = Session.from_config(self.config)
@@ -147,10 +153,28 @@ class Worker:
             files = dict.fromkeys(nodeid.split("::")[0] for nodeid in only)
             self.config.args = [os.path.join(self.config.rootpath, file) for file in files]
             self.config.option.pyargs = False
-        self.config.hook.pytest_collection(session=self.session)
+        with from_listings():
+            self.config.hook.pytest_collection(session=self.session)
         self.items = {item.nodeid: item for item in self.session.items}
         self.recorder = RunRecorder(self)
         self.config.pluginmanager.register(self.recorder, "regrow-recorder")
+
+    def _configure(self) -> None:
+        """Has the plugins configured. The log file, which each test may add to, is opened at the first record alone."""
+        option = self.config.option
+        path = getattr(option, "log_file", None) or self.config.getini("log_file") if hasattr(option, "log_file") else None
+        if path:
+            option.log_file = os.devnull
+        self.config._do_configure()
+        handler = self._log_handler()
+        if path and handler is not None:
+            option.log_file = path
+            handler.close()
+            handler.baseFilename = os.path.abspath(path)
+
+    def _log_handler(self) -> Any:
+        """What writes to the log file, if pytest's own logging is there."""
+        return getattr(self.config.pluginmanager.getplugin("logging-plugin"), "log_file_handler", None)
 
     def _silence(self, width: int) -> None:
         """Takes the terminal reporter's hooks away, and leads to the events what others let it write."""
@@ -175,8 +199,7 @@ class Worker:
         manager.getplugin("capturemanager").stop_global_capturing()
         if (faults := manager.getplugin("faulthandler")) is not None:
             faults.pytest_unconfigure(self.config)
-        handler = getattr(manager.getplugin("logging-plugin"), "log_file_handler", None)
-        if handler is not None:
+        if (handler := self._log_handler()) is not None:
             # A handler without a stream opens its file at the first record.
             handler.close()
 
@@ -193,6 +216,8 @@ class Worker:
         """Runs the tests that the order names, and sends a frame for each."""
         self.order = order
         os.set_inheritable(order["results"], False)
+        if (number := order["input"]) is not None:
+            take_input(number)
         self.config.workerinput["workerid"] = order["worker"]  # type: ignore[attr-defined]
         self.events.clear()
         if order["tell_ready"]:
@@ -210,13 +235,29 @@ class Worker:
 
     def run_in_turn(self, tests: list[tuple[int, pytest.Item]], hook: Any) -> None:
         """Runs tests, and sends a frame for each with its index in the order."""
+        before = Leavings(self._log_files())
         for place, (index, item) in enumerate(tests):
             following = tests[place + 1][1] if place + 1 < len(tests) else None
             go_on = self._run_test(item, following, hook)
+            if following is None:
+                self._tell_of_process(before, len(tests))
             self._send(index, self.events)
             self.events.clear()
             if not go_on:
                 break
+
+    def _log_files(self) -> set[str]:
+        """The files that pytest's own logging may open at any time."""
+        handler = self._log_handler()
+        return {handler.baseFilename} if handler is not None else set()
+
+    def _tell_of_process(self, before: Leavings, tests: int) -> None:
+        """Adds to the events of a process's last test what the process has compiled, and what its tests have left behind."""
+        if new := patterns.compiled_since(self.compiled):
+            self.events.append(("patterns", new))
+        outcomes = [event[1].get("outcome") for event in self.events if event[0] == "report"]
+        if "failed" not in outcomes and (left := before.found()):
+            self.events.append(("left", tests, left))
 
     def _run_test(self, item: pytest.Item, following: Optional[pytest.Item], hook: Any) -> bool:
         """Runs one test. What ends a whole session is an event as well; then no further test is run."""
@@ -252,6 +293,15 @@ def memory_file(buffering: int = -1) -> IO[bytes]:
     return open(os.memfd_create("captured"), "wb+", buffering=buffering)
 
 
+def take_input(number: int) -> None:
+    """Makes a descriptor the standard input. What is read ahead would be lost for the next process: nothing is."""
+    if number != 0:
+        os.dup2(number, 0)
+        os.close(number)
+    if sys.__stdin__ is not None:
+        sys.__stdin__._CHUNK_SIZE = 1  # type: ignore[attr-defined]
+
+
 _setup: dict[str, Any] = {}
 _prepared: Optional[Worker] = None
 
@@ -263,7 +313,11 @@ def prepare(data: bytes) -> None:
     _setup.update(json.loads(data))
     _prepared = Worker(_setup)
     _prepared.park()
+    cache = getattr(_prepared.config, "cache", None)
+    if cache is not None:
+        patterns.compile_ahead(cache.get(patterns.KEY, None))
     practise(_prepared, _prepared.recorder)
+    _prepared.compiled = frozenset(patterns.cached())
 
 
 def run_tests(data: bytes) -> None:
@@ -281,4 +335,6 @@ def run_alone(descriptor: int) -> None:
     with open(descriptor, "rb") as file:
         setup, order = json.load(file)
     os.set_inheritable(order["results"], False)
+    if (most := order["memory_bytes"]) is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     Worker(setup, only=order["tests"]).run(order)

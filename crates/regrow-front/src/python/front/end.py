@@ -96,7 +96,8 @@ def drop(kept: frozenset[str]) -> None:
     left = []
     for name in names:
         module = modules.pop(name, None)
-        if isinstance(module, type(sys)):
+        # A weak proxy of a module says that it is one, and nothing can refer to it weakly.
+        if issubclass(type(module), type(sys)):
             left.append(_weakref.ref(module))
         del module
     gc.collect()

@@ -1,0 +1,60 @@
+"""Measures the test suites of packages under `pytest --regrow` beside plain pytest: `package_suites.py FOLDER OUTPUT`.
+
+FOLDER has the suites (`python/tests/suites.py`), and is kept between runs. Sessions of plain pytest, of `pytest --regrow`
+and of `pytest --regrow -n 2` take turns. A figure is the least of its rounds: what else the machine does makes a session
+longer, and never shorter. The benchmark checks that all have the same outcomes. The table goes to standard output, and the
+figures go to OUTPUT (`figures.py`).
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import figures
+from figures import Figure, figure
+from suites import SUITES, Place, Suite, differences
+
+NAMES = ("click", "jinja2", "pyyaml", "attrs")
+ROUNDS = 3
+PLUGIN = ("-p", "regrow.pytest_plugin", "--regrow")
+
+
+def measure(suite: Suite, folder: pathlib.Path) -> list[Figure]:
+    """The figures of a suite."""
+    place = Place(suite, folder)
+    place.make()
+    # Modules are compiled, and the second session knows which patterns the tests compile.
+    reference = place.run()
+    place.run(*PLUGIN)
+    plain, one, two = [], [], []
+    for _ in range(ROUNDS):
+        for sessions, words in ((plain, ()), (one, PLUGIN), (two, (*PLUGIN, "-n", "2"))):
+            session = place.run(*words)
+            wrong = differences(suite, reference, session)
+            assert not wrong, wrong
+            sessions.append(session.seconds)
+    least = min(plain)
+    more_ms = (min(one) - least) / reference.tests * 1e3
+    name = f"{suite.name}, {reference.tests} tests"
+    return [
+        figure(f"{name}: plain pytest", least, None, "s"),
+        figure(f"{name}: pytest --regrow, beyond plain per test", more_ms, 1.5, "ms", True),
+        figure(f"{name}: pytest --regrow -n 2, as part of plain", min(two) / least, 1.2, "times", True),
+    ]
+
+
+def main() -> None:
+    """Measures all of them."""
+    folder, output = map(pathlib.Path, sys.argv[1:])
+    measured: list[Figure] = []
+    for suite in SUITES:
+        if suite.name in NAMES:
+            for one in measure(suite, folder.absolute()):
+                figures.show(one)
+                measured.append(one)
+    figures.write(output, measured)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What tests leave in their process: threads that go on, and descriptors that are open.
+
+It is looked for behind the last test of a process, when every fixture has been torn down, and after tests that passed alone:
+the traceback of a failure holds what the failed test had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+
+# How long a thread is waited for that may be about to end.
+PATIENCE_S = 0.02
+
+# And how often it is looked for meanwhile.
+LOOK_S = 0.002
+
+
+class Leavings:
+    """Compares a process with what it was when this was made. Not everything new is said: `ignored` are paths of files."""
+
+    def __init__(self, ignored: set[str]) -> None:
+        self._ignored = ignored
+        self._threads = set(threading.enumerate())
+        self._descriptors = descriptors()
+
+    def found(self) -> list[str]:
+        """What is there that was not, in words."""
+        until = time.monotonic() + PATIENCE_S
+        while (threads := self._new_threads()) and time.monotonic() < until:
+            time.sleep(LOOK_S)
+        words = [f"thread {thread.name!r}" for thread in threads]
+        new = descriptors().items() - self._descriptors.items()
+        return words + [f"descriptor {number} ({kind_of(path)})" for number, path in sorted(new) if path not in self._ignored]
+
+    def _new_threads(self) -> list[threading.Thread]:
+        """The threads that were not there, but for those that Python has not started: nobody can tell when they have ended."""
+        threads = [thread for thread in threading.enumerate() if thread not in self._threads]
+        return [thread for thread in threads if not isinstance(thread, threading._DummyThread)]
+
+
+def descriptors() -> dict[int, str]:
+    """The open descriptors, and what they are of."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        # That of the listing itself is gone.
+        with contextlib.suppress(FileNotFoundError):
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+    return found
+
+
+def kind_of(path: str) -> str:
+    """What a descriptor is of: a path, or `socket`, `pipe`, `eventpoll`."""
+    kind, colon, rest = path.partition(":")
+    return (
+        kind if colon and rest.startswith("[") and kind != "anon_inode" else rest.strip("[]") if kind == "anon_inode" else path
+    )
