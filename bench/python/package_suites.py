@@ -27,9 +27,12 @@ def measure(suite: Suite, folder: pathlib.Path) -> list[Figure]:
     # Modules are compiled, and the second session knows which patterns the tests compile.
     reference = place.run()
     place.run(*PLUGIN)
-    plain, one, two = [], [], []
+    plain: list[float] = []
+    one: list[float] = []
+    two: list[float] = []
+    ways: list[tuple[list[float], tuple[str, ...]]] = [(plain, ()), (one, PLUGIN), (two, (*PLUGIN, "-n", "2"))]
     for _ in range(ROUNDS):
-        for sessions, words in ((plain, ()), (one, PLUGIN), (two, (*PLUGIN, "-n", "2"))):
+        for sessions, words in ways:
             session = place.run(*words)
             wrong = differences(suite, reference, session)
             assert not wrong, wrong
@@ -50,9 +53,9 @@ def main() -> None:
     measured: list[Figure] = []
     for suite in SUITES:
         if suite.name in NAMES:
-            for one in measure(suite, folder.absolute()):
-                figures.show(one)
-                measured.append(one)
+            for found in measure(suite, folder.absolute()):
+                figures.show(found)
+                measured.append(found)
     figures.write(output, measured)
 
 
