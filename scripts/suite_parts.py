@@ -141,8 +141,9 @@ def python_in_parts(**variables: str) -> list[Part]:
     """The Python package, with its longest tests in a part of their own."""
     plugin = ("test_pytest_plugin.py", "test_pytest_guide.py", "test_pytest_isolation.py", "test_suites.py")
     clusters = ("test_celery.py", "test_celery_workers.py", "test_dask.py", "test_ray.py")
-    drop_ins = ("test_drop_ins.py", "test_joblib.py", "test_loky.py", "test_check_preload.py", "test_beside_threads.py")
-    others = (f"--ignore={name}" for name in (*plugin, *clusters, *drop_ins))
+    drop_ins = ("test_drop_ins.py", "test_joblib.py", "test_check_preload.py", "test_beside_threads.py")
+    # loky's own tests take three minutes: `make soak` runs them.
+    others = (f"--ignore={name}" for name in (*plugin, *clusters, *drop_ins, "test_loky.py"))
 
     def tests(name: str, says: str, *words: str) -> Part:
         return Part(name, shell("python/check.sh", "tests", *words), says, ("python/build",), variables=variables)

@@ -128,9 +128,8 @@ class Polled(abc.ABC):
                     return
                 poller.until = self._next_look()
             for fd in poller.wait():
-                running = self._watched.get(fd)
-                if running is not None:
-                    self._look_at(running)
+                # Nothing here holds a call while the thread waits: its result is its caller's alone.
+                self._look_at(self._watched.get(fd))
             self._look_at_due()
             self._start_waiting()
 
@@ -149,10 +148,10 @@ class Polled(abc.ABC):
         for running in due:
             self._look_at(running)
 
-    def _look_at(self, running: Running) -> None:
+    def _look_at(self, running: Optional[Running]) -> None:
         """Serves a call without waiting."""
         with self.lock:
-            if running.claimed or running not in self._running:
+            if running is None or running.claimed or running not in self._running:
                 return
             running.claimed = True
         over = running.process.wait(0)
