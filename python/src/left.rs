@@ -256,8 +256,9 @@ fn handlers(modules: &Bound<'_, PyDict>) -> PyResult<Option<usize>> {
     let list = logging.getattr("_handlerList")?.cast_into::<PyList>()?;
     for reference in &list {
         let handler = reference.call0()?;
-        let name = handler.get_type().qualname()?.to_string();
-        if !handler.is_none() && !HANDLERS.contains(&name.as_str()) {
+        // One of the same name can be another class.
+        let is_known = |name: &&str| logging.getattr(*name).is_ok_and(|known| handler.get_type().is(&known));
+        if !handler.is_none() && !HANDLERS.iter().any(|name| is_known(&name)) {
             return Ok(None);
         }
     }

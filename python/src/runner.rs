@@ -29,6 +29,8 @@ const CALL: &[u8] = b"regrow._call.worker:call\n";
 const FINALIZE: &[u8] = b"REGROW_PYTHON_FINALIZE=";
 /// Room for an order; a longer one goes the front end's way.
 const ORDER_BYTES: usize = 48 * 1024;
+/// The descriptor of the answer: the worker's `ANSWER_FD`.
+const ANSWER: RawFd = 62;
 /// The protocol of pickles, as `pickle.HIGHEST_PROTOCOL` has been since 3.8.
 const PROTOCOL: u8 = 5;
 
@@ -100,7 +102,10 @@ impl PyRunner {
         let read = read_file(number, &mut bytes)?;
         let Ok(order) = order::read(bytes.get(..read).unwrap_or_default()) else { return Ok(()) };
         let Some(call) = Call::of(&order) else { return Ok(()) };
-        py.import("posix")?.call_method1("close", (number,))?;
+        let posix = py.import("posix")?;
+        posix.call_method1("close", (number,))?;
+        // The file of the answer serves other calls: what this one starts and leaves behind is not to have it.
+        posix.call_method1("set_inheritable", (ANSWER, false))?;
         self.become_run(py, &order, skip, streams)?;
         let answer = match self.carry_out(py, &call) {
             Ok(pickle) => (b"=", pickle),

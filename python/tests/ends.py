@@ -156,3 +156,8 @@ def world(name: str) -> tuple[Optional[str], Optional[bytes], list[str]]:
 
 def fail(divisor: int) -> float:
     return 1 / divisor
+
+
+def left_behind() -> int:
+    """Starts a process that has all descriptors which programs get, and leaves it."""
+    return subprocess.Popen(["sleep", "60"], close_fds=False).pid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,3 +85,11 @@ def test_a_call_that_raises_says_where(executor: regrow.Executor) -> None:
     text = str(caught.value.__cause__)
     assert "in fail" in text
     assert "worker.py" not in text
+
+
+def test_a_process_that_a_call_leaves_behind_has_no_file_of_calls(executor: regrow.Executor) -> None:
+    left = executor.submit(ends.left_behind).result(60)
+    try:
+        assert sorted(os.listdir(f"/proc/{left}/fd")) == ["0", "1", "2"]
+    finally:
+        os.kill(left, signal.SIGKILL)

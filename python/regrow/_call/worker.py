@@ -137,6 +137,8 @@ def call(order: bytes) -> None:
     """Carries out one call."""
     global _answer, _in_call
     _in_call = True
+    # The file of the answer serves other calls: what this one starts and leaves behind is not to have it.
+    os.set_inheritable(ANSWER_FD, False)
     _continue_main()
     if not order:
         order = _long_order()
