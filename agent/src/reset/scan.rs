@@ -1,5 +1,7 @@
 //! Finds the pages that a reset must look at: by `PAGEMAP_SCAN`, else from the words of `/proc/self/pagemap`.
 
+use core::mem::MaybeUninit;
+
 use regrow_abi::{Broken, PAGE_BYTES, features};
 
 use super::result::ResetResult;
@@ -25,27 +27,47 @@ pub type EachPage<'a> = dyn FnMut(u64, u64, PageFound) -> ResetResult + 'a;
 /// Finds the pages of a span that can differ from the image, in order.
 pub fn each_changed(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>) -> ResetResult {
     if track::is_on(agent) && agent.trusts_runs() {
-        let each = &mut |from, to, _| each(from, to, PageFound::Anonymous);
-        return by_ioctl(agent, start, end, &WRITTEN_ALONE, each);
+        let each = &mut |from: u64, to: u64, _| {
+            if to - from < LONG_PAGES * PAGE_BYTES {
+                return each(from, to, PageFound::Anonymous);
+            }
+            // Most of it may be what the run has dropped, and nobody need look at page by page.
+            let mut room = [MaybeUninit::<PageRegion>::uninit(); 16];
+            each_written(agent, from, to, (room.as_mut_ptr().cast(), room.len()), each)
+        };
+        return by_ioctl(agent, start, end, &WRITTEN_ALONE, buffer(agent), each);
     }
     let guard = guard_category(agent);
     if track::is_on(agent) {
-        let each = &mut |from, to, categories: u64| {
-            // A page of a file that was read, not written, is no harm: dropped, it is the file's again.
-            let is_written = categories & (IS_WRITTEN | IS_ZERO) == IS_WRITTEN;
-            let is_there = categories & (IS_PRESENT | IS_SWAPPED) != 0;
-            let found = if is_written && is_there { PageFound::Anonymous } else { PageFound::Absent };
-            each(from, to, if categories & guard != 0 { PageFound::Guard } else { found })
-        };
-        by_ioctl(agent, start, end, &Wanted { told: WRITTEN.told | guard, ..WRITTEN }, each)
+        each_written(agent, start, end, buffer(agent), each)
     } else if agent.has(features::PAGEMAP_SCAN) {
         let each = &mut |from, to, categories: u64| {
             each(from, to, if categories & guard != 0 { PageFound::Guard } else { PageFound::Anonymous })
         };
-        by_ioctl(agent, start, end, &Wanted { told: ANONYMOUS.told | guard, ..ANONYMOUS }, each)
+        by_ioctl(
+            agent,
+            start,
+            end,
+            &Wanted { told: ANONYMOUS.told | guard, ..ANONYMOUS },
+            buffer(agent),
+            each,
+        )
     } else {
         by_reading(agent, start, end, each)
     }
+}
+
+/// Finds the pages that were written since they were last right, and those that are not there.
+fn each_written(agent: &Agent, start: u64, end: u64, buffer: Buffer, each: &mut EachPage<'_>) -> ResetResult {
+    let guard = guard_category(agent);
+    let each = &mut |from, to, categories: u64| {
+        // A page of a file that was read, not written, is no harm: dropped, it is the file's again.
+        let is_written = categories & (IS_WRITTEN | IS_ZERO) == IS_WRITTEN;
+        let is_there = categories & (IS_PRESENT | IS_SWAPPED) != 0;
+        let found = if is_written && is_there { PageFound::Anonymous } else { PageFound::Absent };
+        each(from, to, if categories & guard != 0 { PageFound::Guard } else { found })
+    };
+    by_ioctl(agent, start, end, &Wanted { told: WRITTEN.told | guard, ..WRITTEN }, buffer, each)
 }
 
 /// Finds the pages of mapped files that nobody may write to: anonymous ones in the place of the file's, the file's, and guard pages. Of
@@ -116,7 +138,7 @@ pub fn knows_guards(agent: &Agent) -> bool {
     let own = agent.private() as u64;
     let wanted = Wanted { inverted: 0, all_of: 0, any_of: IS_GUARD, told: IS_GUARD };
     agent.has(features::PAGEMAP_SCAN)
-        && by_ioctl(agent, own, own + PAGE_BYTES, &wanted, &mut |_, _, _| Ok(())).is_ok()
+        && by_ioctl(agent, own, own + PAGE_BYTES, &wanted, buffer(agent), &mut |_, _, _| Ok(())).is_ok()
 }
 
 /// The kernel's `struct pm_scan_arg`.
@@ -176,16 +198,28 @@ const WRITTEN: Wanted = Wanted {
 /// not there is as one of zeros, or the file's, to whoever compares it.
 const WRITTEN_ALONE: Wanted = Wanted { inverted: 0, all_of: IS_WRITTEN, any_of: 0, told: IS_WRITTEN };
 
+/// Where a scan has its regions written to, and how many there is room for. A scan that is made while another one goes on has its own.
+type Buffer = (*mut PageRegion, usize);
+
+/// The buffer of the private area.
+fn buffer(agent: &Agent) -> Buffer {
+    // SAFETY: takes an address inside the private area, reads nothing.
+    (unsafe { &raw mut (*agent.private()).scan }.cast(), MAX_SCAN)
+}
+
+/// From how many pages on a range without a gap is looked at more closely.
+const LONG_PAGES: u64 = 64;
+
 fn by_ioctl(
     agent: &Agent,
     start: u64,
     end: u64,
     wanted: &Wanted,
+    (buffer, room): Buffer,
     each: &mut dyn FnMut(u64, u64, u64) -> ResetResult,
 ) -> ResetResult {
-    // SAFETY: the private area is this body's; only this function uses the scan buffer meanwhile.
-    let (fd, buffer) =
-        unsafe { ((*agent.private()).pagemap, (&raw mut (*agent.private()).scan).cast::<PageRegion>()) };
+    // SAFETY: the private area is this body's own, and no reference to it is alive.
+    let fd = unsafe { (*agent.private()).pagemap };
     let mut at = start;
     while at < end {
         let mut scan = Scan {
@@ -195,14 +229,14 @@ fn by_ioctl(
             end,
             walk_end: 0,
             vec: buffer as u64,
-            vec_len: MAX_SCAN as u64,
+            vec_len: room as u64,
             max_pages: 0,
             category_inverted: wanted.inverted,
             category_mask: wanted.all_of,
             category_anyof_mask: wanted.any_of,
             return_mask: wanted.told,
         };
-        // SAFETY: the request takes this struct; the kernel writes at most `MAX_SCAN` regions.
+        // SAFETY: the request takes this struct; the kernel writes at most as many regions as there is room for.
         let found = unsafe { sys::ioctl(fd, PAGEMAP_SCAN, &raw mut scan) };
         if found < 0 {
             return Err((Broken::Proc, -found as i32));

@@ -323,6 +323,37 @@ fn a_reset_looks_at_what_a_run_has_written_alone() {
 }
 
 #[test]
+fn what_a_trusted_run_has_dropped_is_not_looked_at_page_by_page() {
+    let prepare =
+        format!("{LARGE}\nspare = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n");
+    let drop = "assert spare[:4096] == bytes(4096)\nspare.madvise(mmap.MADV_DONTNEED)\nprint('right')";
+    let pool = Pool::builder().trusts_runs(true).timed(true).max_bodies_per_program(1).build();
+    let mut command = prepared(&pool, PYTHON, &python(&prepare, drop));
+    for _ in 0..4 {
+        assert_eq!(warm_output(&mut command), "right\n");
+        let work = pool.last_times(LIMIT).expect("it was recycled").work;
+        assert!(work.compared + work.zeroed + work.dropped < 2000, "{work:?}");
+    }
+}
+
+#[test]
+fn a_guard_page_costs_a_trusted_run_its_body_and_no_more() {
+    const INSTALL: u32 = 102;
+    let change = format!(
+        "
+assert memory[:4096] == b'x' * 4096
+try: memory.madvise({INSTALL}, 0, 4096)
+except OSError: pass
+print('right')"
+    );
+    let pool = Pool::builder().trusts_runs(true).build();
+    let mut command = prepared(&pool, PYTHON, &python(LARGE, &change));
+    for _ in 0..4 {
+        assert_eq!(warm_output(&mut command), "right\n");
+    }
+}
+
+#[test]
 fn pages_that_were_written_once_are_looked_at_in_every_reset() {
     // The first run writes many pages, the later ones few.
     let directory = tempfile::tempdir().expect("a directory");
