@@ -24,11 +24,10 @@ import os
 import pickle
 import signal
 import sys
-import tempfile
 from types import FrameType, ModuleType
 from typing import Any, Optional
 
-from regrow._celery.engine import ANSWER_FD, LONGEST_ANSWER, ORDER_FD
+from regrow._celery.engine import ANSWER_FD, ORDER_FD
 from regrow._celery.rehearsal import rehearse
 from regrow._celery.setup import Setup
 
@@ -188,6 +187,8 @@ def run(order: bytes) -> None:
     """Carries out one order. Does not return."""
     status = 1
     try:
+        # The file of the answer serves other tasks: what this one starts and leaves behind is not to have it.
+        os.set_inheritable(ANSWER_FD, False)
         # With the worker its processes end.
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if not order:
@@ -294,8 +295,9 @@ def _pickled_refusal(error: Exception, value: object) -> bytes:
 
 
 def _send(answer: bytes) -> None:
-    if len(answer) > LONGEST_ANSWER:
-        with tempfile.NamedTemporaryFile(prefix="regrow-", delete=False) as file:
-            file.write(answer)
-        answer = b"@" + os.fsencode(file.name)
-    os.write(ANSWER_FD, answer)
+    """Writes an answer, and its first byte last: whoever reads it knows by that byte that all of it is there."""
+    rest, at = memoryview(answer)[1:], 1
+    while rest:
+        written = os.pwrite(ANSWER_FD, rest, at)
+        rest, at = rest[written:], at + written
+    os.pwrite(ANSWER_FD, answer[:1], 0)

@@ -3,10 +3,8 @@
     Engine    one image, with the app imported        Run    one process of it
 
     answer    `=` or `!` | pickle: the value of the call, or a `billiard.einfo.ExceptionInfo`
-              `@` | path: the answer is in a file, which whoever reads it removes
 
-The answer is in the pipe as a whole before the process ends, so that a run is waited for by one descriptor, which becomes
-readable once. A longer answer than a pipe takes is in a file.
+The answer is in a file in memory, so that a run is waited for by one descriptor, which becomes readable once.
 """
 
 from __future__ import annotations
@@ -28,8 +26,6 @@ ANSWER_FD = 62
 
 #: The longest order that is part of the start; a longer one is in a file.
 _LONGEST_ORDER = 32 * 1024
-#: The longest answer that is written into the pipe, which takes 64 KiB.
-LONGEST_ANSWER = 48 * 1024
 _FUNCTION = b"regrow._celery.child:run\n"
 #: How many processes more than the pool's limit can be recycled: for `pool_grow`, and while a body is put back.
 _SPARE_BODIES = 64
@@ -84,7 +80,7 @@ class Engine:
 
     def _start(self, order: bytes, fds: list[tuple[int, int]]) -> _core.Process:
         return self._starter.start(
-            self._words, call=_FUNCTION + order, outputs=[ANSWER_FD], fds=fds, memory_limit=self._memory_limit
+            self._words, call=_FUNCTION + order, answer=ANSWER_FD, fds=fds, memory_limit=self._memory_limit
         )
 
 
@@ -119,13 +115,8 @@ class Run:
 
     def answer(self) -> Optional[Answer]:
         """What the call gave; None where the process ended before it gave anything."""
-        data = self._process.output(0)
-        if data[:1] == b"@":
-            path = os.fsdecode(data[1:])
-            with open(path, "rb") as file:
-                data = file.read()
-            os.unlink(path)
-        if not data:
+        data = self._process.answer()
+        if data[:1] not in (b"=", b"!"):
             return None
         return Answer(data[:1] == b"=", pickle.loads(memoryview(data)[1:]))
 
