@@ -258,7 +258,7 @@ fn handlers(modules: &Bound<'_, PyDict>) -> PyResult<Option<usize>> {
         let handler = reference.call0()?;
         // One of the same name can be another class.
         let is_known = |name: &&str| logging.getattr(*name).is_ok_and(|known| handler.get_type().is(&known));
-        if !handler.is_none() && !HANDLERS.iter().any(|name| is_known(&name)) {
+        if !handler.is_none() && !HANDLERS.iter().any(is_known) {
             return Ok(None);
         }
     }

@@ -27,7 +27,7 @@ use crate::left::Left;
 const CALL: &[u8] = b"regrow._call.worker:call\n";
 /// Has the interpreter finalize at the end (docs/warm.md).
 const FINALIZE: &[u8] = b"REGROW_PYTHON_FINALIZE=";
-/// Room for an order; a longer one goes the front end's way.
+/// The longest order that is taken; a longer one goes the front end's way.
 const ORDER_BYTES: usize = 48 * 1024;
 /// The descriptor of the answer: the worker's `ANSWER_FD`.
 const ANSWER: RawFd = 62;
@@ -98,9 +98,8 @@ impl PyRunner {
         flush_c: &Bound<'_, PyAny>,
         leave: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let mut bytes = [0; ORDER_BYTES];
-        let read = read_file(number, &mut bytes)?;
-        let Ok(order) = order::read(bytes.get(..read).unwrap_or_default()) else { return Ok(()) };
+        let Some(bytes) = read_order(number)? else { return Ok(()) };
+        let Ok(order) = order::read(&bytes) else { return Ok(()) };
         let Some(call) = Call::of(&order) else { return Ok(()) };
         let posix = py.import("posix")?;
         posix.call_method1("close", (number,))?;
@@ -250,9 +249,20 @@ fn flush(sys: &Bound<'_, PyModule>, name: &str) -> bool {
     }
 }
 
-/// Reads a file from its start, as far as there is room; gives how many bytes.
-fn read_file(number: RawFd, room: &mut [u8]) -> PyResult<usize> {
-    let read =
-        with_descriptor(number, |fd| rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut *room, 0)));
-    read.map_err(|errno| os_error(&errno.into()))
+/// The order in this descriptor; none that is long, or that there is no memory for.
+fn read_order(number: RawFd) -> PyResult<Option<Vec<u8>>> {
+    let read = || {
+        let status = with_descriptor(number, |fd| rustix::fs::fstat(fd))?;
+        let size = usize::try_from(status.st_size).unwrap_or(usize::MAX);
+        let mut bytes = Vec::new();
+        if size > ORDER_BYTES || bytes.try_reserve_exact(size).is_err() {
+            return Ok(None);
+        }
+        bytes.resize(size, 0);
+        let read =
+            with_descriptor(number, |fd| rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut bytes, 0)))?;
+        bytes.truncate(read);
+        Ok(Some(bytes))
+    };
+    read().map_err(|errno: rustix::io::Errno| os_error(&errno.into()))
 }
