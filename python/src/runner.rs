@@ -185,10 +185,9 @@ impl PyRunner {
     ) -> PyResult<()> {
         let (sys, worker) = (self.sys.bind(py), self.worker.bind(py));
         let answer = (PyBytes::new(py, kind), pickle);
-        if self.left.is_nothing(py, self.modules.bind(py), streams)?
-            && flush(sys, "stdout")
-            && flush(sys, "stderr")
-        {
+        // What cannot be looked at is something.
+        let is_nothing = self.left.is_nothing(py, self.modules.bind(py), streams).unwrap_or(false);
+        if is_nothing && flush(sys, "stdout") && flush(sys, "stderr") {
             flush_c.call1((py.None(),))?;
             worker.getattr("_write_answer")?.call1(answer)?;
             self.exit.bind(py).call1((0,)).map(drop)

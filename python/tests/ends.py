@@ -37,6 +37,17 @@ class Holder:
         self.thing = thing
 
 
+class _Closed(type):
+    def __getattribute__(cls, name: str) -> Any:
+        if name == "__del__":
+            raise ValueError(name)
+        return super().__getattribute__(name)
+
+
+class CannotBeLookedAt(metaclass=_Closed):
+    """A class that says nothing of itself."""
+
+
 class Cycle(WritesAtItsEnd):
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -127,6 +138,12 @@ def _write(path: str) -> None:
 
 def child_of_multiprocessing(path: str) -> str:
     multiprocessing.get_context("fork").Process(target=_write, args=(path,)).start()
+    return "returned"
+
+
+def strange_class(path: str) -> str:
+    HELD.append(CannotBeLookedAt())
+    Path(path).write_text("done")
     return "returned"
 
 

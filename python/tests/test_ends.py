@@ -47,6 +47,7 @@ def test_nothing_in_python_is_between_the_front_end_and_the_function(executor: r
         "suspended_generator",
         "child_of_multiprocessing",
         "cycle",
+        "strange_class",
     ],
 )
 def test_what_a_call_leaves_to_be_done_is_done(executor: regrow.Executor, tmp_path: Path, name: str) -> None:
