@@ -273,6 +273,24 @@ fn a_module_that_is_edited_is_imported_anew() {
     assert_eq!(printed_warm(&pool, &mut command), "earlier");
 }
 
+/// A module that cannot be loaded is tried again after a while. The runs meanwhile are told as the first ones.
+#[test]
+fn every_run_is_told_what_could_not_be_loaded_ahead() {
+    let pool = Pool::new();
+    let mut command = pool.command(PYTHON);
+    command.args(["-c", "pass"]).preload(["nosuchmod"]);
+    let point = pool.prepare(&command).expect("the image of an interpreter without it");
+    assert_ne!(point, Point::Warm);
+    for pause in [0, 250, 0, 500, 0] {
+        std::thread::sleep(Duration::from_millis(pause));
+        let child = command.spawn().expect("it starts");
+        let told = child.not_loaded().map(str::to_owned);
+        assert!(child.wait().expect("its end").success());
+        assert!(told.as_ref().is_some_and(|why| why.contains("nosuchmod")), "{told:?} after {pause} ms");
+    }
+    assert_eq!(pool.stats().exec, 0);
+}
+
 /// `ps` shows the interpreter's name, not the source of the front end that has prepared it.
 #[test]
 fn the_processes_of_an_image_do_not_show_their_source() {

@@ -36,7 +36,7 @@ use crate::run::inherit::Inheritance;
 use crate::run::program::{self, Key, Resolved};
 use crate::run::request::Request;
 use crate::settings::{PointChoice, Reuse, Settings};
-use crate::tables::images::Stage;
+use crate::tables::images::{Failures, Stage};
 use regrow_abi::fault;
 
 /// How often `prepare` begins anew when the program's files change while it is made.
@@ -181,6 +181,13 @@ impl Finder<'_> {
         self.find(wanted, Some(plainer))
     }
 
+    /// Why the image of a front end could not be made the last time, where it is being tried again.
+    pub(crate) fn failed_before(&self, wanted: Wanted<'_>, front_end: &FrontEnd) -> Option<&Fallback> {
+        let images = &self.holdings.tables.images;
+        let key = wanted.key(Some(front_end.clone()), self.settings.reuse);
+        images.get(images.find(&key, &wanted.request.env)?)?.failures.last.as_ref()
+    }
+
     /// Whether the image of a front end is kept.
     fn is_kept(&self, wanted: Wanted<'_>, front_end: &FrontEnd) -> bool {
         let images = &self.holdings.tables.images;
@@ -197,13 +204,13 @@ impl Finder<'_> {
         let key = wanted.key(warm, self.settings.reuse);
         let env = &wanted.request.env;
         let Some(image) = self.holdings.tables.images.use_for(&key, env) else {
-            return Err(self.first_run(key.into_owned(), wanted.request, 0));
+            return Err(self.first_run(key.into_owned(), wanted.request, Failures::default()));
         };
         let row = self.holdings.tables.images.get(image).ok_or(Fallback::BodyBroken)?;
         match &row.stage {
             Stage::Making(_) => Err(Fallback::ImageInProgress),
             Stage::Refused(_) if row.is_to_be_tried_again(Instant::now()) => {
-                let failures = row.failures;
+                let failures = row.failures.clone();
                 self.holdings.drop_image(image);
                 Err(self.first_run(key.into_owned(), wanted.request, failures))
             }
@@ -252,9 +259,8 @@ impl Finder<'_> {
         Err(Fallback::ProgramChanged)
     }
 
-    /// A run of a program that has no image: the policy says whether one is made. The image could not be made `failures` times in
-    /// a row before. Gives the reason for the run's exec.
-    fn first_run(&mut self, key: Key<'static>, request: &Request, failures: u32) -> Fallback {
+    /// A run of a program that has no image: the policy says whether one is made. Gives the reason for the run's exec.
+    fn first_run(&mut self, key: Key<'static>, request: &Request, failures: Failures) -> Fallback {
         let (env, site) = (&request.env, request.site);
         let program = self.holdings.program(&key, env);
         match self.holdings.run_without_image(program, site) {
@@ -280,7 +286,7 @@ impl Finder<'_> {
             return None;
         }
         let (key, env) = (row.key.clone(), row.env.clone());
-        self.begin(key, &env, 0, (program, body));
+        self.begin(key, &env, Failures::default(), (program, body));
         None
     }
 
@@ -289,7 +295,7 @@ impl Finder<'_> {
         &mut self,
         key: Key<'static>,
         env: &Strings,
-        failures: u32,
+        failures: Failures,
         (program, body): (ProgramId, BodyId),
     ) -> Fallback {
         let job = match self.job(key.clone(), env) {

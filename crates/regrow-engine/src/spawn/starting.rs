@@ -77,8 +77,11 @@ impl Starter<'_> {
             match found.and_then(|image| self.start_in(image, &resolved, request, task)) {
                 Err(why) if self.finder.settings.point == PointChoice::Auto => {
                     tracing::debug!(%why, "not started in the image of a front end");
-                    not_loaded =
-                        (why.is_of_image() && front_end.loads_modules_of(request)).then(|| why.to_string());
+                    let of_image = why.is_of_image().then_some(&why);
+                    not_loaded = of_image
+                        .or_else(|| self.finder.failed_before(wanted, &front_end))
+                        .filter(|_| front_end.loads_modules_of(request))
+                        .map(ToString::to_string);
                 }
                 other => return other,
             }

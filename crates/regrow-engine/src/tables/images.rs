@@ -48,6 +48,15 @@ pub(crate) enum Stage {
     Kept(Box<KeptImage>),
 }
 
+/// What is known of an image that could not be made. It outlives the row, which is dropped when the image is tried again.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Failures {
+    /// How often in a row that was so.
+    in_a_row: u32,
+    /// Why, the last time.
+    pub(crate) last: Option<Fallback>,
+}
+
 /// A row of the table.
 #[derive(Debug)]
 pub(crate) struct ImageRow {
@@ -59,8 +68,7 @@ pub(crate) struct ImageRow {
     pub(crate) program: ProgramId,
     /// The body that the policy waits for while the image is made.
     pub(crate) awaited: Option<BodyId>,
-    /// How often in a row the image could not be made.
-    pub(crate) failures: u32,
+    pub(crate) failures: Failures,
     /// When its making began.
     began: Instant,
     /// When that may be tried again.
@@ -78,8 +86,8 @@ impl ImageRow {
             Fallback::RefusedState { .. } => self.key.warm.is_some(),
             _ => false,
         };
-        self.again = may_pass.then(|| now + FIRST_RETRY * (1 << self.failures.min(MOST_DOUBLINGS)));
-        self.failures = self.failures.saturating_add(1);
+        self.again = may_pass.then(|| now + FIRST_RETRY * (1 << self.failures.in_a_row.min(MOST_DOUBLINGS)));
+        self.failures = Failures { in_a_row: self.failures.in_a_row.saturating_add(1), last: Some(why.clone()) };
         self.stage = Stage::Refused(why);
     }
 
@@ -129,14 +137,14 @@ impl Images {
         self.numbering.next_id()
     }
 
-    /// Adds the making of an image that could not be made `failures` times in a row before.
+    /// Adds the making of an image, with what is known of its failures.
     pub(crate) fn insert(
         &mut self,
         id: ImageId,
         key: Key<'static>,
         env: &Strings,
         making: Making,
-        failures: u32,
+        failures: Failures,
         (program, awaited): (ProgramId, BodyId),
     ) {
         self.questions += 1;
@@ -297,7 +305,7 @@ mod tests {
     fn add(images: &mut Images, file: &'static CStr) -> (ImageId, Sender<Result<Built, Fallback>>) {
         let (sender, receiver) = channel();
         let id = images.next_id();
-        images.insert(id, key(file), &env(c"A=1"), receiver, 0, (ProgramId::new(1), BodyId::new(1)));
+        images.insert(id, key(file), &env(c"A=1"), receiver, Failures::default(), (ProgramId::new(1), BodyId::new(1)));
         (id, sender)
     }
 
@@ -356,7 +364,7 @@ mod tests {
             !row.is_to_be_tried_again(began + FIRST_RETRY)
                 && row.is_to_be_tried_again(began + FIRST_RETRY * 2)
         );
-        row.failures = u32::MAX;
+        row.failures.in_a_row = u32::MAX;
         row.refuse(Fallback::NoMemory, began);
         assert!(row.is_to_be_tried_again(began + FIRST_RETRY * (1 << MOST_DOUBLINGS)));
     }
