@@ -87,7 +87,8 @@ impl ImageRow {
             _ => false,
         };
         self.again = may_pass.then(|| now + FIRST_RETRY * (1 << self.failures.in_a_row.min(MOST_DOUBLINGS)));
-        self.failures = Failures { in_a_row: self.failures.in_a_row.saturating_add(1), last: Some(why.clone()) };
+        self.failures =
+            Failures { in_a_row: self.failures.in_a_row.saturating_add(1), last: Some(why.clone()) };
         self.stage = Stage::Refused(why);
     }
 
@@ -305,7 +306,14 @@ mod tests {
     fn add(images: &mut Images, file: &'static CStr) -> (ImageId, Sender<Result<Built, Fallback>>) {
         let (sender, receiver) = channel();
         let id = images.next_id();
-        images.insert(id, key(file), &env(c"A=1"), receiver, Failures::default(), (ProgramId::new(1), BodyId::new(1)));
+        images.insert(
+            id,
+            key(file),
+            &env(c"A=1"),
+            receiver,
+            Failures::default(),
+            (ProgramId::new(1), BodyId::new(1)),
+        );
         (id, sender)
     }
 
