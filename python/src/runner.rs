@@ -11,7 +11,7 @@
 //!
 //! Invariant: before the order is known to be one of a call nothing has been changed.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -112,6 +112,32 @@ impl PyRunner {
         };
         self.end(py, answer, streams, flush_c, leave)
     }
+
+    /// Does what every call does, without an order, an answer and an end, before the image is made: what the interpreter fills at
+    /// first use (caches of attributes, instructions of its own for the types that it meets, free lists) is filled then, and no run
+    /// writes to it.
+    fn rehearse(&self, py: Python<'_>, streams: &Bound<'_, PyList>, flush_c: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (sys, worker, modules) = (self.sys.bind(py), self.worker.bind(py), self.modules.bind(py));
+        let nothing = (py.import("builtins")?.getattr("len")?, ((),), PyDict::new(py));
+        let pickle = self.dumps.bind(py).call1((nothing, PROTOCOL))?.cast_into::<PyBytes>()?;
+        let argv: Vec<OsString> = sys.getattr("orig_argv").or_else(|_| sys.getattr("argv"))?.extract()?;
+        let own: Vec<OsString> = sys.getattr("argv")?.extract()?;
+        let order = ReadOrder {
+            argv: argv.iter().map(|word| word.as_bytes()).collect(),
+            environment: &self.environment,
+            payload: &[],
+        };
+        let main = modules.get_item("__main__")?;
+        self.become_run(py, &order, 0, streams)?;
+        let value = self.carry_out(py, &Call { key: &[0; 32], pickle: pickle.as_bytes() })?;
+        self.left.is_nothing(py, modules, streams)?;
+        flush_all(sys, py, flush_c)?;
+        drop(value);
+        set_list(&sys.getattr("argv")?, own.iter().map(OsString::as_os_str).collect())?;
+        modules.set_item("__main__", main)?;
+        worker.setattr("_own_main", py.None())?;
+        worker.setattr("_in_call", false)
+    }
 }
 
 impl PyRunner {
@@ -187,8 +213,7 @@ impl PyRunner {
         let answer = (PyBytes::new(py, kind), pickle);
         // What cannot be looked at is something.
         let is_nothing = self.left.is_nothing(py, self.modules.bind(py), streams).unwrap_or(false);
-        if is_nothing && flush(sys, "stdout") && flush(sys, "stderr") {
-            flush_c.call1((py.None(),))?;
+        if is_nothing && flush_all(sys, py, flush_c)? {
             worker.getattr("_write_answer")?.call1(answer)?;
             self.exit.bind(py).call1((0,)).map(drop)
         } else {
@@ -246,6 +271,11 @@ fn flush(sys: &Bound<'_, PyModule>, name: &str) -> bool {
         Ok(stream) if !stream.is_none() => stream.call_method0("flush").is_ok(),
         _ => true,
     }
+}
+
+/// Whether the standard streams, and those of the C library, have written all that they hold.
+fn flush_all(sys: &Bound<'_, PyModule>, py: Python<'_>, flush_c: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(flush(sys, "stdout") && flush(sys, "stderr") && flush_c.call1((py.None(),)).map(|_| true)?)
 }
 
 /// The order in this descriptor; none that is long, or that there is no memory for.

@@ -94,9 +94,44 @@ fn register_range(fd: i32, start: u64, bytes: u64) -> bool {
 }
 
 fn protect(agent: &Agent, fd: i32) -> bool {
-    each_mapping(agent, |start, bytes| {
-        let mut args = [start, bytes, PROTECT];
-        // SAFETY: as above, three words. A write to a protected page goes on by itself.
-        unsafe { sys::ioctl(fd, UFFDIO_WRITEPROTECT, args.as_mut_ptr()) == 0 }
+    let mut tracked = agent.vmas().iter().filter(|vma| is_tracked(vma.flags));
+    tracked.all(|vma| {
+        if vma.flags & vma_flags::FILE != 0 {
+            return protect_range(fd, vma.start, vma.end);
+        }
+        let mut at = vma.start;
+        while let Some((start, end)) = next_with_pages(agent, at, vma.end) {
+            if !protect_range(fd, start, end) {
+                return false;
+            }
+            at = end;
+        }
+        true
     })
+}
+
+/// What one table of pages maps.
+const TABLE_BYTES: u64 = 2 << 20;
+
+/// The next part of anonymous memory for which the image has pages, as far as the tables of pages that hold them go. In the rest a page
+/// that is there was touched by a run: it needs no protection, which would fill a table for nothing that every scan goes through.
+fn next_with_pages(agent: &Agent, from: u64, to: u64) -> Option<(u64, u64)> {
+    let pages = agent.pages();
+    let next = |at: u64| {
+        let index = pages.partition_point(|saved| saved.address() < at);
+        pages.get(index).map(|saved| saved.address()).filter(|&address| address < to)
+    };
+    let table_of = |address: u64| address & !(TABLE_BYTES - 1);
+    let start = table_of(next(from)?);
+    let mut end = start + TABLE_BYTES;
+    while next(end).is_some_and(|address| table_of(address) == end) {
+        end += TABLE_BYTES;
+    }
+    Some((start.max(from), end.min(to)))
+}
+
+fn protect_range(fd: i32, start: u64, end: u64) -> bool {
+    let mut args = [start, end - start, PROTECT];
+    // SAFETY: three words, as the request takes them. A write to a protected page goes on by itself.
+    unsafe { sys::ioctl(fd, UFFDIO_WRITEPROTECT, args.as_mut_ptr()) == 0 }
 }

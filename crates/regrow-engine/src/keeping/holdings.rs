@@ -428,8 +428,10 @@ impl Holdings {
         let kept: Arc<Image> = Arc::clone(&tables.images.kept(image)?.image);
         tables.bodies.get(id).filter(|body| body.state() == Some(State::Armed))?;
         let body = tables.bodies.lend(id)?;
-        let sibling =
-            tables.bodies.of(image).max_by_key(|(_, body)| body.runs()).map(|(_, body)| body.keeper());
+        // A body that has had a run has touched its pages itself.
+        let siblings = (body.runs() == 0).then(|| tables.bodies.of(image));
+        let sibling = siblings.and_then(|all| all.max_by_key(|(_, body)| body.runs()));
+        let sibling = sibling.map(|(_, body)| body.keeper());
         self.ledger.body_is_lent(id);
         Some(LentBody { id, body, image: kept, sibling })
     }

@@ -8,14 +8,14 @@ import gc
 import posix
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from .dependencies import Missing, absent_paths
 from .environment import Change, Environment
-from .ground import AFTER_FORK, BEFORE_FORK, GATE, HELD, ORDER_HEAD, Address, Function, decode, encode
+from .ground import AFTER_FORK, BEFORE_FORK, FLUSH_C_STREAMS, GATE, HELD, ORDER_HEAD, VERSION, Address, Function, decode, encode
 from .loading import Options, load
 from .order import Order
-from .renewal import is_quiet, renewals
+from .renewal import fork_hooks, is_done_once, is_quiet, renewals
 from .streams import flush_streams, kind_of, standard_streams
 
 
@@ -28,8 +28,12 @@ class Prepared:
         # What carries out orders before the front end reads them, where the environment is the order's alone.
         self.runner = None if in_c or own else runner
         self.streams = standard_streams()
+        hooks = fork_hooks()
+        self.is_quiet = is_quiet(hooks)
+        # Whether the hooks of a fork run once for all runs.
+        self.is_forked = is_done_once(hooks)
         # A hook that runs behind the stop may write to the streams, unless all hooks are known.
-        self.ahead = [stream for stream in self.streams if is_quiet() and kind_of(stream.number) is not None]
+        self.ahead = [stream for stream in self.streams if self.is_quiet and kind_of(stream.number) is not None]
         self.renewals = renewals()
 
 
@@ -54,13 +58,18 @@ def prepare(options: Options, report: int) -> Prepared:
         flush_streams()
         rehearse(prepared)
     except BaseException as error:  # whatever it is, there is no image
-        write_report(report, "refuse", [" ".join(f"{type(error).__name__}: {error}".split())])
-        posix._exit(1)
+        refuse(report, error)
     names = [name if isinstance(name, bytes) else encode(name) for name in environment.names]
     write_report(report, "env", sorted(name for name in names if name and b"=" not in name and b"\0" not in name))
     write_report(report, "absent", sorted(absent_paths(missing)))
-    write_report(report, "gate", [str(_ctypes.addressof(GATE))] if is_quiet() else [])
+    write_report(report, "gate", [str(_ctypes.addressof(GATE))] if prepared.is_quiet else [])
     return prepared
+
+
+def refuse(report: int, error: BaseException) -> NoReturn:
+    """Reports why there is no image, and ends the process."""
+    write_report(report, "refuse", [" ".join(f"{type(error).__name__}: {error}".split())])
+    posix._exit(1)
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -75,41 +84,64 @@ def rehearse(prepared: Prepared) -> None:
         order.variables()
         decode(order.argv[0])
         compile(order.argv[1], "<string>", "exec", 0, True)
-        for renew in prepared.renewals:
-            renew()
         for stream in prepared.streams:
             # The old buffer is kept: a run that replaces it need not close it too.
             stream.replaced = stream.open()
 
 
+def rehearse_calls(prepared: Prepared) -> None:
+    """Carries out a few calls of the runner, with all that comes before one: the caches that every run fills are full then."""
+    for _ in range(20):
+        for renew in prepared.renewals:
+            renew()
+        if prepared.runner is not None:
+            prepared.runner.rehearse(prepared.streams, FLUSH_C_STREAMS)
+
+
 def holes() -> Iterator[object]:
-    """Takes the free blocks of each size until some follow each other, so that what a run makes lies side by side."""
+    """Takes the free blocks of each size up to the first of a pool, so that what a run makes lies side by side, behind the pool's head."""
+    # From 3.10 on a pool has four pages.
+    pool = 1 << 14 if VERSION >= (3, 10) else 1 << 12
     for size in range(512, 0, -16):
-        last = in_row = 0
         for _ in range((1 << 18) // size):
             thing: object = bytes(size - 33) if size > 32 else complex(size, 1) if size > 16 else object()
             yield thing
-            in_row = in_row + 1 if id(thing) == last + size else 0
-            if in_row == 6:
+            if id(thing) % pool < size:
                 break
-            last = id(thing)
+
+
+def leave_threads(report: int) -> None:
+    """Goes on as a process of one thread."""
+    if len(posix.listdir("/proc/self/task")) > 1:
+        write_report(report, "fork", [""])
+        if posix.fork():
+            posix._exit(0)
 
 
 def stop(report: int, prepared: Prepared, options: Options) -> None:
     """Stops this process. Returns in every run, when it has its order and has renewed what no two runs may share."""
+    leave_threads(report)
+    if prepared.is_forked:
+        BEFORE_FORK()
+        AFTER_FORK()
+    try:
+        rehearse_calls(prepared)
+    except BaseException as error:  # as with the preparation
+        refuse(report, error)
     gc.collect()
     HELD.extend((*holes(), prepared, options, *sys.argv, *getattr(sys, "orig_argv", ())))
     gc.freeze()
     for stream in prepared.ahead:
         stream.open_ahead()
-    if len(posix.listdir("/proc/self/task")) > 1:
-        write_report(report, "fork", [""])
-        if posix.fork():
-            posix._exit(0)
+    for words in (sys.argv, getattr(sys, "orig_argv", [])):
+        # Every run has its own.
+        words.clear()
     itself = posix.getpid()
-    BEFORE_FORK()
+    if not prepared.is_forked:
+        BEFORE_FORK()
     posix.kill(itself, _signal.SIGSTOP)
-    AFTER_FORK()
+    if not prepared.is_forked:
+        AFTER_FORK()
     for renew in prepared.renewals:
         renew()
     if GATE[0]:

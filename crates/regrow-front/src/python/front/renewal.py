@@ -9,28 +9,63 @@ from collections.abc import Callable
 from typing import Any
 
 
-def is_quiet() -> bool:
+def fork_hooks() -> list[Any] | None:
+    """Finds what the interpreter calls in the child of a fork; `None` where that cannot be found."""
+    last = type("Last", (), {})
+    posix.register_at_fork(after_in_child=last)
+    lists = [thing for thing in gc.get_referrers(last) if type(thing) is list]
+    if len(lists) != 1 or lists[0].pop() is not last:
+        return None
+    return lists[0]
+
+
+def is_quiet(hooks: list[Any] | None) -> bool:
     """Whether a process can run all hooks of a fork before it has its order."""
     # Packages whose hooks need nothing but the memory: no descriptor, no directory, no variable.
     quiet = frozenset(
         ("_thread", "asyncio", "concurrent", "logging", "multiprocessing", "random", "regrow", "threading")
     )
-    last = type("Last", (), {})
-    posix.register_at_fork(after_in_child=last)
-    lists = [thing for thing in gc.get_referrers(last) if type(thing) is list]
-    if len(lists) != 1 or lists[0].pop() is not last:
+    if hooks is None:
         return False
-    homes = [getattr(hook, "__module__", None) or type(getattr(hook, "__self__", None)).__module__ for hook in lists[0]]
+    homes = [getattr(hook, "__module__", None) or type(getattr(hook, "__self__", None)).__module__ for hook in hooks]
     return quiet.issuperset([home.partition(".")[0] for home in homes])
 
 
+def is_done_once(hooks: list[Any] | None) -> bool:
+    """Whether the hooks of a fork find nothing to do in a process where they have run, and that has no other thread."""
+    # They make locks anew, and forget threads. That of `random` is one of the renewals.
+    known = frozenset(
+        (
+            "asyncio.events:on_fork",
+            "logging:_after_at_fork_child_reinit_locks",
+            "regrow._call.worker:_forget",
+            "threading:_after_fork",
+        )
+    )
+    generator = getattr(sys.modules.get("random"), "_inst", None)
+
+    def is_known(hook: Any) -> bool:
+        owner = getattr(hook, "__self__", None)
+        if type(owner).__module__ == "_thread":
+            return hook.__name__ == "_at_fork_reinit"
+        if owner is not None:
+            return owner is generator and hook.__name__ == "seed"
+        return f"{getattr(hook, '__module__', None)}:{getattr(hook, '__qualname__', None)}" in known
+
+    return hooks is not None and all(map(is_known, hooks))
+
+
 def renewals() -> list[Callable[[], object]]:
-    """Lists what each run calls to have secrets and pids of its own, beside the interpreter's fork hooks."""
+    """Lists what each run calls to have secrets and pids of its own, beside what the hooks of a fork do."""
     loaded = sys.modules.get
     found: list[Callable[[], object]] = []
     ssl: Any = loaded("_ssl")
     if ssl is not None:
         found.append(lambda: ssl.RAND_add(posix.urandom(32), 32.0))
+    generator: Any = getattr(loaded("random"), "_inst", None)
+    if generator is not None:
+        # As many bits as those of secrets. The generator's own choice, 20,000 bits, takes ten times as long.
+        found.append(lambda: generator.seed(int.from_bytes(posix.urandom(32), "little")))
     numpy: Any = loaded("numpy.random.mtrand")
     if numpy is not None and numpy._rand.get_state(False)["bit_generator"] == "MT19937":
         seed, words = numpy._rand.seed, sys.modules["numpy"].frombuffer
