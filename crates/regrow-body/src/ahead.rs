@@ -18,6 +18,9 @@ const MAX_ZERO_BYTES: u64 = 256 << 10;
 const MAX_ZEROS_BYTES: u64 = 1 << 20;
 /// Saved pages of an image that has more are not mapped ahead.
 const MAX_SAVED_PAGES: usize = 96;
+/// Of an image that has more nothing is mapped to be written: the kernel tells its bodies which pages their runs have written, and a page
+/// that is mapped ahead is one of these in every reset.
+const MAX_PAGES: usize = 256;
 
 /// Has the keeper of a body that is about to be made map the pages that most first runs touch, before it makes its first process.
 pub(crate) fn order(control: &ControlArea, image: &Image) {
@@ -48,7 +51,8 @@ fn likely_pages(vmas: &[VmaEntry], pages: &[PageEntry], brk: u64) -> Vec<(u64, u
                 ranges.push((vma.start, bytes | PREFAULT_READ));
             }
             (true, false)
-                if bytes <= MAX_ZERO_BYTES
+                if pages.len() <= MAX_PAGES
+                    && bytes <= MAX_ZERO_BYTES
                     && zero_bytes + bytes <= MAX_ZEROS_BYTES
                     && !has(vma_flags::STACK | vma_flags::WIPE)
                     && !(vma.start..=vma.end).contains(&brk) =>
