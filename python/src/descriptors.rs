@@ -26,3 +26,12 @@ pub(crate) fn with_descriptor<T>(
 pub(crate) fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     Ok(with_descriptor(number, |fd| rustix::io::fcntl_dupfd_cloexec(fd, 0))?)
 }
+
+/// Closes a descriptor that nobody else uses.
+pub(crate) fn close(number: RawFd) {
+    #[allow(unsafe_code, reason = "Python names descriptors by number")]
+    // SAFETY: the caller was given this number to be the only one that uses it. If nothing is open under it the call fails.
+    unsafe {
+        rustix::io::close(number);
+    }
+}

@@ -98,6 +98,14 @@ const HARMLESS: &[&str] = &[
 ];
 /// Handlers of `logging` that hold nothing back.
 const HANDLERS: &[&str] = &["NullHandler", "StreamHandler", "_StderrHandler"];
+/// What a run can add to that is looked at, or called, at the end: functions, handlers, children, filters of warnings.
+const COLLECTIONS: &[(&str, &str)] = &[
+    ("logging", "_handlerList"),
+    ("threading", "_threading_atexits"),
+    ("multiprocessing.util", "_finalizer_registry"),
+    ("multiprocessing.process", "_children"),
+    ("warnings", "filters"),
+];
 /// A type that is made and freed at run time (`Py_TPFLAGS_HEAPTYPE`).
 const HEAP_TYPE: u64 = 1 << 9;
 
@@ -108,13 +116,44 @@ pub(crate) struct Left {
     count_exit_functions: Py<PyAny>,
     /// How many functions are called at the end, where all of them are known; none where others are among them.
     exit_functions: Option<usize>,
-    thread_exit_functions: usize,
-    handlers: usize,
-    /// A copy of the filters of warnings.
-    filters: Py<PyList>,
+    /// Each with what it held.
+    collections: Vec<Collection>,
     types: Mutex<HashMap<usize, bool>>,
     /// How an object of a class in Python is freed.
     frees_plain: usize,
+}
+
+/// A collection of a module, that ends with the process or is of its end.
+struct Collection {
+    module: &'static str,
+    name: &'static str,
+    /// The collection and what it held; none where the module was not loaded.
+    held: Option<(Py<PyAny>, Py<PyAny>)>,
+}
+
+impl Collection {
+    fn prepared(modules: &Bound<'_, PyDict>, module: &'static str, name: &'static str) -> PyResult<Self> {
+        let mut this = Self { module, name, held: None };
+        if let Some(found) = this.found_in(modules)? {
+            let copy = found.call_method0("copy")?.unbind();
+            this.held = Some((found.unbind(), copy));
+        }
+        Ok(this)
+    }
+
+    fn found_in<'py>(&self, modules: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        modules.get_item(self.module)?.map(|module| module.getattr(self.name)).transpose()
+    }
+
+    /// Whether it holds what it held. The comparison looks at addresses first, and so writes to nothing.
+    fn is_as_before(&self, modules: &Bound<'_, PyDict>) -> PyResult<bool> {
+        match &self.held {
+            // Of filters of warnings there is another list while they are caught.
+            Some((now, before)) => Ok(now.bind(modules.py()).eq(before)?
+                && (self.name != "filters" || self.found_in(modules)?.is_some_and(|found| found.is(now)))),
+            None => Ok(!modules.contains(self.module)?),
+        }
+    }
 }
 
 impl Left {
@@ -134,17 +173,17 @@ impl Left {
                 types.insert(address(&found), true);
             }
         }
-        let handlers = handlers(&modules)?;
-        let threads = thread_exit_functions(&modules)?;
-        let all_known = here == known && handlers.is_some() && threads.is_some();
+        let all_known = here == known
+            && handlers_are_known(&modules)?
+            && thread_exit_functions_are_known(&modules)?
+            && !has_children(&modules)?;
+        let collections = COLLECTIONS.iter().map(|(module, name)| Collection::prepared(&modules, module, name));
         Ok(Self {
             get_objects: py.import("gc")?.getattr("get_objects")?.unbind(),
             count_threads: py.import("_thread")?.getattr("_count")?.unbind(),
             count_exit_functions: count_exit_functions.unbind(),
             exit_functions: all_known.then_some(here),
-            thread_exit_functions: threads.unwrap_or(0),
-            handlers: handlers.unwrap_or(0),
-            filters: PyList::new(py, filters(py, &modules)?)?.unbind(),
+            collections: collections.collect::<PyResult<_>>()?,
             types: Mutex::new(types),
             frees_plain: how_freed(&plain),
         })
@@ -163,18 +202,20 @@ impl Left {
         {
             return Ok(false);
         }
-        if handlers(modules)? != Some(self.handlers)
-            || thread_exit_functions(modules)? != Some(self.thread_exit_functions)
-        {
-            return Ok(false);
+        for collection in &self.collections {
+            if !collection.is_as_before(modules)? {
+                return Ok(false);
+            }
         }
-        if has_children(modules)? || !self.filters.bind(py).eq(filters(py, modules)?)? {
-            return Ok(false);
-        }
-        let streams = parts(streams);
+        let mut of_streams = None;
         // What was prepared is frozen, and not among these.
         for object in self.get_objects.bind(py).call0()?.cast_into::<PyList>()? {
-            if !self.is_harmless(&object.get_type())? && !streams.contains(&(object.as_ptr() as usize)) {
+            // Most are of few types: nothing is asked of these again, which would write to each of them.
+            let known = lock(&self.types).get(&(object.get_type_ptr() as usize)).copied();
+            let is_harmless = known.map_or_else(|| self.is_harmless(&object.get_type()), Ok)?;
+            if !is_harmless
+                && !of_streams.get_or_insert_with(|| parts(streams)).contains(&(object.as_ptr() as usize))
+            {
                 return Ok(false);
             }
         }
@@ -183,9 +224,6 @@ impl Left {
 
     /// Whether nothing is lost with an object of this type.
     fn is_harmless(&self, of: &Bound<'_, PyType>) -> PyResult<bool> {
-        if let Some(&known) = lock(&self.types).get(&address(of)) {
-            return Ok(known);
-        }
         let harmless = !of.hasattr("__del__")? && self.has_harmless_bases(of)?;
         lock(&self.types).insert(address(of), harmless);
         Ok(harmless)
@@ -250,34 +288,31 @@ fn type_by_name<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyType>> 
     found.ok()?.cast_into::<PyType>().ok()
 }
 
-/// How many handlers `logging` has; none where one of them may hold something back.
-fn handlers(modules: &Bound<'_, PyDict>) -> PyResult<Option<usize>> {
-    let Some(logging) = modules.get_item("logging")? else { return Ok(Some(0)) };
-    let list = logging.getattr("_handlerList")?.cast_into::<PyList>()?;
-    for reference in &list {
+/// Whether no handler of `logging` holds something back.
+fn handlers_are_known(modules: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let Some(logging) = modules.get_item("logging")? else { return Ok(true) };
+    for reference in logging.getattr("_handlerList")?.cast_into::<PyList>()? {
         let handler = reference.call0()?;
         // One of the same name can be another class.
         let is_known = |name: &&str| logging.getattr(*name).is_ok_and(|known| handler.get_type().is(&known));
         if !handler.is_none() && !HANDLERS.iter().any(is_known) {
-            return Ok(None);
+            return Ok(false);
         }
     }
-    Ok(Some(list.len()))
+    Ok(true)
 }
 
-/// How many functions `threading` calls at the end; none where it has others than those of `concurrent.futures`, which wait for
-/// threads.
-fn thread_exit_functions(modules: &Bound<'_, PyDict>) -> PyResult<Option<usize>> {
-    let Some(threading) = modules.get_item("threading")? else { return Ok(Some(0)) };
-    let list = threading.getattr("_threading_atexits")?.cast_into::<PyList>()?;
-    for function in &list {
+/// Whether `threading` calls no functions at the end but those of `concurrent.futures`, which wait for threads.
+fn thread_exit_functions_are_known(modules: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let Some(threading) = modules.get_item("threading")? else { return Ok(true) };
+    for function in threading.getattr("_threading_atexits")?.cast_into::<PyList>()? {
         let function = function.getattr("func").unwrap_or(function);
         let home = function.getattr("__module__")?.to_string();
         if !home.starts_with("concurrent.futures") {
-            return Ok(None);
+            return Ok(false);
         }
     }
-    Ok(Some(list.len()))
+    Ok(true)
 }
 
 /// Whether `multiprocessing` has children to wait for, or something to finish.
@@ -288,13 +323,4 @@ fn has_children(modules: &Bound<'_, PyDict>) -> PyResult<bool> {
     };
     Ok(is_filled("multiprocessing.util", "_finalizer_registry")?
         || is_filled("multiprocessing.process", "_children")?)
-}
-
-/// The filters of warnings: the list of the module in Python where that is loaded.
-fn filters<'py>(py: Python<'py>, modules: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyList>> {
-    let found = match modules.get_item("warnings")? {
-        Some(warnings) => warnings.getattr("filters")?,
-        None => py.import("_warnings")?.getattr("filters")?,
-    };
-    Ok(found.cast_into::<PyList>()?)
 }

@@ -12,14 +12,18 @@
 //! Invariant: before the order is known to be one of a call nothing has been changed.
 
 use std::ffi::{OsStr, OsString};
+use std::io::IoSlice;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyModule, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyModule, PyString, PyTuple};
 use regrow_front::order::{self, ReadOrder};
+use rustix::io::Errno;
 
-use crate::descriptors::with_descriptor;
+use crate::descriptors::{close, with_descriptor};
 use crate::errors::os_error;
 use crate::left::Left;
 
@@ -46,8 +50,17 @@ pub(crate) struct PyRunner {
     loads: Py<PyAny>,
     dumps: Py<PyAny>,
     exit: Py<PyAny>,
+    /// What `multiprocessing` knows of this process, and the class of its key.
+    process: (Py<PyDict>, Py<PyAny>),
+    /// `logging`, where it is loaded, and what tells the time for it.
+    logging: Option<(Py<PyAny>, Py<PyAny>)>,
+    /// The standard streams by number, with the kinds of descriptor that they were opened ahead for.
+    streams: OnceLock<Vec<(RawFd, Kind)>>,
     left: Left,
 }
+
+/// What decides how the interpreter opens a stream: type, device, and size of blocks. None for a closed descriptor.
+type Kind = Option<(u32, u64, i64)>;
 
 /// The call of an order: the key by which processes of one family know one another, and the function with its arguments.
 struct Call<'a> {
@@ -73,6 +86,8 @@ impl PyRunner {
         let sys = py.import("sys")?;
         let posix = py.import("posix")?;
         let variables = posix.getattr("environ")?.cast_into::<PyDict>()?;
+        let process = py.import("multiprocessing.process")?;
+        let settings = process.getattr("_current_process")?.getattr("_config")?.cast_into::<PyDict>()?.unbind();
         Ok(Self {
             worker,
             modules: sys.getattr("modules")?.cast_into::<PyDict>()?.unbind(),
@@ -82,6 +97,9 @@ impl PyRunner {
             loads: py.import("pickle")?.getattr("loads")?.unbind(),
             dumps: py.import("pickle")?.getattr("dumps")?.unbind(),
             exit: posix.getattr("_exit")?.unbind(),
+            process: (settings, process.getattr("AuthenticationString")?.unbind()),
+            logging: clock_of_logging(py)?,
+            streams: OnceLock::new(),
             left: Left::prepared(py)?,
         })
     }
@@ -101,10 +119,10 @@ impl PyRunner {
         let Some(bytes) = read_order(number)? else { return Ok(()) };
         let Ok(order) = order::read(&bytes) else { return Ok(()) };
         let Some(call) = Call::of(&order) else { return Ok(()) };
-        let posix = py.import("posix")?;
-        posix.call_method1("close", (number,))?;
+        close(number);
         // The file of the answer serves other calls: what this one starts and leaves behind is not to have it.
-        posix.call_method1("set_inheritable", (ANSWER, false))?;
+        with_descriptor(ANSWER, |fd| rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC))
+            .map_err(|errno| os_error(&errno.into()))?;
         self.become_run(py, &order, skip, streams)?;
         let answer = match self.carry_out(py, &call) {
             Ok(pickle) => (b"=", pickle),
@@ -128,15 +146,16 @@ impl PyRunner {
             payload: &[],
         };
         let main = modules.get_item("__main__")?;
-        self.become_run(py, &order, 0, streams)?;
+        self.kinds(streams)?;
+        self.become_run(py, &order, 0, &PyList::empty(py))?;
         let value = self.carry_out(py, &Call { key: &[0; 32], pickle: pickle.as_bytes() })?;
         self.left.is_nothing(py, modules, streams)?;
         flush_all(sys, py, flush_c)?;
         drop(value);
-        set_list(&sys.getattr("argv")?, own.iter().map(OsString::as_os_str).collect())?;
+        set_list(&sys.getattr(intern!(py, "argv"))?, own.iter().map(OsString::as_os_str).collect())?;
         modules.set_item("__main__", main)?;
-        worker.setattr("_own_main", py.None())?;
-        worker.setattr("_in_call", false)
+        worker.setattr(intern!(py, "_own_main"), py.None())?;
+        worker.setattr(intern!(py, "_in_call"), false)
     }
 }
 
@@ -152,8 +171,8 @@ impl PyRunner {
         if order.environment != self.environment {
             take_environment(self.variables.bind(py), order.environment)?;
         }
-        for stream in streams {
-            if !is_as_prepared(&stream)? {
+        for (stream, (number, kind)) in streams.iter().zip(self.kinds(streams)?) {
+            if !is_as_prepared(*number, *kind) {
                 stream.call_method0("open")?;
             }
         }
@@ -163,31 +182,44 @@ impl PyRunner {
             None | Some([]) => vec![OsStr::new("")],
             Some(own) => own.to_vec(),
         };
-        set_list(&sys.getattr("argv")?, own)?;
-        if sys.hasattr("orig_argv")? {
-            set_list(&sys.getattr("orig_argv")?, words)?;
+        set_list(&sys.getattr(intern!(py, "argv"))?, own)?;
+        if let Some(all) = sys.getattr_opt(intern!(py, "orig_argv"))? {
+            set_list(&all, words)?;
         }
-        self.renew_start_time(py)
+        if let Some((logging, clock)) = &self.logging {
+            // The time at which a plain process would have imported it.
+            logging.bind(py).setattr(intern!(py, "_startTime"), clock.bind(py).call0()?)?;
+        }
+        Ok(())
     }
 
-    /// The time at which a plain process would have imported `logging`.
-    fn renew_start_time(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(logging) = self.modules.bind(py).get_item("logging")? else { return Ok(()) };
-        let in_ns = logging.getattr("_startTime")?.is_instance_of::<pyo3::types::PyInt>();
-        let now = py.import("time")?.call_method0(if in_ns { "time_ns" } else { "time" })?;
-        logging.setattr("_startTime", now)
+    /// The kinds of descriptor that the streams were opened ahead for. They are read in the image, and known in every run.
+    fn kinds(&self, streams: &Bound<'_, PyList>) -> PyResult<&[(RawFd, Kind)]> {
+        if let Some(known) = self.streams.get() {
+            return Ok(known);
+        }
+        let kind = |stream: Bound<'_, PyAny>| -> PyResult<(RawFd, Kind)> {
+            Ok((stream.getattr("number")?.extract()?, stream.getattr("kind")?.extract()?))
+        };
+        let found = streams.iter().map(kind).collect::<PyResult<_>>()?;
+        Ok(self.streams.get_or_init(|| found))
     }
 
     /// Calls the function; gives the pickle of its value.
     fn carry_out<'py>(&self, py: Python<'py>, call: &Call<'_>) -> PyResult<Bound<'py, PyBytes>> {
         let worker = self.worker.bind(py);
-        worker.setattr("_in_call", true)?;
+        worker.setattr(intern!(py, "_in_call"), true)?;
         let modules = self.modules.bind(py);
-        if let Some(main) = modules.get_item("__mp_main__")? {
-            worker.setattr("_own_main", modules.get_item("__main__")?)?;
-            modules.set_item("__main__", main)?;
+        if let Some(main) = modules.get_item(intern!(py, "__mp_main__"))? {
+            let name = intern!(py, "__main__");
+            worker.setattr(intern!(py, "_own_main"), modules.get_item(name)?)?;
+            modules.set_item(name, main)?;
         }
-        worker.getattr("_authenticate")?.call1((call.key,))?;
+        if !call.key.is_empty() {
+            let (settings, class) = &self.process;
+            let key = class.bind(py).call1((PyBytes::new(py, call.key),))?;
+            settings.bind(py).set_item(intern!(py, "authkey"), key)?;
+        }
         let asked = self.loads.bind(py).call1((PyBytes::new(py, call.pickle),))?.cast_into::<PyTuple>()?;
         let (function, args, kwargs) = (asked.get_item(0)?, asked.get_item(1)?, asked.get_item(2)?);
         let value = function.call(args.cast_into::<PyTuple>()?, Some(&kwargs.cast_into::<PyDict>()?))?;
@@ -209,15 +241,14 @@ impl PyRunner {
         flush_c: &Bound<'_, PyAny>,
         leave: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (sys, worker) = (self.sys.bind(py), self.worker.bind(py));
-        let answer = (PyBytes::new(py, kind), pickle);
+        let sys = self.sys.bind(py);
         // What cannot be looked at is something.
         let is_nothing = self.left.is_nothing(py, self.modules.bind(py), streams).unwrap_or(false);
         if is_nothing && flush_all(sys, py, flush_c)? {
-            worker.getattr("_write_answer")?.call1(answer)?;
+            write_answer(kind, pickle.as_bytes()).map_err(|errno| os_error(&errno.into()))?;
             self.exit.bind(py).call1((0,)).map(drop)
         } else {
-            worker.setattr("_answer", answer)?;
+            self.worker.bind(py).setattr("_answer", (PyBytes::new(py, kind), pickle))?;
             leave.call0().map(drop)
         }
     }
@@ -255,27 +286,54 @@ fn set_list(list: &Bound<'_, PyAny>, words: Vec<&OsStr>) -> PyResult<()> {
 }
 
 /// Whether the descriptor of a stream is of the kind that the stream was opened ahead for.
-fn is_as_prepared(stream: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let kind: Option<(u32, u64, i64)> = stream.getattr("kind")?.extract()?;
-    let number: RawFd = stream.getattr("number")?.extract()?;
-    let status = with_descriptor(number, |fd| rustix::fs::fstat(fd));
-    Ok(match (kind, status) {
+fn is_as_prepared(number: RawFd, kind: Kind) -> bool {
+    match (kind, with_descriptor(number, |fd| rustix::fs::fstat(fd))) {
         (Some(kind), Ok(status)) => kind == (status.st_mode & 0o170_000, status.st_rdev, status.st_blksize),
         _ => false,
-    })
+    }
+}
+
+/// Writes the answer, as the worker does where the process ends in another way.
+fn write_answer(kind: &[u8; 1], pickle: &[u8]) -> Result<(), Errno> {
+    let mut head = kind.to_vec();
+    head.extend((pickle.len() as u64).to_le_bytes());
+    let (mut head, mut rest) = (&head[..], pickle);
+    while !head.is_empty() || !rest.is_empty() {
+        let parts = [IoSlice::new(head), IoSlice::new(rest)];
+        match with_descriptor(ANSWER, |fd| rustix::io::retry_on_intr(|| rustix::io::writev(fd, &parts))) {
+            // Whoever wants no answer any more has closed the pipe.
+            Err(Errno::PIPE) => return Ok(()),
+            Err(other) => return Err(other),
+            Ok(written) => {
+                let of_head = written.min(head.len());
+                (head, rest) = (&head[of_head..], &rest[written - of_head..]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What tells the time for `logging`, where that is loaded: from 3.13 on in nanoseconds.
+fn clock_of_logging(py: Python<'_>) -> PyResult<Option<(Py<PyAny>, Py<PyAny>)>> {
+    let Some(logging) = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.get_item("logging")? else {
+        return Ok(None);
+    };
+    let in_ns = logging.getattr("_startTime")?.is_instance_of::<pyo3::types::PyInt>();
+    let clock = py.import("time")?.getattr(if in_ns { "time_ns" } else { "time" })?;
+    Ok(Some((logging.unbind(), clock.unbind())))
 }
 
 /// Whether `sys.stdout` or `sys.stderr` has written all that it holds.
-fn flush(sys: &Bound<'_, PyModule>, name: &str) -> bool {
+fn flush(sys: &Bound<'_, PyModule>, name: &Bound<'_, PyString>) -> bool {
     match sys.getattr(name) {
-        Ok(stream) if !stream.is_none() => stream.call_method0("flush").is_ok(),
+        Ok(stream) if !stream.is_none() => stream.call_method0(intern!(sys.py(), "flush")).is_ok(),
         _ => true,
     }
 }
 
 /// Whether the standard streams, and those of the C library, have written all that they hold.
 fn flush_all(sys: &Bound<'_, PyModule>, py: Python<'_>, flush_c: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(flush(sys, "stdout") && flush(sys, "stderr") && flush_c.call1((py.None(),)).map(|_| true)?)
+    Ok(flush(sys, intern!(py, "stdout")) && flush(sys, intern!(py, "stderr")) && flush_c.call1((py.None(),)).map(|_| true)?)
 }
 
 /// The order in this descriptor; none that is long, or that there is no memory for.
@@ -293,5 +351,5 @@ fn read_order(number: RawFd) -> PyResult<Option<Vec<u8>>> {
         bytes.truncate(read);
         Ok(Some(bytes))
     };
-    read().map_err(|errno: rustix::io::Errno| os_error(&errno.into()))
+    read().map_err(|errno: Errno| os_error(&errno.into()))
 }

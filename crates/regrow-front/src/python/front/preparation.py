@@ -15,7 +15,7 @@ from .environment import Change, Environment
 from .ground import AFTER_FORK, BEFORE_FORK, FLUSH_C_STREAMS, GATE, HELD, ORDER_HEAD, VERSION, Address, Function, decode, encode
 from .loading import Options, load
 from .order import Order
-from .renewal import fork_hooks, is_done_once, is_quiet, renewals
+from .renewal import forget_names, fork_hooks, is_done_once, is_quiet, renewals
 from .streams import flush_streams, kind_of, standard_streams
 
 
@@ -34,7 +34,8 @@ class Prepared:
         self.is_forked = is_done_once(hooks)
         # A hook that runs behind the stop may write to the streams, unless all hooks are known.
         self.ahead = [stream for stream in self.streams if self.is_quiet and kind_of(stream.number) is not None]
-        self.renewals = renewals()
+        self.pids = [posix.getpid()]
+        self.renewals = renewals(self.pids)
 
 
 def write_report(number: int, kind: str, texts: Iterable[str | bytes]) -> None:
@@ -121,18 +122,20 @@ def leave_threads(report: int) -> None:
 def stop(report: int, prepared: Prepared, options: Options) -> None:
     """Stops this process. Returns in every run, when it has its order and has renewed what no two runs may share."""
     leave_threads(report)
+    prepared.pids.append(posix.getpid())
     if prepared.is_forked:
         BEFORE_FORK()
         AFTER_FORK()
     try:
+        for stream in prepared.ahead:
+            stream.open_ahead()
         rehearse_calls(prepared)
     except BaseException as error:  # as with the preparation
         refuse(report, error)
+    forget_names()
     gc.collect()
     HELD.extend((*holes(), prepared, options, *sys.argv, *getattr(sys, "orig_argv", ())))
     gc.freeze()
-    for stream in prepared.ahead:
-        stream.open_ahead()
     for words in (sys.argv, getattr(sys, "orig_argv", [])):
         # Every run has its own.
         words.clear()

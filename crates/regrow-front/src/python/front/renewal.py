@@ -55,13 +55,16 @@ def is_done_once(hooks: list[Any] | None) -> bool:
     return hooks is not None and all(map(is_known, hooks))
 
 
-def renewals() -> list[Callable[[], object]]:
-    """Lists what each run calls to have secrets and pids of its own, beside what the hooks of a fork do."""
+def renewals(pids: list[int]) -> list[Callable[[], object]]:
+    """Lists what each run calls to have secrets and pids of its own, beside what the hooks of a fork do.
+
+    `pids` are those of the processes that prepare.
+    """
     loaded = sys.modules.get
     found: list[Callable[[], object]] = []
     ssl: Any = loaded("_ssl")
     if ssl is not None:
-        found.append(lambda: ssl.RAND_add(posix.urandom(32), 32.0))
+        found.append(renewal_of_openssl(ssl, pids))
     generator: Any = getattr(loaded("random"), "_inst", None)
     if generator is not None:
         # As many bits as those of secrets. The generator's own choice, 20,000 bits, takes ten times as long.
@@ -74,16 +77,34 @@ def renewals() -> list[Callable[[], object]]:
     threading: Any = loaded("threading")
     if threading is not None:
         found.append(threading.main_thread()._set_native_id)
-    tempfile: Any = loaded("tempfile")
-    if tempfile is not None:
-        found.append(lambda: setattr(tempfile, "_name_sequence", None))
     processes: Any = loaded("multiprocessing.process")
     if processes is not None:
         settings, key = processes._current_process._config, processes.AuthenticationString
         found.append(lambda: settings.__setitem__("authkey", key(posix.urandom(32))))
-    uuid: Any = loaded("uuid")
+    return found
+
+
+def renewal_of_openssl(ssl: Any, pids: list[int]) -> Callable[[], object]:
+    """Gives what has the generator of OpenSSL begin anew in a run.
+
+    From 1.1.1 on it does so itself in a process with another pid than that it was last used in, which is one of `pids`. A run that
+    has such a pid too (the process has ended since, or this is another namespace) adds secrets of its own, which takes long.
+    """
+    notices = ssl.OPENSSL_VERSION.startswith("OpenSSL ") and ssl.OPENSSL_VERSION_INFO[:3] >= (1, 1, 1)
+
+    def renew() -> None:
+        if not notices or posix.getpid() in pids:
+            ssl.RAND_add(posix.urandom(32), 32.0)
+
+    return renew
+
+
+def forget_names() -> None:
+    """Has modules forget what no two runs may have in common and what they make when they need it."""
+    tempfile: Any = sys.modules.get("tempfile")
+    if tempfile is not None:
+        tempfile._name_sequence = None
+    uuid: Any = sys.modules.get("uuid")
     if uuid is not None:
         # The last times and counters, and a node that may be a random number.
-        cached = {name: None for name in vars(uuid) if name == "_node" or name.startswith("_last_timestamp")}
-        found.append(lambda: vars(uuid).update(cached))
-    return found
+        vars(uuid).update({name: None for name in vars(uuid) if name == "_node" or name.startswith("_last_timestamp")})
