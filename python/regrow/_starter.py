@@ -12,12 +12,13 @@ import base64
 import contextlib
 import os
 import pickle
+import stat
 import sys
 import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Literal, Optional
+from typing import Literal, Optional, Union
 
 from regrow import _core
 from regrow._progress import progress
@@ -70,6 +71,16 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
+def _kind_of(place: Union[int, str]) -> str:
+    """What decides how an interpreter opens a standard stream: type, device, size of blocks, whether it is a terminal."""
+    try:
+        status = os.stat(place)
+    except OSError:
+        return "0:0:0:0"
+    is_terminal = isinstance(place, int) and os.isatty(place)
+    return f"{stat.S_IFMT(status.st_mode)}:{status.st_rdev}:{status.st_blksize}:{int(is_terminal)}"
+
+
 class Starter:
     """Starts processes of one image.
 
@@ -104,6 +115,8 @@ class Starter:
             words += ["--setup", f"{setup}:{self._argument(setup_data, is_private)}"]
         for directory in path:
             words += ["--path", directory]
+        if words:
+            words += ["--streams", ",".join((_kind_of(os.devnull), _kind_of(1), _kind_of(2)))]
         self._image = _core.Image(sys.executable, list(options), words, preload=self._preload)
         self._prepares = bool(words)
         self._renew()

@@ -17,7 +17,7 @@ class Options:
     def __init__(self, words: Sequence[str]) -> None:
         rest = list(words)
         self.skip = int(rest.pop(0))
-        given: dict[str, list[str]] = {"--preload": [], "--setup": [], "--path": [], "--module": []}
+        given: dict[str, list[str]] = {"--preload": [], "--setup": [], "--path": [], "--module": [], "--streams": []}
         while rest:
             word = rest.pop(0)
             if word not in given:
@@ -27,6 +27,9 @@ class Options:
         self.setup = "".join(given["--setup"][-1:])
         self.module = bool(given["--module"])
         self.paths = given["--path"]
+        # For each standard stream what decides how it is opened, and whether it is a terminal; nothing for a closed one.
+        kinds = [text.split(":") for text in "".join(given["--streams"][-1:]).split(",")]
+        self.kinds = [[int(number) for number in kind] for kind in kinds] if len(kinds) == 3 else []
 
 
 def import_by_name(name: str) -> Any:

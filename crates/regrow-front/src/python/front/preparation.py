@@ -16,7 +16,7 @@ from .ground import AFTER_FORK, BEFORE_FORK, FLUSH_C_STREAMS, GATE, HELD, ORDER_
 from .loading import Options, load
 from .order import Order
 from .renewal import forget_names, fork_hooks, is_done_once, is_quiet, renewals
-from .streams import flush_streams, kind_of, standard_streams
+from .streams import flush_streams, kind_of, standard_streams, usual_kind
 
 
 class Prepared:
@@ -92,11 +92,12 @@ def rehearse(prepared: Prepared) -> None:
 
 def rehearse_calls(prepared: Prepared) -> None:
     """Carries out a few calls of the runner, with all that comes before one: the caches that every run fills are full then."""
+    rehearse = getattr(prepared.runner, "rehearse", None)
     for _ in range(20):
         for renew in prepared.renewals:
             renew()
-        if prepared.runner is not None:
-            prepared.runner.rehearse(prepared.streams, FLUSH_C_STREAMS)
+        if rehearse is not None:
+            rehearse(prepared.streams, FLUSH_C_STREAMS)
 
 
 def holes() -> Iterator[object]:
@@ -128,7 +129,8 @@ def stop(report: int, prepared: Prepared, options: Options) -> None:
         AFTER_FORK()
     try:
         for stream in prepared.ahead:
-            stream.open_ahead()
+            *kind, is_terminal = options.kinds[stream.number] if options.kinds else (*(usual_kind(stream.number) or ()), 0)
+            stream.open_ahead(tuple(kind) if len(kind) == 3 else None, bool(is_terminal))
         rehearse_calls(prepared)
     except BaseException as error:  # as with the preparation
         refuse(report, error)

@@ -32,13 +32,17 @@ class Stream:
         # The kind of descriptor that it was opened ahead for.
         self.kind: Kind = None
 
-    def open_ahead(self) -> None:
-        """Opens it for what most runs have, nothing to read and a pipe to write to: they need not open it again."""
+    def open_ahead(self, expected: Kind, is_terminal: bool) -> None:
+        """Opens it for what runs are expected to have: they need not open it again. It stays as it is where that cannot be."""
         kept = posix.dup(self.number)
-        ends = posix.pipe() if self.number else (posix.open("/dev/null", posix.O_RDONLY),)
-        posix.dup2(ends[-1], self.number)
-        self.kind, self.replaced = kind_of(self.number), self.open()
-        posix.dup2(kept, self.number)
+        ends = like(expected, is_terminal)
+        if ends:
+            posix.dup2(ends[-1], self.number)
+            found = kind_of(self.number)
+            # The device alone decides nothing.
+            if expected is not None and found is not None and found[::2] == expected[::2]:
+                self.kind, self.replaced = expected, self.open()
+            posix.dup2(kept, self.number)
         for number in (kept, *ends):
             posix.close(number)
 
@@ -60,6 +64,30 @@ class Stream:
         for name in self.names:
             setattr(sys, name, text)
         return buffer
+
+
+def usual_kind(number: int) -> Kind:
+    """Looks at what most runs have: nothing to read, or a pipe to write to."""
+    ends = posix.pipe() if number else (posix.open("/dev/null", posix.O_RDONLY),)
+    kind = kind_of(ends[-1])
+    for end in ends:
+        posix.close(end)
+    return kind
+
+
+def like(kind: Kind, is_terminal: bool) -> tuple[int, ...]:
+    """Opens descriptors, of which the last is of a kind; none where that is not known."""
+    if kind is None:
+        return ()
+    if is_terminal:
+        return posix.openpty()
+    if kind[0] == 0o010000:
+        return posix.pipe()
+    if kind[0] == 0o100000:
+        return (posix.memfd_create("stream", 0),)
+    if kind[:2] == (0o020000, posix.stat("/dev/null").st_rdev):
+        return (posix.open("/dev/null", posix.O_RDWR),)
+    return ()
 
 
 def kind_of(number: int) -> Kind:
