@@ -11,7 +11,7 @@ use crate::arch::nr;
 use crate::sys::{self, FdRoom, ReceivedMessage};
 
 /// Room for the current mappings of a body, when they differ from the image's.
-pub const MAX_VMAS: usize = 1024;
+pub const MAX_VMAS: usize = 4096;
 /// Page ranges that one scan returns at most.
 pub const MAX_SCAN: usize = 256;
 /// Ranges of neighbouring mappings of an image that are advised at once.

@@ -27,7 +27,7 @@ pub fn put_back(agent: &Agent) -> ResetResult {
         return Ok(());
     }
     if blocked {
-        read_and_compare(agent)?;
+        write_down(agent)?;
         unmap_above(agent, brk)?;
         if sys::brk(brk) != brk {
             return Err((Broken::Brk, 0));
@@ -40,23 +40,28 @@ pub fn put_back(agent: &Agent) -> ResetResult {
     if read_and_compare(agent)? { Ok(()) } else { Err((Broken::Mappings, 0)) }
 }
 
-/// Reads the mappings and tells whether they equal the image's.
+/// Whether the mappings equal the image's. Where they do not, they are written down.
 fn read_and_compare(agent: &Agent) -> Result<bool, (Broken, i32)> {
-    let count = query::read_all(agent)?;
-    let have = current(agent, count);
-    let want = agent.vmas();
-    let equal = are_equal(want, have);
-    // SAFETY: the private area is this body's.
-    unsafe { (*agent.private()).vma_count = count as u32 };
-    Ok(equal)
+    if are_equal(agent)? {
+        return Ok(true);
+    }
+    write_down(agent)?;
+    Ok(false)
 }
 
-/// Whether the mappings that are there are the image's. The kernel does not tell advice, by which neighbours of an image can differ: of these it tells as
-/// one.
-fn are_equal(want: &[VmaEntry], have: &[VmaEntry]) -> bool {
-    let mut want = want.iter().peekable();
+fn write_down(agent: &Agent) -> ResetResult {
+    let count = query::read_all(agent)?;
+    // SAFETY: the private area is this body's.
+    unsafe { (*agent.private()).vma_count = count as u32 };
+    Ok(())
+}
+
+/// Whether the mappings that are there are the image's, neighbours that differ in nothing joined. The kernel does not tell advice, by which
+/// neighbours of an image can differ: of these it tells as one.
+fn are_equal(agent: &Agent) -> Result<bool, (Broken, i32)> {
+    let mut want = agent.vmas().iter().peekable();
     let same = |want: &VmaEntry, have: &VmaEntry| same_backing(want, have) && same_protection(want, have);
-    let is_wanted = |have: &VmaEntry| {
+    let mut is_wanted = |have: &VmaEntry| {
         let Some(first) = want.next_if(|want| want.start == have.start && same(want, have)) else {
             return false;
         };
@@ -66,7 +71,16 @@ fn are_equal(want: &[VmaEntry], have: &[VmaEntry]) -> bool {
         }
         end == have.end
     };
-    have.iter().all(is_wanted) && want.next().is_none()
+    let mut last: Option<VmaEntry> = None;
+    let mut equal = true;
+    query::each_vma(agent, &mut |vma| {
+        match &mut last {
+            Some(last) if query::joins(last, &vma) => last.end = vma.end,
+            last => equal &= last.replace(vma).is_none_or(|last| is_wanted(&last)),
+        }
+        Ok(())
+    })?;
+    Ok(equal && last.is_none_or(|last| is_wanted(&last)) && want.next().is_none())
 }
 
 fn current(agent: &Agent, count: usize) -> &[VmaEntry] {

@@ -257,14 +257,17 @@ impl PageCursor<'_> {
     fn unsaved(&mut self, address: u64) -> ResetResult {
         let Some(vma) = self.vma_at(address) else { return Err((Broken::Pages, 1)) };
         let zero_in_place = vma.flags & (vma_flags::FILE | vma_flags::WRITE) == vma_flags::WRITE;
-        // SAFETY: a page that is there, of a writable mapping, and nobody else runs in this memory.
-        let is_zero = || zero_in_place && unsafe { memory::page_is_zero(address) };
-        let is_needed = !(self.drops_zero && is_zero());
-        if zero_in_place && is_needed && self.zeroed < self.hot {
-            self.zeroed += 1;
-            // SAFETY: a writable page of an anonymous mapping of the image.
-            unsafe { memory::zero_page(address) };
-            return Ok(());
+        if zero_in_place && self.zeroed < self.hot {
+            // SAFETY: a page of a writable mapping, and nobody else runs in this memory.
+            let is_zero = unsafe { memory::page_is_zero(address) };
+            if !is_zero {
+                // SAFETY: a writable page of an anonymous mapping of the image. The kernel's zero page is not written to.
+                unsafe { memory::zero_page(address) };
+            }
+            if !(is_zero && self.drops_zero) {
+                self.zeroed += 1;
+                return Ok(());
+            }
         }
         self.dropped += 1;
         if self.drop.1 == address {

@@ -1,7 +1,7 @@
 //! State that belongs to the address space but lies in none of its pages: undone where it can be, else the body is
 //! given up.
 
-use regrow_abi::{Broken, features, vma_flags};
+use regrow_abi::{Broken, VmaEntry, features, vma_flags};
 
 use super::bounds;
 use super::result::ResetResult;
@@ -111,7 +111,10 @@ fn advise_at_once(agent: &Agent, advice: &[u32]) -> bool {
     // SAFETY: the private area is this body's; nobody else uses this table meanwhile.
     let table = unsafe { &raw mut (*agent.private()).ranges }.cast::<(u64, u64)>();
     let (mut count, mut end, mut bytes) = (0, 0, 0);
-    for vma in agent.vmas().iter().filter(|vma| vma.flags & vma_flags::HANDS_OFF == 0) {
+    // A program that is trusted advises memory that it has: it can write to that.
+    let kind = if agent.trusts_runs() { vma_flags::WRITE } else { 0 };
+    let is_advised = |vma: &&VmaEntry| vma.flags & (vma_flags::HANDS_OFF | kind) == kind;
+    for vma in agent.vmas().iter().filter(is_advised) {
         let length = vma.end - vma.start;
         bytes += length;
         // SAFETY: `count` is at most `MAX_RANGES`, and entries below it are written.

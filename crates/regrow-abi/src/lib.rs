@@ -59,7 +59,7 @@ pub const ARG_AREA_BYTES: usize = 256 * 1024;
 pub const CONTROL_BYTES: usize = ARG_AREA_OFFSET + ARG_AREA_BYTES;
 
 /// Bytes of the keeper's private memory: its stack, the armed process's stack and the scan buffers.
-pub const PRIVATE_BYTES: usize = 256 * 1024;
+pub const PRIVATE_BYTES: usize = 512 * 1024;
 
 /// Most pointers into the argument block that an image may have to patch in each run.
 pub const MAX_PATCHES: usize = 32;
