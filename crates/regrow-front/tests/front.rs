@@ -48,11 +48,13 @@ struct Run<'a> {
     redirection: &'a str,
     /// Preloads, joined by commas.
     preload: &'a str,
+    /// What the front end expects the standard streams to be.
+    streams: &'a str,
 }
 
 impl Default for Run<'_> {
     fn default() -> Self {
-        Self { python: PYTHON, words: &[], stdin: b"", env: &[], redirection: "", preload: "" }
+        Self { python: PYTHON, words: &[], stdin: b"", env: &[], redirection: "", preload: "", streams: "" }
     }
 }
 
@@ -182,7 +184,26 @@ fn args(run: &Run<'_>) -> Vec<String> {
     let language = languages::of_interpreter(file_name).expect("Python");
     let line = CommandLine { argv: &argv, variable: &variable, modules, compile: false };
     let plan = (language.plan)(line).expect("a plan");
-    plan.arguments().expect("no NUL").into_iter().map(|arg| arg.into_string().expect("UTF-8")).collect()
+    let mut args: Vec<String> =
+        plan.arguments().expect("no NUL").into_iter().map(|arg| arg.into_string().expect("UTF-8")).collect();
+    if !run.streams.is_empty() {
+        args.extend(["--streams", run.streams].map(str::to_owned));
+    }
+    args
+}
+
+/// What a front end is told of a stream that is to be this.
+fn kind_of(path: &Path) -> String {
+    let status = rustix::fs::stat(path).expect("it is there");
+    let terminal = File::options().read(true).custom_flags(OFlags::NOCTTY.bits().cast_signed()).open(path);
+    let is_terminal = status.st_rdev != 0 && terminal.is_ok_and(|file| rustix::termios::isatty(file));
+    format!(
+        "{}:{}:{}:{}",
+        status.st_mode & 0o170_000,
+        status.st_rdev,
+        status.st_blksize,
+        i32::from(is_terminal)
+    )
 }
 
 /// Waits until a front end has stopped itself; gives its report.
@@ -458,21 +479,28 @@ fn streams_are_the_same_whatever_they_are() {
     folder.same(&Run { words: &["-c", "print(input())"], stdin: b"line\n", ..Run::default() });
 }
 
+/// Says what the standard streams are; what `OWN` is read from, or written to, is looked at too.
+const STREAMS: &str = "import os, sys
+def look(stream):
+    raw = getattr(stream.buffer, 'raw', stream.buffer)
+    return [stream, stream.errors, stream.newlines, stream.line_buffering, stream.write_through, stream.buffer, raw, raw.mode,
+        raw._blksize, raw.closefd, stream.isatty(), stream.seekable(), stream.writable(), stream.encoding, stream.fileno()]
+print('out\\u20ac'); print('err', file=sys.stderr); os.write(1, b'raw\\n')
+";
+
 /// Over what most runs have, streams are made in the image.
 #[test]
 fn streams_that_are_made_ahead_are_the_same() {
     let folder = Folder::new(&[]);
     folder.python(&["-c", "import os; os.mkfifo('pipe')"]);
-    let look = "import os, sys\n\
-        def look(stream):\n    raw = getattr(stream.buffer, 'raw', stream.buffer)\n\
-        \x20   return [stream, stream.errors, stream.newlines, stream.line_buffering, stream.write_through, stream.buffer, raw, raw.mode,\n\
-        \x20       raw._blksize, raw.closefd, stream.isatty(), stream.seekable(), stream.writable(), stream.encoding, stream.fileno()]\n\
-        print('out\\u20ac'); print('err', file=sys.stderr); os.write(1, b'raw\\n')\n\
+    let look = format!(
+        "{STREAMS}\
         pipe = os.open('pipe', os.O_RDWR | os.O_NONBLOCK)\n\
         seen = [look(sys.stdin), look(sys.stdout), look(sys.stderr), sys.stdin.read() if OWN != 0 else '', sys.stdout.flush()]\n\
         try: seen.append(os.read(pipe, 9999))\n\
         except BlockingIOError: pass\n\
-        print(seen, file=sys.stderr if OWN == 1 else sys.stdout)\n";
+        print(seen, file=sys.stderr if OWN == 1 else sys.stdout)\n"
+    );
     for (own, redirection) in [(1, "1<>pipe </dev/null"), (2, "2<>pipe </dev/null"), (0, "0<>pipe")] {
         let code = look.replace("OWN", &own.to_string());
         for words in [&["-c", code.as_str()][..], &["-u", "-c", &code]] {
@@ -480,6 +508,61 @@ fn streams_that_are_made_ahead_are_the_same() {
             assert_eq!(plain.status, 0, "{plain:?}");
             let written = if own == 0 { "TextIOWrapper" } else { ["out", "err"][own - 1] };
             assert!(plain.stdout.contains(written) || plain.stderr.contains(written), "{plain:?}");
+        }
+    }
+}
+
+/// The same where the front end is told what runs will have: a file that has content, a terminal, nothing; and where it is told wrongly.
+#[test]
+fn streams_that_are_expected_are_made_ahead_and_are_the_same() {
+    let folder = Folder::new(&[("file", "content\n"), ("other", "")]);
+    let look = format!(
+        "{STREAMS}\
+        print('a', end=''); print('b'); sys.stdout.flush(); print('long ' * 3000); sys.stdout.flush()\n\
+        at = sys.stdout.tell() if sys.stdout.seekable() else None\n\
+        print([look(sys.stdin), look(sys.stdout), look(sys.stderr), at, sys.stdin.read()], file=open('seen', 'w'))\n"
+    );
+    let terminal = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY);
+    let terminal = terminal.expect("a terminal");
+    rustix::pty::unlockpt(&terminal).expect("it is unlocked");
+    let name = rustix::pty::ptsname(&terminal, Vec::new()).expect("its name").into_string().expect("UTF-8");
+    // Somebody has it open all the time: what is written stays there to be read.
+    let _kept =
+        File::options().read(true).write(true).custom_flags(OFlags::NOCTTY.bits().cast_signed()).open(&name);
+    let mut terminal = File::from(terminal);
+    let null = kind_of(Path::new("/dev/null"));
+    for words in [&["-c", look.as_str()][..], &["-u", "-c", &look]] {
+        for (path, redirection) in [
+            ("file", ">>file 2>other </dev/null"),
+            (name.as_str(), ">TTY 2>TTY </dev/null"),
+            ("/dev/null", ">/dev/null 2>other </dev/null"),
+        ] {
+            let redirection = redirection.replace("TTY", path);
+            let kind = kind_of(&folder.path().join(path));
+            let mut seen = |way, streams: &str| {
+                fs::write(folder.path().join("file"), "content\n").expect("a file");
+                let run = Run { words, redirection: &redirection, streams, ..Run::default() };
+                let (outcome, _) = folder.run(&run, way);
+                assert_eq!(outcome.status, 0, "{outcome:?}");
+                let mut shown = vec![0; if path == name { 65_536 } else { 0 }];
+                let length = if path == name { terminal.read(&mut shown).expect("it is shown") } else { 0 };
+                let written =
+                    ["file", "other", "seen"].map(|name| fs::read(folder.path().join(name)).expect("a file"));
+                (
+                    outcome,
+                    shown[..length.min(40)].to_vec(),
+                    written.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+                )
+            };
+            let plain = seen(Way::Plain, "");
+            assert!(plain.2[2].contains("TextIOWrapper"), "{plain:?}");
+            for streams in [
+                format!("{null},{kind},{kind}"),
+                format!("{kind},{null},{null}"),
+                "0:0:0:0,0:0:0:0,0:0:0:0".to_owned(),
+            ] {
+                assert_eq!(seen(Way::Stopped, &streams), plain, "{streams} {redirection}");
+            }
         }
     }
 }
@@ -767,6 +850,29 @@ fn two_runs_of_one_image_have_no_secret_in_common() {
     for (at, (stop, run)) in lines[0].iter().zip(&lines[1]).enumerate().filter(|(at, _)| *at != 7) {
         assert_ne!(stop, run, "the value at {at} of {text}");
     }
+}
+
+/// OpenSSL itself begins anew in another process than it was used in. Where a run has the number of such a process, the front end does it.
+#[test]
+fn secrets_of_openssl_are_new_whatever_the_number_of_the_process() {
+    let folder = Folder::new(&[("used.py", "import ssl; ssl.RAND_bytes(8)")]);
+    let paths = [folder.path().to_str().expect("UTF-8").as_bytes().to_vec()];
+    let preload = ["used".to_owned()];
+    let front =
+        preparation(&Preparation { skip: 1, preload: &preload, paths: &paths, ..Preparation::default() });
+    // Each child is a run's process in its turn: it has the memory of the stop, and another number than that of the parent.
+    let script = "import os, ssl\n\
+        def child():\n    read, write = os.pipe()\n    if not os.fork(): os.write(write, ssl.RAND_bytes(8)); os._exit(0)\n\
+        \x20   os.wait(); return os.read(read, 8).hex()\n\
+        print(child(), child(), ssl.RAND_bytes(8).hex())\n";
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let (text, status, _) = woken(&folder, &front, &["python3", "-c", script], &[], b"");
+        assert_eq!(status, 0, "{text}");
+        all.extend(text.split_whitespace().map(str::to_owned));
+    }
+    let distinct: std::collections::HashSet<&String> = all.iter().collect();
+    assert_eq!((distinct.len(), all.len()), (6, 6), "{all:?}");
 }
 
 #[test]
