@@ -177,7 +177,8 @@ impl Left {
             && handlers_are_known(&modules)?
             && thread_exit_functions_are_known(&modules)?
             && !has_children(&modules)?;
-        let collections = COLLECTIONS.iter().map(|(module, name)| Collection::prepared(&modules, module, name));
+        let collections =
+            COLLECTIONS.iter().map(|(module, name)| Collection::prepared(&modules, module, name));
         Ok(Self {
             get_objects: py.import("gc")?.getattr("get_objects")?.unbind(),
             count_threads: py.import("_thread")?.getattr("_count")?.unbind(),

@@ -87,7 +87,8 @@ impl PyRunner {
         let posix = py.import("posix")?;
         let variables = posix.getattr("environ")?.cast_into::<PyDict>()?;
         let process = py.import("multiprocessing.process")?;
-        let settings = process.getattr("_current_process")?.getattr("_config")?.cast_into::<PyDict>()?.unbind();
+        let settings =
+            process.getattr("_current_process")?.getattr("_config")?.cast_into::<PyDict>()?.unbind();
         Ok(Self {
             worker,
             modules: sys.getattr("modules")?.cast_into::<PyDict>()?.unbind(),
@@ -134,7 +135,12 @@ impl PyRunner {
     /// Does what every call does, without an order, an answer and an end, before the image is made: what the interpreter fills at
     /// first use (caches of attributes, instructions of its own for the types that it meets, free lists) is filled then, and no run
     /// writes to it.
-    fn rehearse(&self, py: Python<'_>, streams: &Bound<'_, PyList>, flush_c: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn rehearse(
+        &self,
+        py: Python<'_>,
+        streams: &Bound<'_, PyList>,
+        flush_c: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let (sys, worker, modules) = (self.sys.bind(py), self.worker.bind(py), self.modules.bind(py));
         let nothing = (py.import("builtins")?.getattr("len")?, ((),), PyDict::new(py));
         let pickle = self.dumps.bind(py).call1((nothing, PROTOCOL))?.cast_into::<PyBytes>()?;
@@ -315,7 +321,8 @@ fn write_answer(kind: &[u8; 1], pickle: &[u8]) -> Result<(), Errno> {
 
 /// What tells the time for `logging`, where that is loaded: from 3.13 on in nanoseconds.
 fn clock_of_logging(py: Python<'_>) -> PyResult<Option<(Py<PyAny>, Py<PyAny>)>> {
-    let Some(logging) = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.get_item("logging")? else {
+    let Some(logging) = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.get_item("logging")?
+    else {
         return Ok(None);
     };
     let in_ns = logging.getattr("_startTime")?.is_instance_of::<pyo3::types::PyInt>();
@@ -333,7 +340,9 @@ fn flush(sys: &Bound<'_, PyModule>, name: &Bound<'_, PyString>) -> bool {
 
 /// Whether the standard streams, and those of the C library, have written all that they hold.
 fn flush_all(sys: &Bound<'_, PyModule>, py: Python<'_>, flush_c: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(flush(sys, intern!(py, "stdout")) && flush(sys, intern!(py, "stderr")) && flush_c.call1((py.None(),)).map(|_| true)?)
+    Ok(flush(sys, intern!(py, "stdout"))
+        && flush(sys, intern!(py, "stderr"))
+        && flush_c.call1((py.None(),)).map(|_| true)?)
 }
 
 /// The order in this descriptor; none that is long, or that there is no memory for.

@@ -103,6 +103,12 @@ class Text(_ctypes._SimpleCData):  # type: ignore[type-arg]
     _type_ = "z"
 
 
+class Object(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    """An object of Python, as functions of the interpreter take it."""
+
+    _type_ = "O"
+
+
 class Function(_ctypes.CFuncPtr):
     """A function in C, called with the interpreter's lock held. It returns nothing unless its `restype` is set."""
 

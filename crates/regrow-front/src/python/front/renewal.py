@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import _ctypes
 import gc
 import posix
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from .ground import ITSELF, Address, Function, Object, Text
 
 
 def fork_hooks() -> list[Any] | None:
@@ -71,9 +74,7 @@ def renewals(pids: list[int]) -> list[Callable[[], object]]:
         found.append(lambda: generator.seed(int.from_bytes(posix.urandom(32), "little")))
     numpy: Any = loaded("numpy.random.mtrand")
     if numpy is not None and numpy._rand.get_state(False)["bit_generator"] == "MT19937":
-        seed, words = numpy._rand.seed, sys.modules["numpy"].frombuffer
-        # Without an argument it takes ten times as long, for half as many bits.
-        found.append(lambda: seed(words(posix.urandom(32), "u4")))
+        found.append(renewal_of_numpy(numpy._rand, sys.modules["numpy"].frombuffer))
     threading: Any = loaded("threading")
     if threading is not None:
         found.append(threading.main_thread()._set_native_id)
@@ -82,6 +83,46 @@ def renewals(pids: list[int]) -> list[Callable[[], object]]:
         settings, key = processes._current_process._config, processes.AuthenticationString
         found.append(lambda: settings.__setitem__("authkey", key(posix.urandom(32))))
     return found
+
+
+class Character(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    """A byte in memory."""
+
+    _type_ = "c"
+
+
+class Words(_ctypes.Array):  # type: ignore[type-arg]
+    """The 624 words that the Mersenne twister has."""
+
+    _type_ = Character
+    _length_ = 624 * 4
+
+
+class Position(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    """How many of these have been used, behind them."""
+
+    _type_ = "i"
+
+
+def renewal_of_numpy(generator: Any, words: Any) -> Callable[[], object]:
+    """Gives what has the generator of numpy's functions begin anew: new words, where they are found in memory."""
+    # Half of a pair of normal deviates may be kept for the next one that is asked for.
+    generator.seed(words(posix.urandom(32), "u4"))
+    pointer = Function(_ctypes.dlsym(ITSELF, "PyCapsule_GetPointer"))
+    pointer.restype, pointer.argtypes = Address, (Object, Text)
+    # The first of what a generator tells to others is where its state lies.
+    state = Address.from_address(pointer(generator._bit_generator.capsule, b"BitGenerator").value).value
+    found, position = Words.from_address(state), Position.from_address(state + 624 * 4)
+    told = generator.get_state()
+    if found.raw != told[1].astype("u4").tobytes() or position.value != told[2]:
+        # Without an argument it takes ten times as long, for half as many bits.
+        return lambda: generator.seed(words(posix.urandom(32), "u4"))
+
+    def renew() -> None:
+        found.raw = posix.urandom(624 * 4)
+        position.value = 624
+
+    return renew
 
 
 def renewal_of_openssl(ssl: Any, pids: list[int]) -> Callable[[], object]:
