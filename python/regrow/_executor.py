@@ -8,12 +8,15 @@ import os
 import pickle
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from regrow._call.calls import Calls
 from regrow._call.future import Future
 from regrow._call.order import Shared, order_of, place_of
 from regrow._starter import Reuse, Starter, checked_preload, checked_reuse, worker_starter
+
+if TYPE_CHECKING:
+    from regrow._bar import Progress
 
 T = TypeVar("T")
 
@@ -69,14 +72,26 @@ class Executor(concurrent.futures.Executor):
         return self._calls.submit(order, place_of(fn), shared)
 
     def map(
-        self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: Optional[float] = None, chunksize: int = 1, **more: Any
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: Optional[float] = None,
+        chunksize: int = 1,
+        progress: Progress = False,
+        **more: Any,
     ) -> Iterator[T]:
         """The results of `fn` for the elements of `iterables`, in their order; see `concurrent.futures.Executor.map`.
 
-        Each element has a process of its own, whatever `chunksize` says."""
+        Each element has a process of its own, whatever `chunksize` says. With `progress` it is shown how many calls are over,
+        how fast that goes and how many were recycled: by a bar in a notebook that has ipywidgets, else in text on standard
+        error, which `"text"` asks for in any case."""
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
-        return super().map(fn, *iterables, timeout=timeout, chunksize=chunksize, **more)
+        if not progress:
+            return super().map(fn, *iterables, timeout=timeout, chunksize=chunksize, **more)
+        from regrow._bar import map_with_bar
+
+        return map_with_bar(self.submit, progress, fn, iterables, {"timeout": timeout, "chunksize": chunksize, **more})
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Takes no further calls; see `concurrent.futures.Executor.shutdown`.

@@ -110,6 +110,14 @@ class Future(concurrent.futures.Future[T]):
         """Whether it is known what has become of the call. To ask so is not to look at it."""
         return self._state not in _LASTING
 
+    def has_failed(self) -> bool:
+        """Whether the call has raised an exception. To ask so is not to look at it."""
+        return self._exception is not None
+
+    def was_cancelled(self) -> bool:
+        """Whether the call was cancelled. To ask so is not to look at it."""
+        return self._state.startswith("CANCELLED")
+
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
         """The exception that the call raised; see `concurrent.futures.Future.exception`."""
         return super().exception(self._served(timeout))
