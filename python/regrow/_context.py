@@ -144,7 +144,9 @@ def _tracker_fd() -> int:
 
 @functools.lru_cache(maxsize=16)
 def _starter(preload: tuple[str, ...]) -> Starter:
-    return worker_starter(preload, None)
+    starter = worker_starter(preload, None)
+    starter.tell("multiprocessing", 0)
+    return starter
 
 
 def get_context(preload: Sequence[str] = ()) -> Context:

@@ -64,6 +64,15 @@ class Pool:
     def clear(self) -> None:
         """Drops everything that is kept."""
 
+    def set_user(self, number: int, name: str, loaded: str, workers: int, *, waiting: int = 0, failed: int = 0) -> None:
+        """Says for whom the pool starts processes, in the list that `regrow status` and `regrow top` show."""
+
+    def drop_user(self, number: int) -> None:
+        """Takes a user off that list."""
+
+    def unlist(self) -> None:
+        """Takes the pool off that list for good."""
+
     def keepers(self) -> list[int]:
         """The processes that keep images and bodies."""
 

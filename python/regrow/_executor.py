@@ -58,7 +58,8 @@ class Executor(concurrent.futures.Executor):
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be callable")
         prepared = checked_preload(preload), initializer, tuple(initargs), checked_reuse(reuse)
-        self._calls = Calls(functools.partial(self._make_starter, *prepared), max_workers, timeout, memory_limit)
+        make_starter = functools.partial(self._make_starter, *prepared)
+        self._calls = Calls(type(self).__name__, make_starter, max_workers, timeout, memory_limit)
         weakref.finalize(self, self._calls.close).atexit = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:

@@ -138,7 +138,9 @@ def _input_bytes(input: Any) -> bytes:
 
 @functools.lru_cache(maxsize=16)
 def _starter(preload: tuple[str, ...], reuse: Reuse) -> Starter:
-    return Starter(preload=preload, reuse=reuse)
+    starter = Starter(preload=preload, reuse=reuse)
+    starter.tell("regrow.run", 0)
+    return starter
 
 
 def run(

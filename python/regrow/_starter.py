@@ -8,8 +8,11 @@ A pool is dropped with the last starter that uses it.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import contextlib
+import functools
+import itertools
 import os
 import pickle
 import stat
@@ -39,6 +42,8 @@ _pools_lock = threading.Lock()
 _others: list[_Pool] = []
 #: Whose the pools are: changes with every fork.
 _owner = object()
+#: What starters are known by in the list of pools.
+_numbers = itertools.count(1)
 
 
 class _Pool:
@@ -53,11 +58,24 @@ class _Pool:
 
 
 def _pool_of(key: _Key) -> _Pool:
+    _unlist_at_exit()
     with _pools_lock:
         pool = _pools.get(key)
         if pool is None:
             pool = _pools[key] = _Pool(key[1], key[2])
         return pool
+
+
+@functools.cache
+def _unlist_at_exit() -> None:
+    """Has pools leave the list that `regrow top` shows at the end of the interpreter. Not before there is one: an interpreter
+    that others are made from had better have nothing to do at its end."""
+    atexit.register(_unlist)
+
+
+def _unlist() -> None:
+    for pool in list(_pools.values()):
+        pool.core.unlist()
 
 
 def _leave_to_parent() -> None:
@@ -119,6 +137,7 @@ class Starter:
             words += ["--streams", ",".join((_kind_of(os.devnull), _kind_of(1), _kind_of(2)))]
         self._image = _core.Image(sys.executable, list(options), words, preload=self._preload)
         self._prepares = bool(words)
+        self._number = next(_numbers)
         self._renew()
 
     def _argument(self, data: bytes, is_private: bool) -> str:
@@ -137,6 +156,22 @@ class Starter:
         self._pool = _pool_of((self._preload, self._reuse, self._bodies))
         self._is_prepared = False
         self._preparing = threading.Lock()
+        #: What takes the starter off the list of pools, once it is there.
+        self._listed: Optional[weakref.finalize[..., object]] = None
+
+    def tell(self, name: str, workers: int, waiting: int = 0, failed: int = 0) -> None:
+        """Says in the list that `regrow top` shows whom the starter is for: how many processes that has at a time, and how many
+        calls wait and have failed."""
+        core = self.pool
+        core.set_user(self._number, name, ",".join(self._preload), workers, waiting=waiting, failed=failed)
+        if self._listed is None:
+            self._listed = weakref.finalize(self, core.drop_user, self._number)
+            self._listed.atexit = False
+
+    def tell_no_more(self) -> None:
+        """Takes the starter off that list."""
+        if self._listed is not None and self._owner is _owner:
+            self._listed()
 
     @property
     def pool(self) -> _core.Pool:

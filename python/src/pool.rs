@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use regrow::{Command, Point, PointChoice, PrepareError, Resource, Reuse, Stdio};
+use regrow::{Command, Point, PointChoice, PoolUser, PrepareError, Resource, Reuse, Stdio};
 
 use crate::descriptors::duplicate;
 use crate::errors::os_error;
@@ -149,6 +149,34 @@ impl PyPool {
     /// Drops everything that is kept. Runs that go on are not touched.
     fn clear(&self, py: Python<'_>) {
         py.detach(|| self.pool.clear());
+    }
+
+    /// Says for whom the pool starts processes, in the list that `regrow status` and `regrow top` show. `number` is one of several users,
+    /// `loaded` what its processes have loaded when they start.
+    #[pyo3(signature = (number, name, loaded, workers, *, waiting = 0, failed = 0))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn set_user(
+        &self,
+        py: Python<'_>,
+        number: u64,
+        name: String,
+        loaded: String,
+        workers: u64,
+        waiting: u64,
+        failed: u64,
+    ) {
+        let user = PoolUser { name, loaded, workers, waiting, failed };
+        py.detach(|| self.pool.set_user(number, Some(user)));
+    }
+
+    /// Takes a user off that list.
+    fn drop_user(&self, py: Python<'_>, number: u64) {
+        py.detach(|| self.pool.set_user(number, None));
+    }
+
+    /// Takes the pool off that list for good.
+    fn unlist(&self, py: Python<'_>) {
+        py.detach(|| self.pool.unlist());
     }
 
     /// The processes that keep images and bodies.

@@ -43,6 +43,7 @@ mod message;
 mod metrics;
 mod output;
 mod own_file;
+mod pools;
 mod program_search;
 mod record;
 mod replay;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ask      a question to the user's daemon, the answer as JSON
-//!     status the pool: counts, then a table of the images
+//!     status the pool: counts, then a table of the images; then the pools of programs, which need no daemon
 //!     ls     the names below a path of the resource tree
 //!     show   the fields of a resource
 //! ```
@@ -13,11 +13,15 @@ use std::io::Write as _;
 use regrow_daemon::client::{Client, ClientError};
 use regrow_daemon::place::Place;
 use regrow_daemon::wire::Question;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::daemon::{PathArgs, StatusArgs};
 use crate::error::CliError;
+use crate::pools;
 use regrow_bench::table::{Alignment, TextTable};
+
+/// What is said of the daemon where there is none.
+const NO_DAEMON: &str = "daemon     none; these programs have pools of their own\n";
 
 /// Asks the daemon.
 pub(crate) fn ask(question: Question) -> Result<Value, CliError> {
@@ -34,12 +38,21 @@ pub(crate) fn status(args: &StatusArgs) -> Result<u8, CliError> {
     if args.why {
         return why();
     }
-    let status = ask(Question::Status)?;
+    let pools = pools::read();
+    let mut status = match ask(Question::Status) {
+        // There is something to tell without it.
+        Err(CliError::Client(ClientError::NoDaemon { .. })) if !pools.is_empty() => json!({"daemon": null}),
+        status => status?,
+    };
     if args.json {
-        print(&pretty(&status))
-    } else {
-        print(&describe(&status, regrow_bench::table::output_width()))
+        status["pools"] = Value::Array(pools);
+        return print(&pretty(&status));
     }
+    let width = regrow_bench::table::output_width();
+    let daemon = if status["daemon"].is_null() { NO_DAEMON.to_owned() } else { describe(&status, width) };
+    let listed = pools::describe(&pools, width);
+    let parts: Vec<String> = [daemon, listed].into_iter().filter(|part| !part.is_empty()).collect();
+    print(&parts.join("\n"))
 }
 
 /// Tells why the daemon keeps each body and shell, and what its policy has learned.
@@ -265,14 +278,13 @@ pub(crate) fn counts(value: &Value) -> String {
 }
 
 /// Bytes as MiB with a fraction.
-fn mib(bytes: &Value) -> String {
+pub(crate) fn mib(bytes: &Value) -> String {
     bytes.as_f64().map_or("-".to_owned(), |bytes| format!("{:.1}", bytes / f64::from(1 << 20)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_status_is_told_in_words_and_a_table() {

@@ -1,4 +1,4 @@
-//! `regrow top`: the state of the pool, live.
+//! `regrow top`: the state of the daemon's pool and of the pools of programs, live.
 
 use std::time::Duration;
 
@@ -6,13 +6,15 @@ use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
-use ratatui::text::Line;
+use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
+use regrow_bench::table::Alignment;
 use regrow_daemon::wire::Question;
 use serde_json::Value;
 
 use crate::cli::daemon::TopArgs;
 use crate::error::CliError;
+use crate::pools::{self, COLUMNS, cells};
 use crate::status::{ask, describe, plain, program_of, sum};
 
 /// How many rates the graph shows.
@@ -21,18 +23,28 @@ const HISTORY: usize = 240;
 const SUMMARY_LINES: u16 = 6;
 /// Lines of the graph.
 const GRAPH_LINES: u16 = 5;
+/// Lines of a table that are no rows.
+const FRAME_LINES: u16 = 3;
 
 /// What is shown.
 #[derive(Debug, Default)]
 struct View {
     status: Value,
     error: Option<String>,
+    /// The pools of programs.
+    pools: Vec<Value>,
     /// Creations in each interval, oldest first.
     rates: Vec<u64>,
     total: Option<u64>,
 }
 
 impl View {
+    /// Asks the daemon, and looks for pools.
+    fn look(&mut self) {
+        self.take(ask(Question::Status));
+        self.pools = pools::read();
+    }
+
     /// Takes the daemon's answer in.
     fn take(&mut self, answer: Result<Value, CliError>) {
         match answer {
@@ -57,14 +69,23 @@ impl View {
         }
     }
 
-    fn draw(&self, frame: &mut Frame<'_>) {
-        let heights = [
-            Constraint::Length(SUMMARY_LINES),
-            Constraint::Length(GRAPH_LINES),
+    /// How high the parts are: all of the pools is shown, up to half of what there is.
+    fn heights(&self, height: u16) -> [Constraint; 5] {
+        let rows = u16::try_from(self.pools.len()).unwrap_or(u16::MAX);
+        let pools = if rows == 0 { 0 } else { rows.saturating_add(FRAME_LINES).min(height / 2) };
+        let is_daemons = self.error.is_none();
+        [
+            Constraint::Length(if is_daemons { SUMMARY_LINES } else { 1 }),
+            Constraint::Length(if is_daemons { GRAPH_LINES } else { 0 }),
+            Constraint::Length(pools),
             Constraint::Min(3),
             Constraint::Length(1),
-        ];
-        let [summary, graph, images, keys] = Layout::vertical(heights).areas(frame.area());
+        ]
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let [summary, graph, pools, images, keys] =
+            Layout::vertical(self.heights(frame.area().height)).areas(frame.area());
         let text = match &self.error {
             Some(error) => error.clone(),
             None if self.status.is_null() => String::new(),
@@ -76,8 +97,36 @@ impl View {
         let shown = self.rates.len().saturating_sub(graph.width.saturating_sub(2).into());
         let data = self.rates.get(shown..).unwrap_or_default();
         frame.render_widget(Sparkline::default().block(Block::bordered().title(title)).data(data), graph);
+        if !self.pools.is_empty() {
+            frame.render_widget(self.pools(), pools);
+        }
         frame.render_widget(self.images(), images);
         frame.render_widget(Paragraph::new("q quits"), keys);
+    }
+
+    fn pools(&self) -> Table<'_> {
+        let rows: Vec<[String; COLUMNS.len()]> = self.pools.iter().map(cells).collect();
+        let longest = |at: usize| {
+            let cells = rows.iter().map(|row| row[at].chars().count());
+            let most = cells.chain([COLUMNS[at].0.chars().count()]).max().unwrap_or(0);
+            u16::try_from(most).unwrap_or(u16::MAX)
+        };
+        let widths = COLUMNS.iter().enumerate().map(|(at, (_, alignment))| match alignment {
+            Alignment::Right => Constraint::Length(longest(at)),
+            // Both share what is left.
+            Alignment::Left | Alignment::Text => Constraint::Fill(1),
+        });
+        let cell = |(at, text): (usize, String)| {
+            let text = Text::from(text);
+            let is_number = matches!(COLUMNS[at].1, Alignment::Right);
+            Cell::from(if is_number { text.right_aligned() } else { text })
+        };
+        let row = |cells: Vec<String>| Row::new(cells.into_iter().enumerate().map(cell));
+        let heading = row(COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect());
+        let widths: Vec<Constraint> = widths.collect();
+        Table::new(rows.into_iter().map(|cells| row(cells.into())), widths)
+            .header(heading.style(Style::new().add_modifier(Modifier::BOLD)))
+            .block(Block::bordered().title("pools of programs"))
     }
 
     fn images(&self) -> Table<'_> {
@@ -112,7 +161,7 @@ impl View {
 /// Shows the state until a key ends it.
 pub(crate) fn top(args: &TopArgs) -> Result<u8, CliError> {
     let mut view = View::default();
-    view.take(ask(Question::Status));
+    view.look();
     let interval = Duration::from_millis(args.interval_ms.into());
     let failed = CliError::system("the terminal cannot be used");
     let mut terminal = match ratatui::try_init() {
@@ -125,7 +174,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<u8, CliError> {
         }
         match wait_for_key(interval) {
             Ok(true) => break Ok(()),
-            Ok(false) => view.take(ask(Question::Status)),
+            Ok(false) => view.look(),
             Err(error) => break Err(error),
         }
     };
@@ -186,6 +235,27 @@ mod tests {
         {
             assert!(screen.contains(part), "{part} in\n{screen}");
         }
+    }
+
+    #[test]
+    fn the_screen_shows_the_pools_of_programs_with_a_daemon_and_without() {
+        let pools = vec![crate::pools::tests::of_two_executors()];
+        let mut view = View { pools, ..View::default() };
+        view.take(Ok(status(10)));
+        let with = screen(&view);
+        view.take(Err(CliError::NoProgram { program: "x".into() }));
+        let without = screen(&view);
+        for screen in [&with, &without] {
+            let row =
+                screen.lines().find(|line| line.contains("python3 work.py")).expect("a row of the pool");
+            let cells: Vec<&str> = row.trim_matches('│').split_whitespace().collect();
+            assert_eq!(
+                (cells[0], &cells[cells.len() - 8..]),
+                ("12", &["5", "2", "5", "42", "4", "3", "1", "3.0"][..])
+            );
+        }
+        assert!(with.contains("/usr/bin/git") && with.contains("pid 7 on here"), "{with}");
+        println!("{with}{without}");
     }
 
     #[test]

@@ -19,9 +19,6 @@ pub enum PlaceError {
     /// The folder cannot be used.
     #[error(transparent)]
     Folder(#[from] OwnFolderError),
-    /// The folder that the environment names is not fit.
-    #[error("XDG_RUNTIME_DIR names {0}")]
-    Named(#[source] Box<PlaceError>),
 }
 
 /// A folder in which the user's daemon has its socket.
@@ -36,21 +33,7 @@ impl Place {
     /// # Errors
     /// [`PlaceError`].
     pub fn of_user() -> Result<Place, PlaceError> {
-        let user = rustix::process::geteuid().as_raw();
-        let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-        let run = PathBuf::from(format!("/run/user/{user}"));
-        let folder = match named {
-            Some(folder) => {
-                return Place::at(folder, user).map_err(|error| PlaceError::Named(Box::new(error)));
-            }
-            None if run.is_dir() => run,
-            None => {
-                let folder = PathBuf::from(format!("/tmp/regrow-{user}"));
-                own_folder::make(&folder)?;
-                folder
-            }
-        };
-        Place::at(folder, user)
+        Ok(Place { folder: own_folder::runtime(own_folder::named_runtime().as_deref())? })
     }
 
     /// A place in a folder that is `user`'s alone.

@@ -13,7 +13,7 @@
 //! the number in it, and never points into a table: a resource that is gone makes the next call fail. The tables refer to
 //! each other by number.
 
-mod look;
+pub(crate) mod look;
 mod tree;
 
 use std::collections::HashMap;

@@ -9,6 +9,7 @@
 //!        image/             make images, fork bodies
 //!        run/               what a run is, how it came to be, and its exec
 //!        way                what decides what a path names
+//!        listing            the list of a user's pools, for whoever wants to see them
 //! ```
 
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod ids;
 mod image;
 pub mod keeping;
 mod ledger;
+pub mod listing;
 pub mod log;
 pub mod run;
 pub mod settings;

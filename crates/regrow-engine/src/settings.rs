@@ -78,6 +78,8 @@ pub struct Settings {
     pub reread_after: Duration,
     /// Whether the times of each run are noted (see `Shard::times`).
     pub timed: bool,
+    /// Whether a pool of a library is in the list of pools ([`listing`](crate::listing)).
+    pub listed: bool,
     /// Kernel features that are not to be used, as `REGROW_DISABLE` names them.
     pub disabled: FeatureSet,
     /// The fault point that is to fail (tests).
@@ -101,6 +103,7 @@ impl Default for Settings {
             local_files_only: false,
             reread_after: Duration::from_millis(10),
             timed: false,
+            listed: true,
             disabled: FeatureSet::from_env().unwrap_or_default(),
             fault: fault::NONE,
         }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use regrow_sys::raw::detached_thread;
 use regrow_sys::room;
 
+use crate::listing::{self, Listing, PoolUser, PoolUsers};
 use crate::run::exec::spawn_exec;
 use crate::run::request::Request;
 use crate::run::started::Started;
@@ -25,8 +26,13 @@ pub struct SharedShard(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    /// The process that made it: what a forked copy has of this is not the copy's.
+    process: u32,
     shard: Mutex<Shard>,
     tender: Mutex<Tender>,
+    users: Mutex<PoolUsers>,
+    /// Nothing where the pool is not to be listed. It is the tender's, who may hold it while he writes a file.
+    listing: Option<Mutex<Listing>>,
 }
 
 /// Whether there is a thread that carries work out, and how it is woken.
@@ -40,7 +46,14 @@ impl SharedShard {
     /// A shard that keeps nothing yet.
     #[must_use]
     pub fn new(settings: Settings) -> SharedShard {
-        SharedShard(Arc::new(Inner { shard: Mutex::new(Shard::new(settings)), tender: Mutex::default() }))
+        let listing = settings.listed.then(|| Mutex::new(Listing::new()));
+        SharedShard(Arc::new(Inner {
+            process: std::process::id(),
+            shard: Mutex::new(Shard::new(settings)),
+            tender: Mutex::default(),
+            users: Mutex::default(),
+            listing,
+        }))
     }
 
     /// The shard, for this thread alone.
@@ -72,6 +85,20 @@ impl SharedShard {
         self.tend(&shard);
     }
 
+    /// Says for whom processes are started, in the list of pools: `number` is a user, and nothing takes him off.
+    pub fn set_user(&self, number: u64, user: Option<PoolUser>) {
+        let mut users = self.0.users();
+        match user {
+            Some(user) => users.insert(number, user),
+            None => users.remove(&number),
+        };
+    }
+
+    /// Takes the pool off the list of pools for good.
+    pub fn unlist(&self) {
+        self.0.unlist();
+    }
+
     /// In a forked copy of the process that made the shard: closes the copy's descriptors of what is kept, which goes on in the other
     /// process. Does nothing where a thread of that process was using the shard at the fork: it may be in the middle of a change.
     pub fn let_go_in_a_copy(&self) {
@@ -90,7 +117,9 @@ impl SharedShard {
             }
             return;
         }
-        if !tending::is_wanted(shard.view().holdings) || !room::is_left(TENDER_BYTES) {
+        if !(tending::is_wanted(shard.view().holdings) || self.0.is_listed(shard))
+            || !room::is_left(TENDER_BYTES)
+        {
             return;
         }
         let weak = Arc::downgrade(&self.0);
@@ -106,6 +135,41 @@ impl Inner {
         self.shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn users(&self) -> MutexGuard<'_, PoolUsers> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listing(&self) -> Option<MutexGuard<'_, Listing>> {
+        Some(self.listing.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether there is something that others may see.
+    fn is_listed(&self, shard: &Shard) -> bool {
+        self.listing.is_some() && shard.view().tables().images.iter_kept().next().is_some()
+    }
+
+    /// Brings the list of pools up to date, where it is time. The shard's lock is not held while a file is written.
+    fn list(&self) {
+        let Some(mut listing) = self.listing().filter(|listing| listing.is_due()) else { return };
+        let users = self.users().clone();
+        let shard = self.lock();
+        let pool = self.is_listed(&shard).then(|| listing::listed(&shard, &users));
+        drop(shard);
+        match pool {
+            Some(pool) => listing.write(&pool),
+            None => listing.remove(),
+        }
+    }
+
+    fn unlist(&self) {
+        // In a copy a thread that is not there may hold the lock.
+        if self.process == std::process::id() {
+            if let Some(mut listing) = self.listing() {
+                listing.end();
+            }
+        }
+    }
+
     /// Taken after the shard's lock, never before it.
     fn tender(&self) -> MutexGuard<'_, Tender> {
         self.tender.lock().unwrap_or_else(PoisonError::into_inner)
@@ -114,6 +178,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.unlist();
         if let Some(thread) = &self.tender().thread {
             thread.unpark();
         }
@@ -124,6 +189,7 @@ impl Drop for Inner {
 fn tend_for_ever(weak: &Weak<Inner>) {
     loop {
         let Some(inner) = weak.upgrade() else { return };
+        inner.list();
         let mut shard = inner.lock();
         if let Some(work) = shard.take_work() {
             drop(shard);
@@ -134,10 +200,17 @@ fn tend_for_ever(weak: &Weak<Inner>) {
             }
             continue;
         }
-        let next = shard.next_work();
+        let looks = inner.is_listed(&shard).then(|| Instant::now() + listing::PERIOD);
+        let next = shard.next_work().into_iter().chain(looks).min();
         let mut tender = inner.tender();
         let Some(next) = next else {
             *tender = Tender::default();
+            drop(tender);
+            drop(shard);
+            // What comes meanwhile has another tender, who lists the pool again.
+            if let Some(mut listing) = inner.listing() {
+                listing.remove();
+            }
             return;
         };
         tender.thread.get_or_insert_with(std::thread::current);

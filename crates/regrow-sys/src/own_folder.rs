@@ -27,6 +27,21 @@ pub enum OwnFolderError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The folder that the environment names is not fit.
+    #[error("XDG_RUNTIME_DIR names {0}")]
+    Named(#[source] Box<OwnFolderError>),
+}
+
+impl OwnFolderError {
+    /// Whether there is no such folder.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Self::Folder { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::Unsafe { .. } => false,
+            Self::Named(error) => error.is_missing(),
+        }
+    }
 }
 
 /// The folder of all state that Regrow keeps for the calling user: `$XDG_STATE_HOME/regrow` or `~/.local/state/regrow`; `None` when the
@@ -36,6 +51,32 @@ pub fn state() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")))?;
     Some(state.join("regrow"))
+}
+
+/// The folder that the environment names for what lives as long as the user's session: `$XDG_RUNTIME_DIR`.
+#[must_use]
+pub fn named_runtime() -> Option<PathBuf> {
+    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// The folder of what lives as long as the calling user's processes: the one that is `named`; without a name `/run/user/UID`, or
+/// `/tmp/regrow-UID`, which is made if it is missing. It is the user's alone.
+///
+/// # Errors
+/// [`OwnFolderError`].
+pub fn runtime(named: Option<&Path>) -> Result<PathBuf, OwnFolderError> {
+    let user = rustix::process::geteuid().as_raw();
+    if let Some(folder) = named {
+        check(folder, user).map_err(|error| OwnFolderError::Named(Box::new(error)))?;
+        return Ok(folder.to_owned());
+    }
+    let mut folder = PathBuf::from(format!("/run/user/{user}"));
+    if !folder.is_dir() {
+        folder = PathBuf::from(format!("/tmp/regrow-{user}"));
+        make(&folder)?;
+    }
+    check(&folder, user)?;
+    Ok(folder)
 }
 
 /// Makes a folder with those above it, for the calling user alone. One that is there stays as it is.

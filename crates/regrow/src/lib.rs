@@ -79,6 +79,7 @@ pub use pool::{Pool, PoolBuilder};
 pub use regrow_abi::Refused;
 pub use regrow_abi::task::{Resource, UNLIMITED};
 pub use regrow_engine::keeping::inspection::Reports;
+pub use regrow_engine::listing::PoolUser;
 pub use regrow_engine::run::creation::{
     CallerPart, Creation, Fallback, Point, PointCounts, PrepareError, RequestPart, Stats,
 };

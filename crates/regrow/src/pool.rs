@@ -6,6 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use regrow_engine::keeping::inspection::Reports;
+use regrow_engine::listing::PoolUser;
 use regrow_engine::run::creation::{CallerPart, Fallback, Point, PrepareError, Stats};
 use regrow_engine::run::exec::spawn_exec;
 use regrow_engine::run::request::Request;
@@ -131,6 +132,17 @@ impl Pool {
     #[must_use]
     pub fn is_used_by(&self, process: i32) -> bool {
         self.shard().view().is_used_by(process)
+    }
+
+    /// Says for whom the pool starts processes, in the list that `regrow status` and `regrow top` show: `number` is one of several such users,
+    /// `None` takes it off.
+    pub fn set_user(&self, number: u64, user: Option<PoolUser>) {
+        self.current().set_user(number, user);
+    }
+
+    /// Takes the pool off that list for good: for the end of a process that does not drop its pools. A pool that is dropped is taken off.
+    pub fn unlist(&self) {
+        self.current().unlist();
     }
 
     /// Whether every run leads a session of its own.
@@ -293,6 +305,14 @@ impl PoolBuilder {
     #[must_use]
     pub fn timed(mut self, timed: bool) -> Self {
         self.settings.timed = timed;
+        self
+    }
+
+    /// Whether `regrow status` and `regrow top` of this user show the pool (the default). A pool that keeps something writes what it counts to
+    /// a file of some kilobytes in the user's runtime folder, at most once a second, by the thread that carries out its chores.
+    #[must_use]
+    pub fn listed(mut self, listed: bool) -> Self {
+        self.settings.listed = listed;
         self
     }
 

@@ -44,8 +44,16 @@ class Calls(Polled):
     """The calls of one executor."""
 
     def __init__(
-        self, make_starter: Callable[[], Starter], slots: int, timeout: Optional[float], memory_limit: Optional[int]
+        self,
+        name: str,
+        make_starter: Callable[[], Starter],
+        slots: int,
+        timeout: Optional[float],
+        memory_limit: Optional[int],
     ) -> None:
+        #: What it is called in the list of pools.
+        self._name = name
+        self._failed = 0
         self._make_starter = make_starter
         #: Made for the first call, and not before: an executor may be made while the main module is still imported.
         self._starter: Optional[Starter] = None
@@ -65,6 +73,7 @@ class Calls(Polled):
             starter = self._starter = self._starter or self._make_starter()
         if not starter.is_prepared():
             prepare(starter)
+            self._tell()
         future: Future[Any] = Future(self, order, place, shared)
         with self.lock:
             if self._closed:
@@ -166,6 +175,7 @@ class Calls(Polled):
         """Has another number of calls run at a time. Calls that run go on."""
         with self.lock:
             self._slots = slots
+        self._tell()
         self._start_waiting()
 
     def renew_starter(self) -> None:
@@ -173,6 +183,12 @@ class Calls(Polled):
         starter = self._make_starter()
         with self.lock:
             self._starter = starter
+
+    def _tell(self) -> None:
+        """Brings the list of pools up to date."""
+        starter = self._starter
+        if starter is not None and not self._closed:
+            starter.tell(self._name, self._slots, len(self._waiting), self._failed)
 
     # Serving.
 
@@ -255,6 +271,9 @@ class Calls(Polled):
         late = Answer(None, TimeoutError(f"the call took longer than {self._timeout} s and was killed"))
         value, error, running.refusal = late if running.is_late else read_answer(running.process)
         future.set_outcome(value, error)
+        if error is not None:
+            self._failed += 1
+            self._tell()
 
     # Ending.
 
@@ -287,11 +306,14 @@ class Calls(Polled):
         """Takes no further calls. With `wait`, returns when all calls are over and the polling thread has ended."""
         with self.lock:
             self._closed = True
+            starter = self._starter
             waiting = list(self._waiting) if cancel_waiting else []
             self._attend_all()
             self._wake()
         for future in waiting:
             future.cancel()
+        if starter is not None:
+            starter.tell_no_more()
         if wait:
             with self.lock:
                 thread = self._thread

@@ -12,6 +12,9 @@ from typing import Any, Optional
 from regrow._call.future import LOOK, Future, Running
 from regrow._call.poller import Poller
 
+#: How often the list of pools is brought up to date, in seconds: often enough for the last look at calls that are over.
+TELL = 0.9 * LOOK
+
 
 class Polled(abc.ABC):
     """Calls that a thread polls for, once there is something that it has to do.
@@ -39,6 +42,8 @@ class Polled(abc.ABC):
         self._poller: Optional[Poller] = None
         self._was_used = False
         self._closed = False
+        #: When the list of pools is to be brought up to date.
+        self._told_until = 0.0
 
     @abc.abstractmethod
     def _start_waiting(self) -> None:
@@ -47,6 +52,10 @@ class Polled(abc.ABC):
     @abc.abstractmethod
     def _finish(self, running: Running) -> None:
         """Sets the future of a claimed call that has ended, and starts the next one."""
+
+    @abc.abstractmethod
+    def _tell(self) -> None:
+        """Brings the list of pools up to date."""
 
     def _kill_late(self, running: Running) -> None:
         running.is_late = True
@@ -147,6 +156,9 @@ class Polled(abc.ABC):
                     running.due = now + LOOK
         for running in due:
             self._look_at(running)
+        if now >= self._told_until:
+            self._told_until = now + TELL
+            self._tell()
 
     def _look_at(self, running: Optional[Running]) -> None:
         """Serves a call without waiting."""

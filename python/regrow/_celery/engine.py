@@ -45,6 +45,7 @@ class Engine:
 
     def __init__(self, setup: Setup, limit: int, memory_limit: Optional[int]) -> None:
         self._memory_limit = memory_limit
+        self._limit = limit
         self._words = list(sys.argv)
         self._starter = Starter(
             options=subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
@@ -59,6 +60,7 @@ class Engine:
     def prepare(self) -> None:
         """Makes the image. Raises what the app raises there."""
         self._starter.prepare(self._words, _FUNCTION)
+        self._starter.tell("celery", self._limit)
         run = self.start(pickle.dumps((os.getpid(), None, (), {})))
         run.wait()
         answer = run.answer()

@@ -161,6 +161,7 @@ class Recycling:
                 os.unsetenv(name)  # `readline` tells its own children by the C library alone.
         # A test can do what it likes to pytest itself: to distrust its memory would take most of the time of a reset.
         self._pool = _core.Pool(processes + SPARE_BODIES, warm_only=True, trusts_runs=True)
+        self._pool.set_user(0, "pytest", "", processes)
         self._is_dropped = False
         self._makings = 0
         self._maker = threading.Thread(target=self._make, name="regrow-image", daemon=True)

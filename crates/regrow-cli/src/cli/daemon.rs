@@ -37,12 +37,16 @@ Examples:
 
 /// What `regrow status --help` ends with.
 const STATUS_EXAMPLES: &str = "\
-Exit status: 0; 2 when there is no daemon.
+The last table has the pools of programs: those that a process has for itself, as an executor of Python does. Its counts are at most some \
+seconds old.
+
+Exit status: 0; 2 when there is no daemon, and no program that has a pool.
 
 Examples:
   regrow status
   regrow status --why
-  regrow status --json | jq '.pool.creations'";
+  regrow status --json | jq '.pool.creations'
+  regrow status --json | jq '.pools[] | {pid, users}'";
 
 /// What `regrow ls --help` and `regrow show --help` end with.
 const PATH_EXAMPLES: &str = "\

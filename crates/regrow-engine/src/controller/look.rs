@@ -19,6 +19,9 @@ use crate::tables::images::{ImageRow, Stage};
 use crate::tables::processes::ProcessRow;
 use crate::view::ShardView;
 
+/// How many images of a pool are listed.
+const MOST_LISTED: usize = 64;
+
 /// What the tree of a controller is looked up in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TreeView<'a> {
@@ -92,10 +95,6 @@ impl<'a> TreeView<'a> {
     fn pool(self) -> Value {
         let tables = self.tables();
         let settings = self.shard.settings;
-        let mut states: BTreeMap<&str, u64> = BTreeMap::new();
-        for (_, _, body) in tables.bodies.iter() {
-            *states.entry(state_name(body)).or_default() += 1;
-        }
         let to_main = self.log.to_main().map_or(Value::None, |(p50, p99, count)| {
             Value::fields([
                 ("p50", micros(p50)),
@@ -107,7 +106,7 @@ impl<'a> TreeView<'a> {
             ("host", Value::text(self.host)),
             ("uptime_s", Value::Number(self.uptime().as_secs())),
             ("images", Value::Number(tables.images.iter_kept().count() as u64)),
-            ("bodies", Value::counts(states)),
+            ("bodies", body_states(tables)),
             ("shells", Value::Number(self.inventory().shells().len() as u64)),
             ("policy", Value::text(self.planner().policy())),
             ("processes", Value::Number(tables.processes.iter().len() as u64)),
@@ -162,6 +161,44 @@ impl<'a> TreeView<'a> {
             ("t2", Value::Fields(programs.collect())),
         ])
     }
+}
+
+/// What the list of pools has of a shard (see [`crate::listing`]).
+pub(crate) fn listed(shard: ShardView<'_>, stats: &Stats) -> Value {
+    let tables = shard.tables();
+    let images = tables.images.iter().take(MOST_LISTED);
+    let images = images.map(|(id, row)| (id.number().to_string(), image(tables, id, row)));
+    let works = || tables.bodies.iter().map(|(_, _, body)| body.reset_work());
+    let pages = Value::counts([
+        ("compared", u64::from(middle(works().map(|work| work.compared)))),
+        ("copied", u64::from(middle(works().map(|work| work.copied)))),
+    ]);
+    Value::fields([
+        ("max_bodies_per_program", Value::Number(shard.settings.max_bodies_per_program as u64)),
+        ("bodies", body_states(tables)),
+        ("kept_bytes", Value::Number(tables.kept_bytes())),
+        ("budget_bytes", Value::Number(shard.settings.budget_bytes)),
+        ("creations", creations(stats)),
+        ("given_up", given_up(shard.reports)),
+        ("reset_pages", pages),
+        ("images", Value::Fields(images.collect())),
+    ])
+}
+
+/// How many bodies are in which state.
+fn body_states(tables: &Tables) -> Value {
+    let mut states: BTreeMap<&str, u64> = BTreeMap::new();
+    for (_, _, body) in tables.bodies.iter() {
+        *states.entry(state_name(body)).or_default() += 1;
+    }
+    Value::counts(states)
+}
+
+/// The number in the middle; 0 where there is none.
+fn middle(numbers: impl Iterator<Item = u32>) -> u32 {
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    numbers.get(numbers.len() / 2).copied().unwrap_or(0)
 }
 
 fn process(row: &ProcessRow) -> Value {

@@ -106,11 +106,11 @@ pub enum Value {
 }
 
 impl Value {
-    pub(super) fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    pub(crate) fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
         Value::Fields(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    pub(super) fn text(text: impl std::fmt::Display) -> Value {
+    pub(crate) fn text(text: impl std::fmt::Display) -> Value {
         Value::Text(text.to_string())
     }
 
