@@ -9,8 +9,8 @@ use crate::status::{mib, plain, sum};
 /// The columns of a table of pools, with the numbers on the right.
 pub(crate) const COLUMNS: [(&str, Alignment); 11] = [
     ("pid", Alignment::Right),
-    ("program", Alignment::Text),
-    ("for", Alignment::Left),
+    ("program", Alignment::Name),
+    ("for", Alignment::Text),
     ("workers", Alignment::Right),
     ("running", Alignment::Right),
     ("waiting", Alignment::Right),
@@ -59,7 +59,7 @@ pub(crate) fn cells(pool: &Value) -> [String; COLUMNS.len()] {
     let creations = &pool["creations"];
     [
         plain(&pool["pid"]),
-        plain(&pool["command"]),
+        program(&plain(&pool["command"])),
         names(users()),
         // Who has no limit of his own says 0.
         if total("workers") == 0 { "-".to_owned() } else { total("workers").to_string() },
@@ -71,6 +71,15 @@ pub(crate) fn cells(pool: &Value) -> [String; COLUMNS.len()] {
         total("failed").to_string(),
         mib(&pool["kept_bytes"]),
     ]
+}
+
+/// A command line in one line, without the folders of its program and of the script that this executes.
+fn program(command: &str) -> String {
+    let command = command.replace(char::is_control, " ");
+    let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let words = command.split(' ').enumerate();
+    let words = words.map(|(at, word)| if at < 2 { base(word) } else { word.to_owned() });
+    words.collect::<Vec<String>>().join(" ")
 }
 
 /// For whom a pool is: `Executor with json,re`. Users that are called the same are counted.
@@ -111,8 +120,11 @@ pub(crate) mod tests {
             "2":{"name":"Executor","loaded":"json","workers":3,"waiting":0,"failed":0}},"bodies":{"running":2,"armed":1},
             "kept_bytes":3145728,"creations":{"recycled":{"warm":40,"main":2,"entry":0},"forked_body":{"warm":4},"exec":3,
             "fallbacks":{"first_run":3}},"images":{"7":{"file":"/usr/bin/python3","runs":44}}}"#;
-        let listed =
-            listing::Listed { pid: 12, command: "python3 work.py".to_owned(), json: json.to_owned() };
+        let listed = listing::Listed {
+            pid: 12,
+            command: "/usr/bin/python3 work.py".to_owned(),
+            json: json.to_owned(),
+        };
         pool(&listed).expect("it is of this form")
     }
 
@@ -127,6 +139,8 @@ pub(crate) mod tests {
         let table = describe(&[pool], 120);
         assert!(table.starts_with("pid  program"), "{table}");
         assert_eq!(describe(&[], 120), "");
+        assert_eq!(program("/bin/sh -c a\nb\x1b[m"), "sh -c a b [m");
+        assert_eq!(program("/usr/bin/python3 /srv/work.py /data"), "python3 work.py /data");
     }
 
     #[test]

@@ -69,18 +69,17 @@ impl View {
         }
     }
 
-    /// How high the parts are: all of the pools is shown, up to half of what there is.
+    /// How high the parts are: of the pools up to half of what there is, where there is a daemon; else they have it all.
     fn heights(&self, height: u16) -> [Constraint; 5] {
         let rows = u16::try_from(self.pools.len()).unwrap_or(u16::MAX);
         let pools = if rows == 0 { 0 } else { rows.saturating_add(FRAME_LINES).min(height / 2) };
-        let is_daemons = self.error.is_none();
-        [
-            Constraint::Length(if is_daemons { SUMMARY_LINES } else { 1 }),
-            Constraint::Length(if is_daemons { GRAPH_LINES } else { 0 }),
-            Constraint::Length(pools),
-            Constraint::Min(3),
-            Constraint::Length(1),
-        ]
+        let keys = Constraint::Length(1);
+        if self.error.is_some() {
+            let nothing = Constraint::Length(0);
+            return [Constraint::Length(1), nothing, Constraint::Min(0), nothing, keys];
+        }
+        let (summary, graph) = (Constraint::Length(SUMMARY_LINES), Constraint::Length(GRAPH_LINES));
+        [summary, graph, Constraint::Length(pools), Constraint::Min(3), keys]
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
@@ -114,11 +113,12 @@ impl View {
         let widths = COLUMNS.iter().enumerate().map(|(at, (_, alignment))| match alignment {
             Alignment::Right => Constraint::Length(longest(at)),
             // Both share what is left.
-            Alignment::Left | Alignment::Text => Constraint::Fill(1),
+            Alignment::Text => Constraint::Fill(3),
+            Alignment::Left | Alignment::Name => Constraint::Fill(2),
         });
         let cell = |(at, text): (usize, String)| {
-            let text = Text::from(text);
             let is_number = matches!(COLUMNS[at].1, Alignment::Right);
+            let text = Text::from(text);
             Cell::from(if is_number { text.right_aligned() } else { text })
         };
         let row = |cells: Vec<String>| Row::new(cells.into_iter().enumerate().map(cell));
