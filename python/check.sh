@@ -47,6 +47,8 @@ build() {
 
 prepare
 fetch_loky
+# The command that shows pools: where it was built, as it is for the tests of the workspace, what it shows is tested.
+export REGROW=${REGROW:-$cargo_target/checked/regrow}
 case ${1:-} in
     build)
         build

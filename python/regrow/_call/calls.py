@@ -187,8 +187,9 @@ class Calls(Polled):
     def _tell(self) -> None:
         """Brings the list of pools up to date."""
         starter = self._starter
+        waiting = self._told_waiting = len(self._waiting)
         if starter is not None and not self._closed:
-            starter.tell(self._name, self._slots, len(self._waiting), self._failed)
+            starter.tell(self._name, self._slots, waiting, self._failed)
 
     # Serving.
 

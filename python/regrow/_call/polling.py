@@ -12,8 +12,8 @@ from typing import Any, Optional
 from regrow._call.future import LOOK, Future, Running
 from regrow._call.poller import Poller
 
-#: How often the list of pools is brought up to date, in seconds: often enough for the last look at calls that are over.
-TELL = 0.9 * LOOK
+#: How often the list of pools is brought up to date, in seconds.
+TELL = 1.0
 
 
 class Polled(abc.ABC):
@@ -44,6 +44,8 @@ class Polled(abc.ABC):
         self._closed = False
         #: When the list of pools is to be brought up to date.
         self._told_until = 0.0
+        #: How many calls wait, as it says.
+        self._told_waiting = 0
 
     @abc.abstractmethod
     def _start_waiting(self) -> None:
@@ -121,7 +123,8 @@ class Polled(abc.ABC):
         """When the poll is to end, if nothing happens. It goes on for a while without a call, so that the next one need not
         wake the thread."""
         is_used = self._was_used or self._waiting or self._starting
-        nothing = time.monotonic() + LOOK if is_used else float("inf")
+        quiet = float("inf") if self._told_waiting == len(self._waiting) else self._told_until
+        nothing = time.monotonic() + LOOK if is_used else quiet
         self._was_used = False
         return min((running.due for running in self._running), default=nothing)
 
