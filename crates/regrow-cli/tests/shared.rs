@@ -8,6 +8,8 @@ mod service;
 mod given;
 #[path = "shared/life.rs"]
 mod life;
+#[path = "shared/pools.rs"]
+mod pools;
 #[path = "shared/signals.rs"]
 mod signals;
 #[path = "shared/strangers.rs"]
