@@ -246,8 +246,7 @@ mod tests {
         view.take(Err(CliError::NoProgram { program: "x".into() }));
         let without = screen(&view);
         for screen in [&with, &without] {
-            let row =
-                screen.lines().find(|line| line.contains("python3 work.py")).expect("a row of the pool");
+            let row = screen.lines().find(|line| line.contains("│12 python3")).expect("a row of the pool");
             let cells: Vec<&str> = row.trim_matches('│').split_whitespace().collect();
             assert_eq!(
                 (cells[0], &cells[cells.len() - 8..]),

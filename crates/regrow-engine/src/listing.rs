@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 pub use files::{Listed, ListingError, read_all};
 
-use regrow_sys::own_folder;
+use regrow_sys::{own_folder, room};
 
 use crate::clock::monotonic_ns;
 use crate::controller::{Value, look};
@@ -30,6 +30,9 @@ use owner::Owner;
 
 /// How old what is listed may be, beside the time that the tender sleeps.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
+
+/// What is allocated at most for a list.
+const LISTED_BYTES: u64 = 4 << 20;
 
 /// Somebody for whom a pool starts processes: an executor, for example.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,9 +80,9 @@ impl Listing {
         }
     }
 
-    /// Whether it is time to write.
+    /// Whether it is time to write, and there is memory for it.
     pub(crate) fn is_due(&self) -> bool {
-        !self.is_over && self.due <= Instant::now()
+        !self.is_over && self.due <= Instant::now() && room::is_left(LISTED_BYTES)
     }
 
     /// Writes what a pool is like, if that has changed.
@@ -103,7 +106,8 @@ impl Listing {
             Some(folder) => folder.to_owned(),
             None => files::make_folder(self.runtime.as_deref())?,
         };
-        files::write(&folder, &Owner::this(), self.number, text, self.file.is_none())
+        let owner = Owner::this().ok_or(ListingError::NoProc)?;
+        files::write(&folder, &owner, self.number, text, self.file.is_none())
     }
 
     /// Takes the pool off the list, until something is written again.

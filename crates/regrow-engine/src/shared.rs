@@ -163,10 +163,10 @@ impl Inner {
 
     fn unlist(&self) {
         // In a copy a thread that is not there may hold the lock.
-        if self.process == std::process::id() {
-            if let Some(mut listing) = self.listing() {
-                listing.end();
-            }
+        if self.process == std::process::id()
+            && let Some(mut listing) = self.listing()
+        {
+            listing.end();
         }
     }
 

@@ -28,7 +28,7 @@ fn repeating(service: &Service) -> Child {
 fn listed(service: &Service, least: u64) -> Value {
     let mut pool = Value::Null;
     eventually("the pool in the list", || {
-        pool = status(service)["pools"][0].take();
+        pool = status(service)["pools"][0].clone();
         pool["creations"]["recycled"]["main"].as_u64().is_some_and(|recycled| recycled >= least)
     });
     pool

@@ -26,6 +26,9 @@ pub enum ListingError {
     /// The folder is not fit.
     #[error(transparent)]
     Folder(#[from] OwnFolderError),
+    /// There is no `/proc`, by which others would know whether this process is there.
+    #[error("there is no /proc")]
+    NoProc,
     /// A file cannot be written, or the folder not be read.
     #[error("{}: {source}", path.display())]
     File {
@@ -158,6 +161,10 @@ mod tests {
 
     use super::*;
 
+    fn this() -> Owner {
+        Owner::this().expect("there is /proc")
+    }
+
     fn folder() -> tempfile::TempDir {
         tempfile::tempdir().expect("a temporary folder")
     }
@@ -166,6 +173,10 @@ mod tests {
     fn what_is_written_is_read_and_what_a_killed_process_has_left_is_removed() {
         let folder = folder();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("there is sleep");
+        while command_of(child.id()) != "sleep 60" {
+            // It is about to be executed.
+            std::thread::yield_now();
+        }
         let first = {
             let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it is there");
             let start = stat
@@ -181,7 +192,7 @@ mod tests {
         };
         let theirs = Owner::parse(&first).expect("it is one");
         let path = write(folder.path(), &theirs, 7, "{\"a\":1}", true).expect("it can be written");
-        let ours = write(folder.path(), &Owner::this(), 8, "{}", true).expect("it can be written");
+        let ours = write(folder.path(), &this(), 8, "{}", true).expect("it can be written");
         assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
         let pools = read_folder(folder.path()).expect("it can be read");
         assert_eq!(pools.len(), 2);
@@ -205,7 +216,7 @@ mod tests {
         fs::write(&elsewhere, "regrow-pool 1 1 2 pid:[1]\n{}\n").expect("ours");
         let strange = folder.path().join("notes");
         fs::write(&strange, "what is this?\n").expect("ours");
-        write(folder.path(), &Owner::this(), 3, "{}", true).expect("it can be written");
+        write(folder.path(), &this(), 3, "{}", true).expect("it can be written");
         assert!(!over.exists() && elsewhere.exists() && strange.exists());
         assert_eq!(read_folder(folder.path()).expect("it can be read").len(), 1);
     }
@@ -215,7 +226,7 @@ mod tests {
         let folder = folder();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
         assert!(matches!(read_folder(folder.path()), Err(ListingError::Folder(_))));
-        assert!(write(folder.path(), &Owner::this(), 1, "{}", true).is_err());
+        assert!(write(folder.path(), &this(), 1, "{}", true).is_err());
         assert_eq!(fs::read_dir(folder.path()).expect("it is ours").count(), 0);
     }
 

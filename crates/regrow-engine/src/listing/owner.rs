@@ -16,10 +16,9 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// This process.
-    pub(super) fn this() -> Owner {
-        let pid = std::process::id();
-        Owner { pid, start: start_of("self").unwrap_or(0), namespace: namespace() }
+    /// This process; `None` where it cannot be known by anything, because there is no `/proc`.
+    pub(super) fn this() -> Option<Owner> {
+        Some(Owner { pid: std::process::id(), start: start_of("self")?, namespace: namespace()? })
     }
 
     /// Reads the first line of a file; `None` where it is of another form.
@@ -31,7 +30,7 @@ impl Owner {
 
     /// Whether the process is there, as far as this process can see.
     pub(super) fn lives(&self) -> Life {
-        if self.namespace != namespace() {
+        if namespace().is_none_or(|here| self.namespace != here) {
             return Life::Elsewhere;
         }
         // One that has ended and was not waited for has a start, too.
@@ -56,10 +55,8 @@ impl fmt::Display for Owner {
 }
 
 /// The pid namespace of this process.
-fn namespace() -> String {
-    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let name = link.to_string_lossy().into_owned();
-    if name.is_empty() { "unknown".to_owned() } else { name }
+fn namespace() -> Option<String> {
+    Some(std::fs::read_link("/proc/self/ns/pid").ok()?.to_string_lossy().into_owned())
 }
 
 /// When a process was started; `None` when it is not there, or has ended.
@@ -80,7 +77,7 @@ mod tests {
 
     #[test]
     fn this_process_lives_and_one_of_another_time_does_not() {
-        let this = Owner::this();
+        let this = Owner::this().expect("there is /proc");
         assert_ne!(this.start, 0);
         assert_eq!(Owner::parse(&this.to_string()), Some(this.clone()));
         assert_eq!(this.lives(), Life::Here);
@@ -92,7 +89,7 @@ mod tests {
     fn a_process_that_was_not_waited_for_is_over() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("there is sleep");
         let start = start_of(&child.id().to_string()).expect("it is there");
-        let owner = Owner { pid: child.id(), start, namespace: namespace() };
+        let owner = Owner { pid: child.id(), start, namespace: namespace().expect("it has one") };
         assert_eq!(owner.lives(), Life::Here);
         child.kill().expect("it is ours");
         while owner.lives() != Life::Over {
