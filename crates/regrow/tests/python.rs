@@ -283,7 +283,7 @@ fn every_run_is_told_what_could_not_be_loaded_ahead() {
     assert_ne!(point, Point::Warm);
     for pause in [0, 250, 0, 500, 0] {
         std::thread::sleep(Duration::from_millis(pause));
-        let child = command.spawn().expect("it starts");
+        let mut child = command.spawn().expect("it starts");
         let told = child.not_loaded().map(str::to_owned);
         assert!(child.wait().expect("its end").success());
         assert!(told.as_ref().is_some_and(|why| why.contains("nosuchmod")), "{told:?} after {pause} ms");
