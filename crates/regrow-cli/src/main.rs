@@ -52,6 +52,7 @@ mod schedule;
 mod sites;
 mod status;
 mod top;
+mod values;
 mod web;
 
 /// The entry point is the C library's, not the standard library's, which would ignore `SIGPIPE` and open standard

@@ -4,7 +4,7 @@ use regrow_bench::table::{Alignment, TextTable};
 use regrow_engine::listing;
 use serde_json::{Value, json};
 
-use crate::status::{mib, plain, sum};
+use crate::values::{mib, plain, sum};
 
 /// The columns of a table of pools, with the numbers on the right.
 pub(crate) const COLUMNS: [(&str, Alignment); 11] = [

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::cli::daemon::{PathArgs, StatusArgs};
 use crate::error::CliError;
 use crate::pools;
+use crate::values::{counts, mib, plain, sum};
 use regrow_bench::table::{Alignment, TextTable};
 
 /// What is said of the daemon where there is none.
@@ -173,15 +174,6 @@ fn flatten(to: &mut Vec<(String, String)>, prefix: &str, value: &Value) {
     }
 }
 
-/// A value without the quotes of JSON.
-pub(crate) fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "-".to_owned(),
-        other => other.to_string(),
-    }
-}
-
 /// The state of the pool in words and a table.
 pub(crate) fn describe(status: &Value, width: usize) -> String {
     let (daemon, pool) = (&status["daemon"], &status["pool"]);
@@ -260,26 +252,6 @@ fn images(images: &Value, width: usize) -> String {
         ]);
     }
     table.render(width)
-}
-
-/// The sum of all numbers below a value.
-pub(crate) fn sum(value: &Value) -> u64 {
-    match value {
-        Value::Object(fields) => fields.values().map(sum).sum(),
-        other => other.as_u64().unwrap_or(0),
-    }
-}
-
-/// `name count, name count`.
-pub(crate) fn counts(value: &Value) -> String {
-    let fields = value.as_object().into_iter().flatten();
-    let text: Vec<String> = fields.map(|(name, count)| format!("{count} {name}")).collect();
-    if text.is_empty() { "none".to_owned() } else { text.join(", ") }
-}
-
-/// Bytes as MiB with a fraction.
-pub(crate) fn mib(bytes: &Value) -> String {
-    bytes.as_f64().map_or("-".to_owned(), |bytes| format!("{:.1}", bytes / f64::from(1 << 20)))
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::cli::daemon::TopArgs;
 use crate::error::CliError;
 use crate::pools::{self, COLUMNS, cells};
-use crate::status::{ask, describe, plain, program_of, sum};
+use crate::status::{ask, describe, program_of};
+use crate::values::{plain, sum};
 
 /// How many rates the graph shows.
 const HISTORY: usize = 240;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::env::learned::{Learned, Price};
 use crate::env::place::EnvPlace;
 use crate::status;
+use crate::values::plain;
 
 /// What the benchmark of the repository has measured.
 const BENCHMARK: &str = include_str!("../../../../bench/results/programs.json");
@@ -53,9 +54,9 @@ fn by_benchmark() -> Basis {
         base_us: (exec_us - regrow_us).max(0.0),
         from: format!(
             "by Regrow's benchmark of {}: {SMALLEST} takes {exec_us:.0} µs by posix_spawn and {regrow_us:.0} µs recycled, on {} with {}",
-            status::plain(&results["date"]),
-            status::plain(&machine["cpu"]),
-            status::plain(&machine["kernel"]),
+            plain(&results["date"]),
+            plain(&machine["cpu"]),
+            plain(&machine["kernel"]),
         ),
         smallest_start_us: None,
     }
