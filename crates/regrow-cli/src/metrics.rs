@@ -90,8 +90,8 @@ fn text(status: &Value) -> String {
     registry.register("bodies", "Bodies by state", bodies);
     let creations = &pool["creations"];
     let kinds = [
-        ("recycled", crate::status::sum(&creations["recycled"])),
-        ("forked_body", crate::status::sum(&creations["forked_body"])),
+        ("recycled", crate::values::sum(&creations["recycled"])),
+        ("forked_body", crate::values::sum(&creations["forked_body"])),
         ("exec", creations["exec"].as_u64().unwrap_or(0)),
     ];
     let counted = kinds.map(|(kind, count)| (kind.to_owned(), count));
