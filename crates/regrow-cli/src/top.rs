@@ -247,7 +247,7 @@ mod tests {
         view.take(Err(CliError::NoProgram { program: "x".into() }));
         let without = screen(&view);
         for screen in [&with, &without] {
-            let row = screen.lines().find(|line| line.contains("│12 python3")).expect("a row of the pool");
+            let row = screen.lines().find(|line| line.contains("12 python3")).expect("a row of the pool");
             let cells: Vec<&str> = row.trim_matches('│').split_whitespace().collect();
             assert_eq!(
                 (cells[0], &cells[cells.len() - 8..]),
@@ -255,7 +255,6 @@ mod tests {
             );
         }
         assert!(with.contains("/usr/bin/git") && with.contains("pid 7 on here"), "{with}");
-        println!("{with}{without}");
     }
 
     #[test]
