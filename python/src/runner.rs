@@ -56,6 +56,8 @@ pub(crate) struct PyRunner {
     logging: Option<(Py<PyAny>, Py<PyAny>)>,
     /// The standard streams by number, with the kinds of descriptor that they were opened ahead for.
     streams: OnceLock<Vec<(RawFd, Kind)>>,
+    /// `sys.stdout` and `sys.stderr`.
+    outputs: OnceLock<[Py<PyAny>; 2]>,
     left: Left,
 }
 
@@ -101,6 +103,7 @@ impl PyRunner {
             process: (settings, process.getattr("AuthenticationString")?.unbind()),
             logging: clock_of_logging(py)?,
             streams: OnceLock::new(),
+            outputs: OnceLock::new(),
             left: Left::prepared(py)?,
         })
     }
@@ -156,7 +159,7 @@ impl PyRunner {
         self.become_run(py, &order, 0, &PyList::empty(py))?;
         let value = self.carry_out(py, &Call { key: &[0; 32], pickle: pickle.as_bytes() })?;
         self.left.is_nothing(py, modules, streams)?;
-        flush_all(sys, py, flush_c)?;
+        self.flush_all(py, flush_c)?;
         drop(value);
         set_list(&sys.getattr(intern!(py, "argv"))?, own.iter().map(OsString::as_os_str).collect())?;
         modules.set_item("__main__", main)?;
@@ -232,6 +235,22 @@ impl PyRunner {
         Ok(self.dumps.bind(py).call1((value, PROTOCOL))?.cast_into::<PyBytes>()?)
     }
 
+    /// Whether the standard streams, and those of the C library, have written all that they hold. False where a stream is another one than
+    /// in the image: something may hold that one, and what was written to it.
+    fn flush_all(&self, py: Python<'_>, flush_c: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let sys = self.sys.bind(py);
+        let now = [sys.getattr(intern!(py, "stdout"))?, sys.getattr(intern!(py, "stderr"))?];
+        let prepared = self.outputs.get_or_init(|| now.clone().map(Bound::unbind));
+        for (stream, prepared) in now.iter().zip(prepared) {
+            let is_flushed = stream.is_none() || stream.call_method0(intern!(py, "flush")).is_ok();
+            if !(is_flushed && stream.is(prepared)) {
+                return Ok(false);
+            }
+        }
+        flush_c.call1((py.None(),))?;
+        Ok(true)
+    }
+
     /// An exception of the call, in the form that travels.
     fn described<'py>(&self, py: Python<'py>, error: PyErr) -> PyResult<Bound<'py, PyBytes>> {
         let described = self.worker.bind(py).getattr("_described")?.call1((error.into_value(py),))?;
@@ -247,10 +266,9 @@ impl PyRunner {
         flush_c: &Bound<'_, PyAny>,
         leave: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let sys = self.sys.bind(py);
         // What cannot be looked at is something.
         let is_nothing = self.left.is_nothing(py, self.modules.bind(py), streams).unwrap_or(false);
-        if is_nothing && flush_all(sys, py, flush_c)? {
+        if is_nothing && self.flush_all(py, flush_c)? {
             write_answer(kind, pickle.as_bytes()).map_err(|errno| os_error(&errno.into()))?;
             self.exit.bind(py).call1((0,)).map(drop)
         } else {
@@ -328,21 +346,6 @@ fn clock_of_logging(py: Python<'_>) -> PyResult<Option<(Py<PyAny>, Py<PyAny>)>> 
     let in_ns = logging.getattr("_startTime")?.is_instance_of::<pyo3::types::PyInt>();
     let clock = py.import("time")?.getattr(if in_ns { "time_ns" } else { "time" })?;
     Ok(Some((logging.unbind(), clock.unbind())))
-}
-
-/// Whether `sys.stdout` or `sys.stderr` has written all that it holds.
-fn flush(sys: &Bound<'_, PyModule>, name: &Bound<'_, PyString>) -> bool {
-    match sys.getattr(name) {
-        Ok(stream) if !stream.is_none() => stream.call_method0(intern!(sys.py(), "flush")).is_ok(),
-        _ => true,
-    }
-}
-
-/// Whether the standard streams, and those of the C library, have written all that they hold.
-fn flush_all(sys: &Bound<'_, PyModule>, py: Python<'_>, flush_c: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(flush(sys, intern!(py, "stdout"))
-        && flush(sys, intern!(py, "stderr"))
-        && flush_c.call1((py.None(),)).map(|_| true)?)
 }
 
 /// The order in this descriptor; none that is long, or that there is no memory for.

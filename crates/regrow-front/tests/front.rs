@@ -518,7 +518,7 @@ fn streams_that_are_expected_are_made_ahead_and_are_the_same() {
     let folder = Folder::new(&[("file", "content\n"), ("other", "")]);
     let look = format!(
         "{STREAMS}\
-        print('a', end=''); print('b'); sys.stdout.flush(); print('long ' * 3000); sys.stdout.flush()\n\
+        print('a', end=''); print('b'); sys.stdout.flush(); print('long ' * 300); sys.stdout.flush()\n\
         at = sys.stdout.tell() if sys.stdout.seekable() else None\n\
         print([look(sys.stdin), look(sys.stdout), look(sys.stderr), at, sys.stdin.read()], file=open('seen', 'w'))\n"
     );

@@ -13,7 +13,7 @@ import sys
 from types import TracebackType
 from typing import Any, NoReturn
 
-from .ground import FLUSH_C_STREAMS, HELD, INTERRUPTED, SHOWS_WARNINGS, VERSION, encode
+from .ground import AHEAD, FLUSH_C_STREAMS, HELD, INTERRUPTED, SHOWS_WARNINGS, VERSION, encode
 from .streams import flush_streams
 
 
@@ -110,7 +110,7 @@ def drop(kept: frozenset[str]) -> None:
 
 def flush_all() -> None:
     """Writes what the streams of the run hold, and the standard ones."""
-    for thing in (*gc.get_objects(), sys.__stdout__, sys.__stderr__):
+    for thing in (*gc.get_objects(), *AHEAD, sys.__stdout__, sys.__stderr__):
         # A stream that something prepared holds stays open.
         if type(thing) in (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom):
             try:

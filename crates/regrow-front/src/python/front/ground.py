@@ -70,6 +70,8 @@ SHOWS_WARNINGS = sys.flags.dev_mode or any(option[:1] != "i" for option in sys.w
 # Objects that no run frees, so that their pages stay as they are: those that fill the free blocks (see `holes`), and
 # those that a run replaces.
 HELD: list[object] = []
+# Buffers of streams that were opened ahead. The collector does not list what was there before the image was made.
+AHEAD: list[object] = []
 # How an order begins: the name of the format and its version.
 ORDER_HEAD = b"regrow 1 "
 # The exit status that stands for an end by SIGINT.

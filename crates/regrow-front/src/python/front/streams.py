@@ -7,7 +7,7 @@ import posix
 import sys
 from typing import Any, Optional
 
-from .ground import VERSION
+from .ground import AHEAD, VERSION
 
 Kind = Optional[tuple[int, int, int]]
 
@@ -42,6 +42,7 @@ class Stream:
             # The device alone decides nothing.
             if expected is not None and found is not None and found[::2] == expected[::2]:
                 self.kind, self.replaced = expected, self.open()
+                AHEAD.append(self.replaced)
             posix.dup2(kept, self.number)
         for number in (kept, *ends):
             posix.close(number)
