@@ -127,9 +127,8 @@ def stop(report: int, prepared: Prepared, options: Options) -> None:
     if prepared.is_forked:
         BEFORE_FORK()
         AFTER_FORK()
-    # What is printed here is nobody's.
+    # What is printed here is nobody's: the streams are opened anew.
     gc.collect()
-    flush_streams()
     try:
         for stream in prepared.ahead:
             *kind, is_terminal = options.kinds[stream.number] if options.kinds else (*(usual_kind(stream.number) or ()), 0)
