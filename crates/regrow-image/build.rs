@@ -25,7 +25,14 @@ fn build_agent(agent_dir: &Path, target_dir: &Path) -> Vec<u8> {
     flags.push(format!("-Clink-arg=-Wl,-T,{}", script.display()));
     flags.push("-Crelocation-model=pie".to_owned());
     // The jump loads the whole floating-point state; baseline instructions are enough before it.
-    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        // Whatever links the crate for older systems, the agent needs nothing of a system: its bytes are the same in every build.
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_TARGET_") && name != "CARGO_TARGET_DIR") {
+            command.env_remove(name);
+        }
+    }
+    let status = command
         .args(["build", "--release", "--locked", "--manifest-path"])
         .arg(agent_dir.join("Cargo.toml"))
         .arg("--target-dir")
