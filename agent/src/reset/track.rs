@@ -72,9 +72,10 @@ pub fn is_small(agent: &Agent) -> bool {
     agent.pages().len() < SMALL_PAGES
 }
 
-/// Whether a mapping with these flags is tracked.
+/// Whether a mapping with these flags is tracked. One that a fork wipes may be droppable, as the random numbers of the C library are, and
+/// the kernel does not track that: each of its pages is found as written.
 fn is_tracked(flags: u32) -> bool {
-    flags & (vma_flags::HANDS_OFF | vma_flags::SHARED) == 0
+    flags & (vma_flags::HANDS_OFF | vma_flags::SHARED | vma_flags::WIPE) == 0
 }
 
 /// Each mapping that is tracked.
