@@ -31,7 +31,7 @@ say = @printf '== %s  [%s s]\n' '$(1)' "$$(($$(date +%s) - $(START)))"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo bench bench-daemon bench-resources bench-memory bench-trace bench-pool bench-sites bench-ladder bench-python bench-env bench-web keep-results results build memory \
-	test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants sanitize miri miri-zones miri-fiber victims test-workspace test-unprivileged test-python \
+	wheel test soak lint fmt deps fmt-check clippy doc deny scripts tidy fuzz-smoke loom loom-mutants sanitize miri miri-zones miri-fiber victims test-workspace test-unprivileged test-python \
 	test-web clean
 
 help: ## print this list
@@ -58,6 +58,9 @@ memory: ## build the memory service for C programs: libregrow_memory.so, libregr
 	@cp $(TARGET)/release/libregrow_memory_preload.so $(TARGET)/release/memory/libregrow_memory.so
 	@cp $(TARGET)/release/libregrow_memory_c.a $(TARGET)/release/memory/libregrow_memory.a
 	@cp crates/regrow-memory-c/include/regrow_memory.h $(TARGET)/release/memory/
+
+wheel: ## build the wheel of the Python package for CPython 3.9 and later and glibc 2.17 and later: target/wheels
+	@CARGO_TARGET_DIR=$(TARGET) python/wheel.sh $(TARGET)/wheels
 
 bench-daemon: build ## what the daemon costs its clients; the figures go to target/bench/daemon.json
 	@mkdir -p $(TARGET)/bench

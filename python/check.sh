@@ -1,18 +1,16 @@
 #!/usr/bin/env bash
-# Builds the Python package with maturin, installs it into an environment of its own, and runs what checks it: rustfmt,
-# clippy, ruff, mypy, pytest. Everything goes to TARGET (by default cargo's target folder). Arguments go to pytest. `check.sh build` does
-# all but run pytest, and `check.sh tests …` runs pytest alone after that.
+# Builds the wheel of the Python package, installs it into an environment of its own, and runs what checks it: rustfmt, clippy, ruff,
+# mypy, pytest, and pytest again in clean environments of other interpreters. Everything goes to TARGET (by default cargo's target
+# folder). Arguments go to pytest. `check.sh build` stops before pytest, `check.sh tests …` runs pytest alone after that, and
+# `check.sh clean` the clean environments. No test has a Rust toolchain.
 #
 # PROFILE names the profile of the extension module: by default `checked`, which has all assertions on.
 #
 # RAY, if set, has the tests of Ray run too.
-#
-# PYTHONS names further interpreters to try the same wheel with; `all` are the oldest that the package is for and the newest, of
-# pyenv's, where there are such.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-requirements=(maturin==1.16.0 ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 pytest-timeout==2.4.0 numpy
+requirements=(ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 pytest-timeout==2.4.0 numpy
     pandas==3.1.1 cloudpickle==3.1.3 joblib==1.6.0 loky==3.7.0 psutil==7.2.2 scikit-learn==1.9.1)
 # A notebook, which has a bar, and what executes its cells.
 requirements+=(ipykernel==7.4.0 ipywidgets==8.1.9 nbclient==0.11.0)
@@ -45,45 +43,89 @@ build() {
     install_package
 }
 
+# Has whoever runs from here on find programs in place of cargo, rustc and maturin that note that they were asked for, and fail.
+without_rust() {
+    local name
+    no_rust=$(mktemp -d)
+    trap 'rm -rf "$no_rust"' EXIT
+    for name in cargo rustc maturin zig; do
+        # shellcheck disable=SC2016 # The program itself replaces these.
+        printf '#!/bin/sh\necho "$0 $*" >>"${0%%/*}/asked"\nexit 1\n' >"$no_rust/$name"
+        chmod 755 "$no_rust/$name"
+    done
+    PATH=$no_rust:$PATH
+}
+
+# Stops if anybody asked for Rust meanwhile. pip asks which one there is, to tell the registry.
+nobody_asked() {
+    [ ! -e "$no_rust/asked" ] || ! grep -v '/rustc --version$' "$no_rust/asked"
+}
+
+# Runs pytest in an environment, over the installed package.
+run_tests() {
+    local environment=$1
+    shift
+    # From the tests' folder, so that the package is the installed one.
+    (cd tests && "$environment/bin/python" -m pytest --rootdir=.. --config-file=../pyproject.toml -q -p no:cacheprovider "$@")
+}
+
+# Installs the wheel into a clean environment of an interpreter, and runs tests there: `try_with INTERPRETER PACKAGES TEST…`.
+try_with() {
+    local interpreter=$1 packages=$2 environment
+    shift 2
+    environment=$target/with-$("$interpreter" -c 'import sys; print(sys.version.split()[0])')
+    say "clean environment of $interpreter"
+    rm -rf "$environment"
+    "$interpreter" -m venv "$environment"
+    # shellcheck disable=SC2086 # One word for each.
+    "$environment/bin/pip" install --quiet --disable-pip-version-check pytest pytest-timeout $packages
+    "$environment/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$target"/wheels/*.whl
+    run_tests "$environment" "$@"
+    nobody_asked
+}
+
+# Tries the wheel in clean environments: of this interpreter, and of the oldest and the newest others, where there are such. The
+# newest one's own tests, numpy's and pandas' end in recycled processes as outside.
+try_clean() {
+    local others at tests packages
+    without_rust
+    try_with "$python" '' test_core.py test_run.py test_wheel.py
+    mapfile -t others < <(./interpreters.py --others)
+    for at in "${!others[@]}"; do
+        tests=(test_core.py test_executor.py test_run.py)
+        packages=
+        if [ "$((at + 1))" -eq "${#others[@]}" ]; then
+            tests+=(test_own_tests.py)
+            packages='numpy pandas==3.1.1 hypothesis'
+        fi
+        try_with "${others[$at]}" "$packages" "${tests[@]}"
+    done
+    say "the wheel was tried with ${#others[@]} interpreters beside $python: ${others[*]:-none was found}"
+}
+
 prepare
 fetch_loky
 # The command that shows pools: where it was built, as it is for the tests of the workspace, what it shows is tested.
 export REGROW=${REGROW:-$cargo_target/checked/regrow}
+export REGROW_WHEELS=$target/wheels
 case ${1:-} in
     build)
         build
+        exit 0
+        ;;
+    clean)
+        try_clean
         exit 0
         ;;
     tests) shift ;;
     *) build ;;
 esac
 say 'pytest'
-# From the tests' folder, so that the package is the installed one.
-cd tests
-"$tools/bin/python" -m pytest --rootdir=.. --config-file=../pyproject.toml -q -p no:cacheprovider "${@:-.}"
-
-# Has the tests of calls and of runs be run by another interpreter, in an environment of its own.
-try_with() {
-    local environment
-    environment=$target/with-$("$1" -c 'import sys; print(sys.version.split()[0])')
-    say "pytest with $1"
-    rm -rf "$environment"
-    "$1" -m venv "$environment"
-    "$environment/bin/pip" install --quiet --disable-pip-version-check pytest "$target"/wheels/*.whl
-    "$environment/bin/python" -m pytest --rootdir=.. --config-file=../pyproject.toml -q -p no:cacheprovider \
-        test_core.py test_executor.py test_run.py
-}
-
-# The oldest and the newest of pyenv's interpreters that the package is for.
-others() {
-    find "${PYENV_ROOT:-$HOME/.pyenv}/versions" -path '*/versions/3.*/bin/python' 2>/dev/null |
-        grep -E '/3\.(9|1[0-9])\.' | sort -V | sed -n '1p;$p'
-}
+without_rust
+run_tests "$tools" "${@:-.}"
+nobody_asked
+rm -rf "$no_rust"
 
 # Part of the tests alone was asked for.
 [ $# -eq 0 ] || exit 0
-[ "${PYTHONS:-}" != all ] || PYTHONS=$(others)
-read -r -d '' -a pythons < <(printf '%s\0' "${PYTHONS:-}")
-for one in "${pythons[@]}"; do
-    try_with "$one"
-done
+try_clean

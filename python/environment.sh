@@ -1,5 +1,5 @@
-# What check.sh and bench.sh have in common: an environment of its own for the Python package, in cargo's target folder.
-# To be sourced in this folder, with `requirements` set and `tools` the name of the environment.
+# What check.sh, wheel.sh and bench.sh have in common: an environment of its own for the Python package, in cargo's target folder.
+# To be sourced in this folder, with `requirements` set to what that has beside the builders, and `tools` its name.
 # shellcheck shell=bash
 
 # Where cargo builds to, with what the main workspace has built already, and the rest in a folder there.
@@ -11,6 +11,8 @@ profile=${PROFILE:-release}
 # The first python3 of PATH may be no more than a launcher of another one.
 python=${PYTHON:-/usr/bin/python3}
 tools=$target/${tools:?}
+# What builds wheels.
+requirements+=(maturin==1.16.0 ziglang==0.17.1)
 
 # Prints what comes next.
 say() {
@@ -29,11 +31,19 @@ prepare() {
     fi
 }
 
+# Builds the wheel that users get, of this profile, and checks it: it serves each CPython from 3.9, and each Linux with the GNU C library
+# 2.17, because zig links it with that. The folder is the first argument.
+build_wheel() {
+    say 'wheel'
+    rm -rf "$1"
+    # maturin finds zig in its own environment.
+    PATH=$tools/bin:$PATH CARGO_TARGET_DIR=$cargo_target "$tools/bin/maturin" build --quiet --profile "$profile" --locked \
+        --zig --compatibility manylinux_2_17 --interpreter "$tools/bin/python" --out "$1"
+    "$python" check_wheel.py "$1"/*.whl "$cargo_target"
+}
+
 # Builds a wheel and installs it.
 install_package() {
-    say 'build'
-    rm -rf "$target/wheels"
-    CARGO_TARGET_DIR=$cargo_target "$tools/bin/maturin" build --quiet --profile "$profile" --locked \
-        --interpreter "$tools/bin/python" --out "$target/wheels"
+    build_wheel "$target/wheels"
     "$tools/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/*.whl
 }

@@ -142,21 +142,25 @@ def python_in_parts(**variables: str) -> list[Part]:
     plugin = ("test_pytest_plugin.py", "test_pytest_guide.py", "test_pytest_isolation.py", "test_suites.py")
     clusters = ("test_celery.py", "test_celery_workers.py", "test_dask.py", "test_ray.py")
     drop_ins = ("test_drop_ins.py", "test_joblib.py", "test_check_preload.py", "test_beside_threads.py")
-    # loky's own tests take three minutes: `make soak` runs them.
-    others = (f"--ignore={name}" for name in (*plugin, *clusters, *drop_ins, "test_loky.py"))
+    # loky's own tests take three minutes: `make soak` runs them. The own tests of the system's interpreter are `regrow/python`.
+    others = (f"--ignore={name}" for name in (*plugin, *clusters, *drop_ins, "test_loky.py", "test_own_tests.py"))
+
+    def check(name: str, says: str, *words: str) -> Part:
+        return Part(name, shell("python/check.sh", *words), says, ("python/build",), variables=variables)
 
     def tests(name: str, says: str, *words: str) -> Part:
-        return Part(name, shell("python/check.sh", "tests", *words), says, ("python/build",), variables=variables)
+        return check(name, says, "tests", *words)
 
     return [
         Part(
             "python/build",
             shell("python/check.sh", "build"),
-            "the Python package, with all assertions on",
+            "the wheel of the Python package, with all assertions on",
             (BUILD,),
             "checked",
             variables=variables,
         ),
+        check("python/wheel", "the wheel in clean environments without Rust, of the oldest and the newest Python too", "clean"),
         tests("python/plugin", "the plugin for pytest", *plugin),
         tests("python/clusters", "tasks of Celery, with real brokers, and of Dask", *clusters),
         tests("python/drop-ins", "what stands in the place of other pools", *drop_ins),
@@ -325,7 +329,7 @@ def soak() -> list[Part]:
     return [
         *builds(),
         *release(),
-        python("the Python package as users get it, with each Python", PROFILE="release", PYTHONS="all", RAY="yes"),
+        python("the Python package as users get it, with the oldest and the newest Python", PROFILE="release", RAY="yes"),
         python_suites(),
         *web("the web gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60"),
         longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),

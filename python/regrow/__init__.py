@@ -6,6 +6,7 @@ The names of the package are loaded when they are first used: a process that onl
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from regrow._process_pool import ProcessPoolExecutor
     from regrow._reusable import ReusableExecutor, get_reusable_executor
     from regrow._run import Completed, run
+
+if "t" in sys.abiflags:
+    raise ImportError(
+        "regrow is not for free-threaded builds of CPython: its extension is built for the stable interface (abi3), which "
+        f"these do not have. Use the build of CPython {sys.version_info[0]}.{sys.version_info[1]} that has the global "
+        "interpreter lock"
+    )
 
 __all__ = [
     "BrokenProcess",
