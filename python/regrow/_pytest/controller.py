@@ -5,7 +5,10 @@
 Tests are grouped by what shares a process (`regrow._pytest.units`) and started in the order of collection. Their reports
 are kept until all tests before them have been shown, so that pytest sees what it sees without processes: `-x` stops at
 the same test, and the output is the same whatever ends first. A process is waited for before the next one takes its
-place, and the next one is started before the reports of the last one are shown: both go on at the same time.
+place, and the next one takes it before the reports of the last one are shown: both go on at the same time.
+
+Where one process runs at a time, the next one is *ahead*: it is started while that one runs, makes itself ready, and waits at a
+gate, a pipe, until its turn has come. What ends the session, ends it before it has begun its test.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any, Optional
 import pytest
 
 from regrow._pytest.patterns import KEY, Patterns
-from regrow._pytest.processes import RESULTS, Executing, Recycling, Starter, setup_for
+from regrow._pytest.processes import GATE, RESULTS, Executing, Recycling, Starter, setup_for
 from regrow._pytest.reports import Words, failure, recorded_warning
 from regrow._pytest.runs import Run
 from regrow._pytest.units import grouped, limits_of
@@ -103,6 +106,10 @@ class Schedule:
         self.free = list(range(controller.processes))
         # With output that is not captured, a test may not write before the reports of the one before it are shown.
         self.in_step = session.config.option.capture == "no" and controller.processes == 1
+        # Whether a process may be ahead, the one that is, and gates at which nobody waits.
+        self.goes_ahead = self.why_exec is None and controller.processes == 1 and not self.in_step
+        self.ahead: Optional[Run] = None
+        self.gates: list[tuple[int, int]] = []
         # Groups of tests, and why they are not to be recycled.
         self.waiting: deque[tuple[list[int], Optional[str]]] = deque()
         for tests in grouped(session.items, session.config.option.regrow):
@@ -131,7 +138,12 @@ class Schedule:
             for run in self.running:
                 run.process.kill()
                 run.process.wait()
-                os.close(run.results)
+                if run.results is not None:
+                    os.close(run.results)
+                self.close_gate(run)
+            for gate in self.gates:
+                os.close(gate[0])
+                os.close(gate[1])
             self.poll.close()
 
     def announce(self) -> None:
@@ -143,46 +155,84 @@ class Schedule:
             self.hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
 
     def fill(self) -> None:
-        """Starts what waits, as far as there is room."""
-        while self.waiting and self.free:
-            if self.hold and self.reported[self.head] is not None:
+        """Has the one ahead begin when its turn has come, and starts what waits, as far as there is room."""
+        while not self.is_held():
+            if self.ahead is not None and self.free:
+                self.let_go(self.ahead)
+            elif self.waiting and (self.free or self.may_be_ahead()):
+                tests, why_exec = self.waiting[0]
+                if self.in_step:
+                    if tests[0] != self.head:
+                        return
+                    sys.stdout.flush()
+                self.waiting.popleft()
+                self.start(tests, why_exec)
+            else:
                 return
-            self.hold = False
-            tests, why_exec = self.waiting[0]
-            if self.in_step:
-                if tests[0] != self.head:
-                    return
-                sys.stdout.flush()
-            self.waiting.popleft()
-            self.start(tests, why_exec)
+
+    def is_held(self) -> bool:
+        """Whether what is over has to be shown before anything else begins."""
+        self.hold = self.hold and self.reported[self.head] is not None
+        return self.hold
+
+    def may_be_ahead(self) -> bool:
+        """Whether the next process may be started before its turn."""
+        return self.goes_ahead and self.ahead is None and self.waiting[0][1] is None
+
+    def let_go(self, run: Run) -> None:
+        """Has the process that is ahead begin its tests."""
+        assert run.gate is not None
+        self.free.remove(run.slot)
+        self.ahead = None
+        run.since = time.perf_counter()
+        os.write(run.gate[1], b"g")
+
+    def close_gate(self, run: Run) -> None:
+        """Closes the gate of a process that may not have taken what is in it."""
+        for number in run.gate or ():
+            os.close(number)
+        run.gate = None
 
     def start(self, tests: list[int], why_exec: Optional[str]) -> None:
-        """Starts a process for these tests."""
+        """Starts a process for these tests, ahead where none is free."""
         starter = self.recycling if why_exec is None else self.executing
-        slot = self.free.pop(0)
-        results, theirs = os.pipe()
+        is_ahead = not self.free
+        slot = 0 if is_ahead else self.free.pop(0)
+        gate = (self.gates.pop() if self.gates else os.pipe()) if is_ahead else None
+        results, theirs = (None, None) if starter.answers and len(tests) == 1 and not self.is_limited else os.pipe()
         try:
-            process = starter.start(self.order(tests, slot), theirs)
+            process = starter.start(self.order(tests, slot, theirs, gate), theirs, None if gate is None else gate[0])
         except BaseException:
-            os.close(results)
+            for number in (results, *(gate or ())):
+                if number is not None:
+                    os.close(number)
             raise
         finally:
-            os.close(theirs)
-        os.set_blocking(results, False)
+            if theirs is not None:
+                os.close(theirs)
         run = Run(process, tests, results, slot, why_exec)
         self.running.append(run)
-        for source in (results, run.process.fileno()):
-            self.sources[source] = run
-            self.poll.register(source, select.EPOLLIN)
+        if gate is not None:
+            self.ahead, run.gate = run, gate
+        self.watch(run, process.fileno())
+        if results is not None:
+            os.set_blocking(results, False)
+            self.watch(run, results)
         if run.why_exec is not None:
             self.not_recycled[run.why_exec] += len(tests)
 
-    def order(self, tests: list[int], slot: int) -> dict[str, Any]:
+    def watch(self, run: Run, source: int) -> None:
+        """Waits for a descriptor of a process as well."""
+        self.sources[source] = run
+        self.poll.register(source, select.EPOLLIN)
+
+    def order(self, tests: list[int], slot: int, results: Optional[int], gate: object) -> dict[str, Any]:
         """What a process is told."""
         return {
             "tests": [self.items[test].nodeid for test in tests],
             "worker": f"gw{slot}",
-            "results": RESULTS,
+            "results": None if results is None else RESULTS,
+            "gate": None if gate is None else GATE,
             "tell_ready": self.is_limited,
             "memory_bytes": self.memory_bytes,
             "input": 0 if self.in_step and is_open(0) else None,
@@ -230,7 +280,7 @@ class Schedule:
 
     def read(self, run: Run) -> None:
         """Takes the frames that have come. The last one is kept until the process is over, which may still go wrong."""
-        if not run.read():
+        if run.results is not None and not run.read():
             self.forget(run.results)
         for index, events in run.frames():
             if index != READY:
@@ -249,14 +299,25 @@ class Schedule:
 
     def end(self, run: Run) -> None:
         """Takes the end of a process: it frees its slot, and what it has not run goes to others."""
-        self.read(run)
-        self.forget(run.results)
+        if run.results is not None:
+            self.read(run)
+            self.forget(run.results)
+            os.close(run.results)
         self.forget(run.process.fileno())
         status = run.process.wait()
-        os.close(run.results)
+        if (frame := run.process.take_answer()) is not None:
+            run.take(frame)
         self.running.remove(run)
-        self.free.append(run.slot)
+        if run is self.ahead:
+            self.ahead = None
+        else:
+            self.free.append(run.slot)
         rest = [test for test in run.tests if test not in run.reported]
+        if rest:
+            self.withdraw()
+            self.close_gate(run)
+        elif run.gate is not None:
+            self.gates.append(run.gate)
         if rest and not any(events and events[-1][0] in LEFT_EARLY for events in run.reported.values()):
             seconds = time.perf_counter() - run.since
             test = rest.pop(0)
@@ -273,12 +334,27 @@ class Schedule:
             events = run.reported.get(test)
             if events == [("missing",)]:
                 if run.why_exec is None:
+                    self.withdraw()
                     self.waiting.appendleft(([test], NOT_IN_IMAGE))
                     continue
                 events = [("ended", NOT_FOUND, "setup", 0.0)]
             if events is not None:
                 self.reported[test] = events
                 self.hold = self.hold or not all(map(is_calm, events))
+
+    def withdraw(self) -> None:
+        """Ends the process that is ahead, and puts its tests back: others come before them."""
+        if (run := self.ahead) is not None:
+            run.process.kill()
+            self.forget(run.process.fileno())
+            if run.results is not None:
+                self.forget(run.results)
+                os.close(run.results)
+            run.process.wait()
+            self.close_gate(run)
+            self.ahead = None
+            self.running.remove(run)
+            self.waiting.appendleft((run.tests, None))
 
     def forget(self, source: int) -> None:
         """Does not wait for this descriptor any more."""
@@ -289,7 +365,9 @@ class Schedule:
         """Does here what an event says was done in the process of a test."""
         kind, *values = event
         config = self.session.config
-        if kind == "report":
+        if kind == "plain":
+            self.hook.pytest_runtest_logreport(report=pytest.TestReport(**values[0]))
+        elif kind == "report":
             report = config.hook.pytest_report_from_serializable(config=config, data=values[0])
             if values[1] is not None and isinstance(report.longrepr, str):
                 report.longrepr = Words(report.longrepr, values[1])
@@ -320,7 +398,9 @@ class Schedule:
 
 def is_calm(event: Event) -> bool:
     """Whether the session goes on behind this event, whatever its options are."""
-    return event[0] in ("warning", "text", "left", "patterns") or (event[0] == "report" and event[1].get("outcome") != "failed")
+    if event[0] in ("report", "plain"):
+        return event[1].get("outcome") != "failed"
+    return event[0] in ("warning", "text", "left", "patterns")
 
 
 def is_open(number: int) -> bool:

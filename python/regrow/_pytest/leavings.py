@@ -24,7 +24,7 @@ class Leavings:
     def __init__(self, ignored: set[str]) -> None:
         self._ignored = ignored
         self._threads = set(threading.enumerate())
-        self._descriptors = descriptors()
+        self._descriptors = open_descriptors()
 
     def found(self) -> list[str]:
         """What is there that was not, in words."""
@@ -32,8 +32,13 @@ class Leavings:
         while (threads := self._new_threads()) and time.monotonic() < until:
             time.sleep(LOOK_S)
         words = [f"thread {thread.name!r}" for thread in threads]
-        new = descriptors().items() - self._descriptors.items()
-        return words + [f"descriptor {number} ({kind_of(path)})" for number, path in sorted(new) if path not in self._ignored]
+        for number in sorted(open_descriptors() - self._descriptors):
+            # A thread that goes on may have closed it meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                path = os.readlink(f"/proc/self/fd/{number}")
+                if path not in self._ignored:
+                    words.append(f"descriptor {number} ({kind_of(path)})")
+        return words
 
     def _new_threads(self) -> list[threading.Thread]:
         """The threads that were not there, but for those that Python has not started: nobody can tell when they have ended."""
@@ -41,14 +46,12 @@ class Leavings:
         return [thread for thread in threads if not isinstance(thread, threading._DummyThread)]
 
 
-def descriptors() -> dict[int, str]:
-    """The open descriptors, and what they are of."""
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        # That of the listing itself is gone.
-        with contextlib.suppress(FileNotFoundError):
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
-    return found
+def open_descriptors() -> set[int]:
+    """The numbers of the open descriptors."""
+    # The listing has one itself, of the lowest number that is free.
+    of_listing = os.open(os.devnull, os.O_RDONLY)
+    os.close(of_listing)
+    return {number for name in os.listdir("/proc/self/fd") if (number := int(name)) != of_listing}
 
 
 def kind_of(path: str) -> str:

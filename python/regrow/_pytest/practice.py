@@ -69,7 +69,7 @@ def practise(worker: Worker, recorder: object) -> None:
         fixtureinfo=FuncFixtureInfo((), (), [], {}),
     )
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    worker.order = {"tests": [], "worker": "gw0", "results": nowhere, "tell_ready": False, "input": None}
+    worker.order = {"tests": [], "worker": "gw0", "results": nowhere, "tell_ready": False, "input": None, "gate": None}
     try:
         for _ in range(ROUNDS):
             worker.wake()

@@ -1,6 +1,6 @@
 """How the processes of tests are started: out of a warm image, or by exec.
 
-A *starter* starts a process for an order, that is for some tests, and gives it the descriptor that their reports go to. The
+A *starter* starts a process for an order, that is for some tests, and gives it the descriptors that the order names. The
 starter of choice keeps an image in which pytest has collected already. The other one executes the interpreter, whose
 pytest then collects the tests of its order: it is correct wherever pytest is, and takes as long as pytest takes to start.
 """
@@ -16,14 +16,17 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Optional, Protocol
 
+from regrow._pytest import answers
+from regrow._pytest.worker import run_tests
+
 if TYPE_CHECKING:
     import pytest
 
     from regrow import _core
 
-# The descriptors that a process sends its reports to, where one that is executed finds its order, and where
-# a recycled one finds the standard input of the session, if that is for it.
-RESULTS, ORDER, INPUT = 3, 4, 5
+# The descriptors that a process sends its reports to, where one that is executed finds its order, where
+# a recycled one finds the standard input of the session, if that is for it, and where it waits for its turn.
+RESULTS, ORDER, INPUT, GATE = 3, 4, 5, 6
 
 # Why a process was not recycled, where the image has been dropped: a file has changed that it was made of.
 DROPPED = ("exec: there is no image of the program yet", "exec: the image of the program is being made")
@@ -52,12 +55,18 @@ class Process(Protocol):
     def wait(self) -> int:
         """Waits for its end, and gives the exit status, or the negative number of the signal that killed it."""
 
+    def take_answer(self) -> Optional[bytes]:
+        """The frame that a process which has ended has answered, if it was to answer; gives back what it has held."""
+
 
 class Starter(Protocol):
     """What starts processes."""
 
-    def start(self, order: dict[str, Any], results: int) -> Process:
-        """Starts a process for an order; the reports of its tests go to the descriptor `results`."""
+    #: Whether a process can answer at its end, and wait for its turn.
+    answers: bool
+
+    def start(self, order: dict[str, Any], results: Optional[int], gate: Optional[int]) -> Process:
+        """Starts a process for an order, with the descriptors that the reports of its tests go to and that it waits at."""
 
 
 class Executed:
@@ -80,16 +89,22 @@ class Executed:
         os.close(self._descriptor)
         return os.waitstatus_to_exitcode(status)
 
+    def take_answer(self) -> Optional[bytes]:
+        return None
+
 
 class Executing:
     """Starts the interpreter for each order."""
+
+    answers = False
 
     def __init__(self, setup: dict[str, Any]) -> None:
         self._setup = setup
         code = ALONE.format(path=setup["search_path"], order=ORDER)
         self._command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", code]  # type: ignore[attr-defined]
 
-    def start(self, order: dict[str, Any], results: int) -> Process:
+    def start(self, order: dict[str, Any], results: Optional[int], gate: Optional[int]) -> Process:
+        assert results is not None
         memory = os.memfd_create("order")
         try:
             with open(memory, "w", closefd=False) as file:
@@ -136,9 +151,16 @@ class Recycled:
         status = self._process.returncode
         return 0 if status is None else status
 
+    def take_answer(self) -> Optional[bytes]:
+        answer = answers.frame_in(self._process.answer())
+        self._process.close()
+        return answer
+
 
 class Recycling:
     """Keeps an image in which pytest has collected, and starts the processes out of it."""
+
+    answers = True
 
     def __init__(self, setup: dict[str, Any], processes: int) -> None:
         self._argv: list[str] = setup["argv"]
@@ -187,15 +209,21 @@ class Recycling:
             self._make()
         return self._why
 
-    def start(self, order: dict[str, Any], results: int) -> Process:
+    def start(self, order: dict[str, Any], results: Optional[int], gate: Optional[int]) -> Process:
         if self._is_dropped and self._makings < MOST_MAKINGS:
             self._make()
-        fds = [(results, RESULTS)]
+        fds = [(mine, theirs) for mine, theirs in ((results, RESULTS), (gate, GATE)) if mine is not None]
         if order["input"] is not None:
             fds.append((order["input"], INPUT))
             order = {**order, "input": INPUT}
-        call = b"regrow._pytest.worker:run_tests\n" + json.dumps(order).encode()
-        started = self._pool.start(self._image, self._argv, call=call, fds=fds, memory_limit=order["memory_bytes"])
+        started = self._pool.start(
+            self._image,
+            self._argv,
+            call=answers.order_of(run_tests, order),
+            answer=answers.ANSWER_FD,
+            fds=fds,
+            memory_limit=order["memory_bytes"],
+        )
         self._is_dropped = self._is_dropped or started.creation in DROPPED
         return Recycled(started)
 

@@ -11,6 +11,21 @@ from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebac
 from _pytest._io import TerminalWriter
 
 
+# What a report of pytest's own consists of.
+FIELDS = {
+    *("nodeid", "location", "keywords", "outcome", "longrepr", "when", "user_properties", "sections"),
+    *("duration", "start", "stop"),
+}
+
+
+def as_plain(report: pytest.TestReport) -> Optional[dict[str, Any]]:
+    """What a report without a traceback is made of, which is made again by `TestReport(**fields)`; None for any other one."""
+    fields = vars(report)
+    if type(report) is not pytest.TestReport or not FIELDS.issuperset(fields):
+        return None
+    return fields if fields["longrepr"] is None else None
+
+
 class Words(TerminalRepr):
     """What is left of a failure that has a form of its own, as that of a doctest has: its words."""
 

@@ -21,7 +21,7 @@ READ_BYTES = 1 << 16
 class Run:
     """A process, and what it has reported so far."""
 
-    def __init__(self, process: Process, tests: list[int], results: int, slot: int, why_exec: Optional[str]) -> None:
+    def __init__(self, process: Process, tests: list[int], results: Optional[int], slot: int, why_exec: Optional[str]) -> None:
         self.process = process
         self.why_exec = why_exec or process.why_exec
         self.tests = tests
@@ -30,11 +30,14 @@ class Run:
         self.since = time.perf_counter()
         self.deadline: Optional[float] = None
         self.timed_out = False
+        # The gate that it was started at, which it has passed when it runs its tests: where it waits, and where it is let go.
+        self.gate: Optional[tuple[int, int]] = None
         self.unread = bytearray()
         self.reported: dict[int, list[Event]] = {}
 
     def read(self) -> bool:
         """Takes what has come on the pipe; False at its end."""
+        assert self.results is not None
         while True:
             try:
                 chunk = os.read(self.results, READ_BYTES)
@@ -45,6 +48,11 @@ class Run:
             self.unread += chunk
             if len(chunk) < READ_BYTES:
                 return True
+
+    def take(self, frame: bytes) -> None:
+        """Takes what the process has answered."""
+        index, events = pickle.loads(frame)
+        self.reported[self.tests[index]] = events
 
     def frames(self) -> Iterator[tuple[int, list[Event]]]:
         """The complete frames among what was read."""

@@ -2,13 +2,14 @@
 
 A worker has two lives. It prepares itself: the same arguments, options and plugins as the pytest that was started, and
 the same collection, without a terminal. In a warm image it then stops, and each run continues behind that point; in a
-process that was executed the run follows at once. The run sends *frames* to its results descriptor:
+process that was executed the run follows at once. The run makes a *frame* of each test, which goes to its results descriptor
+with a head in front, as soon as the test is over; a run of one test may have its only frame as its answer instead.
 
     8 bytes     length of what follows, little-endian
     pickle      (index of the test in the order, [events])
 
-An event is a tuple: its kind, then plain values, as `RunRecorder` makes them. A frame is sent when its test is over, so
-that a test without a frame is the one that the process has died in.
+An event is a tuple: its kind, then plain values, as `RunRecorder` makes them. A test without a frame is the one that the
+process has died in. A run that is ahead of its turn makes itself ready, and waits for a byte on its *gate*.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from _pytest.config import _prepareconfig, create_terminal_writer
 from _pytest.main import Session
 
 import regrow
-from regrow._pytest import patterns
+from regrow._pytest import answers, patterns
 from regrow._pytest.leavings import Leavings
 from regrow._pytest.looking import from_listings
-from regrow._pytest.practice import practise
+from regrow._pytest.practice import is_of_pytest, practise
+from regrow._pytest.reports import as_plain
 
 if TYPE_CHECKING:
     import warnings
@@ -86,6 +88,10 @@ class RunRecorder:
         self.worker = worker
         self.events = worker.events
         self.has_parts = False
+        # Whether no plugin gives reports a form of its own.
+        hook = worker.config.hook
+        forms = [*hook.pytest_report_to_serializable.get_hookimpls(), *hook.pytest_report_from_serializable.get_hookimpls()]
+        self.is_plain = all(is_of_pytest(form.plugin) for form in forms)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -101,6 +107,9 @@ class RunRecorder:
         elif self.has_parts and report.when == "call":
             self.has_parts = False
             config.hook.pytest_report_teststatus(report=report, config=config)
+        if self.is_plain and (fields := as_plain(report)) is not None:
+            self.events.append(("plain", fields))
+            return
         data = config.hook.pytest_report_to_serializable(config=config, report=report)
         self.events.append(("report", data, self._as_shown(report.longrepr)))
 
@@ -133,6 +142,8 @@ class Worker:
         """Starts pytest as `setup` says and collects, everything or `only` the files of the tests with these ids."""
         self.events: list[Event] = []
         self.order: dict[str, Any] = {}
+        # The frame of a run that has no results descriptor.
+        self.answer = b""
         # What `re` has compiled before a test.
         self.compiled: frozenset[Any] = frozenset()
         sys.path[:] = setup["search_path"]
@@ -215,11 +226,17 @@ class Worker:
     def run(self, order: dict[str, Any]) -> None:
         """Runs the tests that the order names, and sends a frame for each."""
         self.order = order
-        os.set_inheritable(order["results"], False)
+        self.answer = b""
+        for name in ("results", "gate"):
+            if order[name] is not None:
+                os.set_inheritable(order[name], False)
         if (number := order["input"]) is not None:
             take_input(number)
         self.config.workerinput["workerid"] = order["worker"]  # type: ignore[attr-defined]
         self.events.clear()
+        if order["gate"] is not None:
+            os.read(order["gate"], 1)
+            os.close(order["gate"])
         if order["tell_ready"]:
             self._send(READY, [])
         self.config.hook.pytest_runtestloop(session=self.session)
@@ -255,7 +272,7 @@ class Worker:
         """Adds to the events of a process's last test what the process has compiled, and what its tests have left behind."""
         if new := patterns.compiled_since(self.compiled):
             self.events.append(("patterns", new))
-        outcomes = [event[1].get("outcome") for event in self.events if event[0] == "report"]
+        outcomes = [event[1].get("outcome") for event in self.events if event[0] in ("report", "plain")]
         if "failed" not in outcomes and (left := before.found()):
             self.events.append(("left", tests, left))
 
@@ -277,12 +294,15 @@ class Worker:
         return True
 
     def _send(self, index: int, events: list[Event]) -> None:
-        """Writes a frame; what cannot be pickled is said instead."""
+        """Writes a frame, or keeps it for the answer; what cannot be pickled is said instead."""
         try:
             body = pickle.dumps((index, events), pickle.HIGHEST_PROTOCOL)
         except Exception as why:
             text = f"the report of this test cannot be sent: {type(why).__name__}: {why}"
             body = pickle.dumps((index, [("internal", text)]), pickle.HIGHEST_PROTOCOL)
+        if self.order["results"] is None:
+            self.answer = body
+            return
         rest = memoryview(FRAME_HEAD.pack(len(body)) + body)
         while rest:
             rest = rest[os.write(self.order["results"], rest) :]
@@ -306,8 +326,8 @@ _setup: dict[str, Any] = {}
 _prepared: Optional[Worker] = None
 
 
-def prepare(data: bytes) -> None:
-    """Prepares a warm image: called by the front end before it stops."""
+def prepare(data: bytes) -> Optional[answers.Runner]:
+    """Prepares a warm image: called by the front end before it stops. Returns what carries out the orders of most runs."""
     global _prepared
     pytest_capture.TemporaryFile = memory_file  # type: ignore[assignment,attr-defined]
     _setup.update(json.loads(data))
@@ -318,16 +338,22 @@ def prepare(data: bytes) -> None:
         patterns.compile_ahead(cache.get(patterns.KEY, None))
     practise(_prepared, _prepared.recorder)
     _prepared.compiled = frozenset(patterns.cached())
+    return answers.prepare()
 
 
-def run_tests(data: bytes) -> None:
-    """Runs the tests of an order: called by the front end in every run."""
-    order = json.loads(data)
+def run_tests(order: dict[str, Any]) -> bytes:
+    """Runs the tests of an order, as the call of a run; returns what is its answer."""
     if _prepared is None:
-        Worker(_setup, only=order["tests"]).run(order)
+        worker = Worker(_setup, only=order["tests"])
     else:
-        _prepared.wake()
-        _prepared.run(order)
+        worker = _prepared
+        worker.wake()
+    own = os.getpid()
+    worker.run(order)
+    if os.getpid() != own:
+        # A copy that a test has made of its process, and that has come here: its parent answers.
+        answers.leave_to_parent()
+    return worker.answer
 
 
 def run_alone(descriptor: int) -> None:
