@@ -43,6 +43,8 @@ class Early(ModuleType):
 
 def prepare() -> Optional[Runner]:
     """What carries out the orders of an image's runs; None where the extension is missing."""
+    # An environment that is the order's alone needs no Python to be taken over.
+    unset_sizes()
     # A run that the runner leaves to the front end answers at its end.
     atexit.register(calls._send)
     try:
@@ -50,6 +52,13 @@ def prepare() -> Optional[Runner]:
     except ImportError:
         return None
     return _core.Runner(Early("regrow._pytest.answers.early"))
+
+
+def unset_sizes() -> None:
+    """Takes back the size of the terminal that `readline` has told children of this process by the C library alone."""
+    for name in ("COLUMNS", "LINES"):
+        if name not in os.environ:
+            os.unsetenv(name)
 
 
 def leave_to_parent() -> None:

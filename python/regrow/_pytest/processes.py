@@ -178,9 +178,7 @@ class Recycling:
         # Tests may read any variable, and are named by paths that are relative to where pytest was started.
         self._image = _core.Image(sys.executable, options, words, variables=["*"], directory=os.getcwd())
         # Both would be among the variables of every test, although pytest itself does not see them.
-        for name in ("COLUMNS", "LINES"):
-            if name not in os.environ:
-                os.unsetenv(name)  # `readline` tells its own children by the C library alone.
+        answers.unset_sizes()
         # A test can do what it likes to pytest itself: to distrust its memory would take most of the time of a reset.
         self._pool = _core.Pool(processes + SPARE_BODIES, warm_only=True, trusts_runs=True)
         self._pool.set_user(0, "pytest", "", processes)
