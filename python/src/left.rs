@@ -98,6 +98,8 @@ const HARMLESS: &[&str] = &[
 ];
 /// Handlers of `logging` that hold nothing back.
 const HANDLERS: &[&str] = &["NullHandler", "StreamHandler", "_StderrHandler"];
+/// Those of pytest: they keep records for a report, or have a file, which an open file shows.
+const HANDLERS_OF_PYTEST: &[&str] = &["LogCaptureHandler", "_LiveLoggingNullHandler", "_FileHandler"];
 /// What a run can add to that is looked at, or called, at the end: functions, handlers, children, filters of warnings.
 const COLLECTIONS: &[(&str, &str)] = &[
     ("logging", "_handlerList"),
@@ -292,11 +294,16 @@ fn type_by_name<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyType>> 
 /// Whether no handler of `logging` holds something back.
 fn handlers_are_known(modules: &Bound<'_, PyDict>) -> PyResult<bool> {
     let Some(logging) = modules.get_item("logging")? else { return Ok(true) };
+    let of_pytest = modules.get_item("_pytest.logging")?;
     for reference in logging.getattr("_handlerList")?.cast_into::<PyList>()? {
         let handler = reference.call0()?;
         // One of the same name can be another class.
-        let is_known = |name: &&str| logging.getattr(*name).is_ok_and(|known| handler.get_type().is(&known));
-        if !handler.is_none() && !HANDLERS.iter().any(is_known) {
+        let is_one = |home: &Bound<'_, PyAny>, names: &[&str]| {
+            names.iter().any(|name| home.getattr(*name).is_ok_and(|known| handler.get_type().is(&known)))
+        };
+        let is_known = is_one(&logging, HANDLERS)
+            || of_pytest.as_ref().is_some_and(|home| is_one(home, HANDLERS_OF_PYTEST));
+        if !handler.is_none() && !is_known {
             return Ok(false);
         }
     }

@@ -273,7 +273,8 @@ class Schedule:
 
     def patience_s(self) -> Optional[float]:
         """For how long there is nothing else to do."""
-        if self.head == len(self.items) or self.reported[self.head] is not None:
+        is_turn = self.ahead is not None and bool(self.free)
+        if self.head == len(self.items) or self.reported[self.head] is not None or is_turn:
             return 0.0
         deadlines = [run.deadline for run in self.running if run.deadline is not None and not run.timed_out]
         return max(0.0, min(deadlines) - time.perf_counter()) if deadlines else None
