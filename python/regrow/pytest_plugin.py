@@ -4,10 +4,12 @@ Here is what pytest has to know of it in every session: the options, and what th
 option is given:
 
     _pytest.controller   in the pytest that was started: hands tests out, shows their reports in the order of collection
+    _pytest.replay       what such a process has told, done again there
     _pytest.units        which tests share a process, and how long each may take
     _pytest.runs         a process, seen from there
     _pytest.processes    starts the processes, recycled or by exec
     _pytest.worker       inside them: a pytest that has collected too, and runs the tests of one order
+    _pytest.answers      how the run of one test tells its report
     _pytest.leavings     what these tests leave in it
     _pytest.patterns     regular expressions that the next session has compiled ahead
     _pytest.looking      files that an image is not to depend on

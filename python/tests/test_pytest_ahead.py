@@ -56,7 +56,8 @@ ENDS = [
 def test_what_ends_the_session_ends_the_one_ahead(
     pytester: pytest.Pytester, ends: str, arguments: list[str], outcomes: dict[str, int], status: int
 ) -> None:
-    make(pytester, "test_ends.py", with_notes(f"def test_a(): pass\ndef test_b():\n    {ends}\ndef test_c(): pass\ndef test_d(): pass"))
+    tests = f"def test_a(): pass\ndef test_b():\n    {ends}\ndef test_c(): pass\ndef test_d(): pass"
+    make(pytester, "test_ends.py", with_notes(tests))
     result = start(pytester, "--regrow", *arguments)
     result.assert_outcomes(**outcomes)
     assert result.ret == status
@@ -64,8 +65,8 @@ def test_what_ends_the_session_ends_the_one_ahead(
 
 
 def test_the_one_ahead_goes_on_after_a_failure_and_after_a_crash(pytester: pytest.Pytester) -> None:
-    tests = "def test_a(): assert 0\ndef test_b(): os.abort()\ndef test_c(): os._exit(0)\ndef test_d(): pass\ndef test_e(): pass"
-    make(pytester, "test_on.py", with_notes(tests))
+    ends = {"a": "assert 0", "b": "os.abort()", "c": "os._exit(0)", "d": "pass", "e": "pass"}
+    make(pytester, "test_on.py", with_notes("\n".join(f"def test_{letter}(): {end}" for letter, end in ends.items())))
     start(pytester, "--regrow").assert_outcomes(passed=2, failed=3)
     assert [note for note in notes(pytester) if note[0] == "+"] == [f"+test_{letter}" for letter in "abcde"]
 

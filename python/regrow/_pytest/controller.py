@@ -24,7 +24,7 @@ import pytest
 
 from regrow._pytest.patterns import KEY, Patterns
 from regrow._pytest.processes import GATE, RESULTS, Executing, Recycling, Starter, setup_for
-from regrow._pytest.reports import Words, failure, recorded_warning
+from regrow._pytest.replay import is_calm, replay
 from regrow._pytest.runs import Run
 from regrow._pytest.units import grouped, limits_of
 from regrow._pytest.worker import READY, Event
@@ -245,7 +245,7 @@ class Schedule:
             return
         item = self.items[self.head]
         for event in events:
-            self.replay(item, event)
+            replay(event, item, self.hook, self.controller)
         self.hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         self.reported[self.head] = []
         self.head += 1
@@ -361,47 +361,6 @@ class Schedule:
         """Does not wait for this descriptor any more."""
         if self.sources.pop(source, None) is not None:
             self.poll.unregister(source)
-
-    def replay(self, item: pytest.Item, event: Event) -> None:
-        """Does here what an event says was done in the process of a test."""
-        kind, *values = event
-        config = self.session.config
-        if kind == "plain":
-            self.hook.pytest_runtest_logreport(report=pytest.TestReport(**values[0]))
-        elif kind == "report":
-            report = config.hook.pytest_report_from_serializable(config=config, data=values[0])
-            if values[1] is not None and isinstance(report.longrepr, str):
-                report.longrepr = Words(report.longrepr, values[1])
-            self.hook.pytest_runtest_logreport(report=report)
-        elif kind == "warning":
-            config.hook.pytest_warning_recorded.call_historic(kwargs=recorded_warning(*values))
-        elif kind == "text":
-            reporter = config.pluginmanager.getplugin("terminalreporter")
-            if reporter is not None:
-                reporter._tw.write(values[0])
-        elif kind == "left":
-            self.controller.left.append((item.nodeid, *values))
-        elif kind == "patterns":
-            self.controller.patterns.add(values[0])
-        elif kind == "ended":
-            self.hook.pytest_runtest_logreport(report=failure(item, *values))
-        elif kind == "internal":
-            self.hook.pytest_runtest_logreport(report=failure(item, values[0], "call", 0.0))
-        elif kind == "interrupt":
-            raise KeyboardInterrupt
-        elif kind == "exit":
-            pytest.exit(values[0], values[1])
-        elif kind == "stop":
-            for name, why in zip(("shouldfail", "shouldstop"), values):
-                if why:
-                    setattr(self.session, name, why)
-
-
-def is_calm(event: Event) -> bool:
-    """Whether the session goes on behind this event, whatever its options are."""
-    if event[0] in ("report", "plain"):
-        return event[1].get("outcome") != "failed"
-    return event[0] in ("warning", "text", "left", "patterns")
 
 
 def is_open(number: int) -> bool:

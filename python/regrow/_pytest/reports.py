@@ -10,7 +10,6 @@ import pytest
 from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative, TerminalRepr
 from _pytest._io import TerminalWriter
 
-
 # What a report of pytest's own consists of.
 FIELDS = {
     *("nodeid", "location", "keywords", "outcome", "longrepr", "when", "user_properties", "sections"),
