@@ -18,6 +18,8 @@ from _pytest.fixtures import FuncFixtureInfo
 if TYPE_CHECKING:
     from regrow._pytest.worker import Worker
 
+CURRENT_TEST = "PYTEST_CURRENT_TEST"
+
 # CPython 3.11 adapts a function at its eighth call, and what that calls later.
 ROUNDS = 16
 
@@ -69,6 +71,8 @@ def practise(worker: Worker, recorder: object) -> None:
         fixtureinfo=FuncFixtureInfo((), (), [], {}),
     )
     nowhere = os.open(os.devnull, os.O_WRONLY)
+    # Each test sets it and takes it away. A session that a test has started has it from there.
+    outer = os.environ.get(CURRENT_TEST)
     worker.order = {"tests": [], "worker": "gw0", "results": nowhere, "tell_ready": False, "input": None, "gate": None}
     try:
         for _ in range(ROUNDS):
@@ -77,3 +81,5 @@ def practise(worker: Worker, recorder: object) -> None:
             worker.park()
     finally:
         os.close(nowhere)
+        if outer is not None:
+            os.environ[CURRENT_TEST] = outer

@@ -352,7 +352,8 @@ def run_tests(order: dict[str, Any]) -> bytes:
     worker.run(order)
     if os.getpid() != own:
         # A copy that a test has made of its process, and that has come here: its parent answers.
-        answers.leave_to_parent()
+        answers.answer_no_more()
+    answers.answer_early(worker.answer)
     return worker.answer
 
 
