@@ -139,7 +139,8 @@ def python(says: str, **variables: str) -> Part:
 
 def python_in_parts(**variables: str) -> list[Part]:
     """The Python package, with its longest tests in a part of their own."""
-    plugin = ("test_pytest_plugin.py", "test_pytest_guide.py", "test_pytest_isolation.py", "test_pytest_ahead.py", "test_suites.py")
+    of_pytest = (f"test_pytest_{name}.py" for name in ("plugin", "guide", "isolation", "ahead"))
+    plugin = (*of_pytest, "test_suites.py")
     clusters = ("test_celery.py", "test_celery_workers.py", "test_dask.py", "test_ray.py")
     drop_ins = ("test_drop_ins.py", "test_joblib.py", "test_check_preload.py", "test_beside_threads.py")
     # loky's own tests take three minutes: `make soak` runs them. The own tests of the system's interpreter are `regrow/python`.

@@ -58,6 +58,8 @@ pub struct Private {
     pub was_reset: u32,
     /// How guard pages are found ([`crate::reset::guards`]).
     pub guards: u32,
+    /// How many resets there were, where pages are protected again from time to time.
+    pub resets: u32,
     /// The next reset keeps no page that the image does not have.
     pub trims: u32,
     /// The program is unmapped: a process of this body can only execute another one.

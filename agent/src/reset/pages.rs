@@ -44,6 +44,10 @@ struct PageCursor<'a> {
     drops_zero: bool,
     /// The scan leaves out pages that nobody has written.
     tracked: bool,
+    /// Pages that are as they should be are write-protected again: the last runs may not have written them.
+    protects: bool,
+    /// Range of pages that are protected together.
+    protect: (u64, u64),
     zeroed: u32,
     compared: u32,
     copied: u32,
@@ -64,6 +68,8 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> ResetResult {
         hot,
         drops_zero: is_first,
         tracked: track::is_on(agent),
+        protects: track::begins_anew(agent),
+        protect: (0, 0),
         zeroed: 0,
         compared: 0,
         copied: 0,
@@ -210,10 +216,12 @@ impl PageCursor<'_> {
             // Most pages that runs write are neighbours in the table.
             memory::fetch_ahead(next.address(), self.agent.saved(index + 1));
         }
-        if self.vma_at(address).is_some_and(|vma| vma.flags & vma_flags::WRITE != 0) {
+        if let Some(vma) = self.vma_at(address).filter(|vma| vma.flags & vma_flags::WRITE != 0) {
             // SAFETY: a page of the image that is there and writable, and its saved one; nobody else runs in this memory.
-            self.copied += u32::from(unsafe { memory::restore_page(address as *mut u64, from.cast()) });
-            return Ok(());
+            let differed = unsafe { memory::restore_page(address as *mut u64, from.cast()) };
+            self.copied += u32::from(differed);
+            let is_idle = self.protects && !differed && track::is_tracked(vma.flags);
+            return if is_idle { self.protect_again(address) } else { Ok(()) };
         }
         // SAFETY: the page is there and readable (the image has no saved page in an unreadable mapping), and so is the
         // saved one; nobody else runs in this memory.
@@ -222,6 +230,24 @@ impl PageCursor<'_> {
             self.write(address, index)?;
         }
         Ok(())
+    }
+
+    /// Has a page be looked at again only after the next write to it.
+    fn protect_again(&mut self, address: u64) -> ResetResult {
+        if self.protect.1 != address {
+            self.flush_protect()?;
+            self.protect.0 = address;
+        }
+        self.protect.1 = address + PAGE_BYTES;
+        Ok(())
+    }
+
+    fn flush_protect(&mut self) -> ResetResult {
+        let (start, end) = core::mem::take(&mut self.protect);
+        if start == end || track::protect_again(self.agent, start, end) {
+            return Ok(());
+        }
+        Err((Broken::Pages, 2))
     }
 
     /// The mapping that holds an address. Addresses come in rising order.
@@ -296,6 +322,7 @@ impl PageCursor<'_> {
             self.absent_below(u64::MAX)?;
         }
         (self.vma, self.page) = (0, 0);
+        self.flush_protect()?;
         self.flush()
     }
 

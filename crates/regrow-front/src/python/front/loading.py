@@ -27,7 +27,7 @@ class Options:
         self.setup = "".join(given["--setup"][-1:])
         self.module = bool(given["--module"])
         self.paths = given["--path"]
-        # For each standard stream what decides how it is opened, and whether it is a terminal; nothing for a closed one.
+        # For each standard stream what decides how it is opened, and whether it is a terminal.
         kinds = [text.split(":") for text in "".join(given["--streams"][-1:]).split(",")]
         self.kinds = [[int(number) for number in kind] for kind in kinds] if len(kinds) == 3 else []
 

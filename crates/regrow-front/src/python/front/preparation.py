@@ -12,7 +12,19 @@ from typing import Any, NoReturn
 
 from .dependencies import Missing, absent_paths
 from .environment import Change, Environment
-from .ground import AFTER_FORK, BEFORE_FORK, FLUSH_C_STREAMS, GATE, HELD, ORDER_HEAD, VERSION, Address, Function, decode, encode
+from .ground import (
+    AFTER_FORK,
+    BEFORE_FORK,
+    FLUSH_C_STREAMS,
+    GATE,
+    HELD,
+    ORDER_HEAD,
+    VERSION,
+    Address,
+    Function,
+    decode,
+    encode,
+)
 from .loading import Options, load
 from .order import Order
 from .renewal import forget_names, fork_hooks, is_done_once, is_quiet, renewals
@@ -91,7 +103,7 @@ def rehearse(prepared: Prepared) -> None:
 
 
 def rehearse_calls(prepared: Prepared) -> None:
-    """Carries out a few calls of the runner, with all that comes before one: the caches that every run fills are full then."""
+    """Carries out a few calls, and what comes before one: the caches that every run fills are full then."""
     rehearse = getattr(prepared.runner, "rehearse", None)
     for _ in range(20):
         for renew in prepared.renewals:
@@ -101,7 +113,7 @@ def rehearse_calls(prepared: Prepared) -> None:
 
 
 def holes() -> Iterator[object]:
-    """Takes the free blocks of each size up to the first of a pool, so that what a run makes lies side by side, behind the pool's head."""
+    """Takes the free blocks of each size up to the first of a pool, so that what a run makes lies side by side."""
     # From 3.10 on a pool has four pages.
     pool = 1 << 14 if VERSION >= (3, 10) else 1 << 12
     for size in range(512, 0, -16):
@@ -131,8 +143,11 @@ def stop(report: int, prepared: Prepared, options: Options) -> None:
     gc.collect()
     try:
         for stream in prepared.ahead:
-            *kind, is_terminal = options.kinds[stream.number] if options.kinds else (*(usual_kind(stream.number) or ()), 0)
-            stream.open_ahead(tuple(kind) if len(kind) == 3 else None, bool(is_terminal))
+            if options.kinds:
+                mode, device, block, is_terminal = options.kinds[stream.number]
+                stream.open_ahead((mode, device, block), bool(is_terminal))
+            else:
+                stream.open_ahead(usual_kind(stream.number), False)
         rehearse_calls(prepared)
     except BaseException as error:  # as with the preparation
         refuse(report, error)

@@ -128,8 +128,9 @@ def renewal_of_numpy(generator: Any, words: Any) -> Callable[[], object]:
 def renewal_of_openssl(ssl: Any, pids: list[int]) -> Callable[[], object]:
     """Gives what has the generator of OpenSSL begin anew in a run.
 
-    From 1.1.1 on it does so itself in a process with another pid than that it was last used in, which is one of `pids`. A run that
-    has such a pid too (the process has ended since, or this is another namespace) adds secrets of its own, which takes long.
+    From 1.1.1 on it does so itself in a process with another pid than that it was last used in, which is one of
+    `pids`. A run that has such a pid too (the process has ended since, or this is another namespace) adds secrets of
+    its own, which takes long.
     """
     notices = ssl.OPENSSL_VERSION.startswith("OpenSSL ") and ssl.OPENSSL_VERSION_INFO[:3] >= (1, 1, 1)
 

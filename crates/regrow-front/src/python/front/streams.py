@@ -33,7 +33,7 @@ class Stream:
         self.kind: Kind = None
 
     def open_ahead(self, expected: Kind, is_terminal: bool) -> None:
-        """Opens it for what runs are expected to have: they need not open it again. It stays as it is where that cannot be."""
+        """Opens it for what runs are expected to have: they need not open it again. Where that cannot be it stays."""
         kept = posix.dup(self.number)
         ends = like(expected, is_terminal)
         if ends:
