@@ -50,9 +50,9 @@ def is_done_once(hooks: list[Any] | None) -> bool:
     def is_known(hook: Any) -> bool:
         owner = getattr(hook, "__self__", None)
         if type(owner).__module__ == "_thread":
-            return hook.__name__ == "_at_fork_reinit"
+            return bool(hook.__name__ == "_at_fork_reinit")
         if owner is not None:
-            return owner is generator and hook.__name__ == "seed"
+            return owner is generator and bool(hook.__name__ == "seed")
         return f"{getattr(hook, '__module__', None)}:{getattr(hook, '__qualname__', None)}" in known
 
     return hooks is not None and all(map(is_known, hooks))
@@ -108,11 +108,13 @@ def renewal_of_numpy(generator: Any, words: Any) -> Callable[[], object]:
     """Gives what has the generator of numpy's functions begin anew: new words, where they are found in memory."""
     # Half of a pair of normal deviates may be kept for the next one that is asked for.
     generator.seed(words(posix.urandom(32), "u4"))
-    pointer = Function(_ctypes.dlsym(ITSELF, "PyCapsule_GetPointer"))
-    pointer.restype, pointer.argtypes = Address, (Object, Text)
+    pointer: Any = Function(_ctypes.dlsym(ITSELF, "PyCapsule_GetPointer"))
+    pointer.restype = Address
+    pointer.argtypes = (Object, Text)
     # The first of what a generator tells to others is where its state lies.
-    state = Address.from_address(pointer(generator._bit_generator.capsule, b"BitGenerator").value).value
-    found, position = Words.from_address(state), Position.from_address(state + 624 * 4)
+    state: Any = Address.from_address(pointer(generator._bit_generator.capsule, b"BitGenerator")).value
+    found: Any = Words.from_address(state)
+    position = Position.from_address(state + 624 * 4)
     told = generator.get_state()
     if found.raw != told[1].astype("u4").tobytes() or position.value != told[2]:
         # Without an argument it takes ten times as long, for half as many bits.
