@@ -30,7 +30,7 @@ use crate::left::Left;
 /// What the order of a call begins with, behind arguments and environment: the worker's `call`.
 const CALL: &[u8] = b"regrow._call.worker:call\n";
 /// Has the interpreter finalize at the end (docs/warm.md).
-const FINALIZE: &[u8] = b"REGROW_PYTHON_FINALIZE=";
+pub(crate) const FINALIZE: &[u8] = b"REGROW_PYTHON_FINALIZE=";
 /// The longest order that is taken; a longer one goes the front end's way.
 const ORDER_BYTES: usize = 48 * 1024;
 /// The descriptor of the answer: the worker's `ANSWER_FD`.
@@ -90,7 +90,7 @@ impl<'a> Call<'a> {
 impl PyRunner {
     /// Of the module `regrow._call.worker`.
     #[new]
-    fn new(py: Python<'_>, worker: Py<PyModule>) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, worker: Py<PyModule>) -> PyResult<Self> {
         let sys = py.import("sys")?;
         let posix = py.import("posix")?;
         let variables = posix.getattr("environ")?.cast_into::<PyDict>()?;
@@ -159,21 +159,14 @@ impl PyRunner {
         let (sys, worker, modules) = (self.sys.bind(py), self.worker.bind(py), self.modules.bind(py));
         let nothing = (py.import("builtins")?.getattr("len")?, ((),), PyDict::new(py));
         let pickle = self.dumps.bind(py).call1((nothing, PROTOCOL))?.cast_into::<PyBytes>()?;
-        let argv: Vec<OsString> = sys.getattr("orig_argv").or_else(|_| sys.getattr("argv"))?.extract()?;
-        let own: Vec<OsString> = sys.getattr("argv")?.extract()?;
-        let order = ReadOrder {
-            argv: argv.iter().map(|word| word.as_bytes()).collect(),
-            environment: &self.environment,
-            payload: &[],
-        };
         let main = modules.get_item("__main__")?;
-        self.kinds(streams)?;
-        self.become_run(py, &order, 0, &PyList::empty(py))?;
-        let value = self.carry_out(py, &Call { key: &[0; 32], pickle: pickle.as_bytes() })?;
-        self.left.is_nothing(py, modules, streams)?;
-        self.flush_all(py, flush_c)?;
-        drop(value);
-        set_list(&sys.getattr(intern!(py, "argv"))?, own.iter().map(OsString::as_os_str).collect())?;
+        self.rehearse_beginning(py, streams, || {
+            let value = self.carry_out(py, &Call { key: &[0; 32], pickle: pickle.as_bytes() })?;
+            self.left.is_nothing(py, modules, streams)?;
+            self.flush_all(py, flush_c)?;
+            drop(value);
+            Ok(())
+        })?;
         modules.set_item("__main__", main)?;
         worker.setattr(intern!(py, "_own_main"), py.None())?;
         worker.setattr(intern!(py, "_in_call"), false)
@@ -181,8 +174,29 @@ impl PyRunner {
 }
 
 impl PyRunner {
+    /// Makes the process what it is already, and does the rest of a rehearsal.
+    pub(crate) fn rehearse_beginning(
+        &self,
+        py: Python<'_>,
+        streams: &Bound<'_, PyList>,
+        rest: impl FnOnce() -> PyResult<()>,
+    ) -> PyResult<()> {
+        let sys = self.sys.bind(py);
+        let argv: Vec<OsString> = sys.getattr("orig_argv").or_else(|_| sys.getattr("argv"))?.extract()?;
+        let own: Vec<OsString> = sys.getattr("argv")?.extract()?;
+        let order = ReadOrder {
+            argv: argv.iter().map(|word| word.as_bytes()).collect(),
+            environment: &self.environment,
+            payload: &[],
+        };
+        self.kinds(streams)?;
+        self.become_run(py, &order, 0, &PyList::empty(py))?;
+        rest()?;
+        set_list(&sys.getattr(intern!(py, "argv"))?, own.iter().map(OsString::as_os_str).collect())
+    }
+
     /// Makes the process what the order says.
-    fn become_run(
+    pub(crate) fn become_run(
         &self,
         py: Python<'_>,
         order: &ReadOrder<'_>,
@@ -385,7 +399,7 @@ fn clock_of_logging(py: Python<'_>) -> PyResult<Option<(Py<PyAny>, Py<PyAny>)>> 
 }
 
 /// The order in this descriptor; none that is long, or that there is no memory for.
-fn read_order(number: RawFd) -> PyResult<Option<Vec<u8>>> {
+pub(crate) fn read_order(number: RawFd) -> PyResult<Option<Vec<u8>>> {
     let read = || {
         let status = with_descriptor(number, |fd| rustix::fs::fstat(fd))?;
         let size = usize::try_from(status.st_size).unwrap_or(usize::MAX);
