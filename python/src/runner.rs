@@ -156,7 +156,7 @@ impl PyRunner {
         streams: &Bound<'_, PyList>,
         flush_c: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (sys, worker, modules) = (self.sys.bind(py), self.worker.bind(py), self.modules.bind(py));
+        let (worker, modules) = (self.worker.bind(py), self.modules.bind(py));
         let nothing = (py.import("builtins")?.getattr("len")?, ((),), PyDict::new(py));
         let pickle = self.dumps.bind(py).call1((nothing, PROTOCOL))?.cast_into::<PyBytes>()?;
         let main = modules.get_item("__main__")?;
