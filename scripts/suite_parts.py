@@ -191,8 +191,6 @@ def beside_threads() -> Part:
         shell("python/check.sh", "tests", "test_beside_threads.py"),
         "100,000 calls beside threads that hold the locks of OpenSSL, imports, malloc and logging",
         ("python/package",),
-        # It is about the interpreter that the package's part has installed.
-        "checked",
         limit_s=7200,
         variables={"PROFILE": "release", "REGROW_CALLS": "100000"},
     )
