@@ -185,6 +185,18 @@ def python_suites() -> Part:
     )
 
 
+def beside_threads() -> Part:
+    """Calls beside threads that hold the locks of libraries."""
+    return Part(
+        "soak/beside-threads",
+        shell("python/check.sh", "tests", "test_beside_threads.py"),
+        "100,000 calls beside threads that hold the locks of OpenSSL, imports, malloc and logging",
+        ("python/package",),
+        limit_s=7200,
+        variables={"PROFILE": "release", "REGROW_CALLS": "100000"},
+    )
+
+
 # The tests of the web gateway, by the words that choose them: as long as all others together, in parts that run side by side.
 WEB: Mapping[str, tuple[str, ...]] = {
     "web/load": ("test_load.py",),
@@ -332,6 +344,7 @@ def soak() -> list[Part]:
         *release(),
         python("the Python package as users get it, with the oldest and the newest Python", PROFILE="release", RAY="yes"),
         python_suites(),
+        beside_threads(),
         *web("the web gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60"),
         longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),
         longer("regrow-testkit/soak", "1,000,000 runs in one process", REGROW_SOAK_RUNS="1000000"),

@@ -7,6 +7,7 @@ go to OUTPUT (`figures.py`).
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import json
@@ -33,6 +34,7 @@ MODULES = ("json", "re", "decimal", "http.client", "email")
 ROUNDS = 200
 # Calls that follow each other: a process that is made ahead of its call is paid for by the one before.
 CALLS = 10
+ARRAY_BYTES = 8 << 20
 # Between two measurements, in seconds.
 PAUSE = 0.02
 # What is preloaded for the row of an image of 80 MiB, and what a run writes.
@@ -56,6 +58,11 @@ for _ in sys.stdin:
 def answer() -> int:
     """What each call of an executor is."""
     return 42
+
+
+def same(value: Any) -> Any:
+    """What each call with an array is."""
+    return value
 
 
 def timed(call: Callable[[], object], times: int = 1) -> float:
@@ -149,6 +156,31 @@ def with_pandas() -> list[Figure]:
     return [
         figure("the same with pandas preloaded, p50", ours * 1e6, None, "us"),
         figure("against os.fork from an interpreter with pandas", fork / ours, 12, "times"),
+    ]
+
+
+def arrays() -> list[Figure]:
+    """A large array there and back, beside a pool of the standard library whose process is used again."""
+    if importlib.util.find_spec("numpy") is None:
+        return []
+    numpy: Any = importlib.import_module("numpy")
+    array = numpy.arange(ARRAY_BYTES // 8, dtype="f8")
+    context = multiprocessing.get_context("forkserver")
+    with regrow.Executor(1, preload=["numpy"]) as executor, ProcessPoolExecutor(1, mp_context=context) as pool:
+
+        def there_and_back(calls: Any) -> None:
+            future = calls.submit(same, array)
+            result = future.result()
+            assert result[-1] == array[-1]
+            assert result.nbytes == array.nbytes
+            if calls is executor:
+                check_creation(future.creation)
+
+        ways = [lambda: timed(lambda: there_and_back(executor)), lambda: timed(lambda: there_and_back(pool))]
+        ours, theirs = in_turn(ways, rounds=100)
+    return [
+        figure("an array of 8 MiB there and back, p50", ours * 1e3, None, "ms"),
+        figure("against ProcessPoolExecutor, whose process is used again", theirs / ours, None, "times"),
     ]
 
 
@@ -347,7 +379,8 @@ def main() -> None:
     """Measures everything."""
     regrow_command, output = sys.argv[1:]
     measured: list[Figure] = []
-    for part in (executors, with_pandas, lambda: command(regrow_command), large_image, tests, memory, with_gunicorn, with_ray):
+    command_of = functools.partial(command, regrow_command)
+    for part in (executors, with_pandas, arrays, command_of, large_image, tests, memory, with_gunicorn, with_ray):
         for one in part():
             figures.show(one)
             measured.append(one)

@@ -1,9 +1,7 @@
 """Large arrays of numpy on the way to the processes of calls: they are mapped there, and not copied.
 
-    array in memory        written once to a memory file; the order has the number of its descriptor, and the process maps it
-    part of a mapped file  the order has the name of the file, and the process maps it again
-
-A memory file has no name. It goes with the last process that maps it, however the caller ends.
+array in memory        written once to a memory file; the order has the number of its descriptor, and the process maps it
+part of a mapped file  the order has the name of the file, and the process maps it again
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from typing import Any, Literal, Optional
 
 import numpy as np
 
+from regrow._call.buffers import MemoryFile, mapped
 from regrow._call.order import SHARED_FD, Shared
 
 #: How a process may use an array: read it, change it for itself, or change it for all processes that map it.
@@ -26,24 +25,6 @@ Mode = Literal["r", "c", "r+"]
 _ACCESS = {"r": mmap.ACCESS_READ, "c": mmap.ACCESS_COPY, "r+": mmap.ACCESS_WRITE}
 #: The most memory files of one call. Further arrays are copied.
 _MOST_FILES = 32
-
-
-class MemoryFile:
-    """The elements of an array in a file that has no name."""
-
-    __slots__ = ("__weakref__", "_number", "size")
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        data = memoryview(array.reshape(-1, order="A").view(np.uint8).data)
-        self.size = len(data)
-        self._number = os.memfd_create("regrow-array", os.MFD_CLOEXEC)
-        weakref.finalize(self, os.close, self._number)
-        while data:
-            data = data[os.write(self._number, data) :]
-
-    def fileno(self) -> int:
-        """Its descriptor."""
-        return self._number
 
 
 class Arrays:
@@ -88,7 +69,7 @@ class Arrays:
             found = self._files.get(key)
             if found is not None and found[0]() is array:
                 return found[1]
-            file = MemoryFile(np.asarray(array, order=order))  # type: ignore[call-overload]
+            file = MemoryFile([_elements(np.asarray(array, order=order))])  # type: ignore[call-overload]
             self._files[key] = weakref.ref(array, functools.partial(self._drop, key)), file
             return file
 
@@ -99,9 +80,14 @@ class Arrays:
             self._files.pop(key, None)
 
 
+def _elements(array: np.ndarray[Any, Any]) -> memoryview:
+    """The memory of an array whose elements follow each other."""
+    return memoryview(array.reshape(-1, order="A").view(np.uint8).data)
+
+
 def from_memory_file(number: int, size: int, mode: Mode, dtype: Any, shape: tuple[int, ...], order: Literal["C", "F"]) -> Any:
     """In the process of a call: an array in a memory file."""
-    return np.ndarray(shape, dtype, buffer=mmap.mmap(number, size, access=_ACCESS[mode]), order=order)
+    return np.ndarray(shape, dtype, buffer=mapped(number, size, _ACCESS[mode]), order=order)
 
 
 def from_file(

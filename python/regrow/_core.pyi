@@ -91,8 +91,11 @@ class Process:
     def writable(self) -> Optional[int]: ...
     def wait(self, timeout: Optional[float] = None, *, outputs: bool = False) -> bool: ...
     def output(self, number: int) -> bytes: ...
-    def answer(self) -> bytes:
-        """What a process that has ended has written to the file of its answer."""
+    def answer(self, most: Optional[int] = None) -> bytes:
+        """What a process that has ended has written to the file of its answer, or as much of it."""
+
+    def map_answer(self, address: int, size: int, offset: int) -> None:
+        """Puts that part of the answer's file in the place of pages of the caller's own memory, private to the caller."""
 
     def close(self) -> None:
         """Closes the descriptors of a process that has ended, and drops what was read of its outputs."""
@@ -114,3 +117,17 @@ class Runner:
         leave: Callable[[], object],
     ) -> None:
         """Carries out the order in a descriptor and ends the process; returns where it does not know such an order."""
+
+@final
+class TaskRunner:
+    """The quick way into the process of a Celery task; see `Runner`."""
+
+    def __new__(cls, worker: ModuleType, child: ModuleType) -> TaskRunner: ...
+    def __call__(
+        self,
+        number: int,
+        skip: int,
+        streams: list[object],
+        flush_c: Callable[[None], object],
+        leave: Callable[[], object],
+    ) -> None: ...

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from regrow._call.calls import Calls
 from regrow._call.future import Future
-from regrow._call.order import Shared, order_of, place_of
+from regrow._call.order import Shared, order_with_buffers, place_of
 from regrow._starter import Reuse, Starter, checked_preload, checked_reuse, worker_starter
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ class Executor(concurrent.futures.Executor):
     The memory of a process is put back when it has ended, and serves another call. With `reuse="never"` each process has a
     copy of the prepared interpreter alone, which is dropped with it: for calls that run code which you do not trust.
 
-    A function, its arguments and its result are pickled, as with `concurrent.futures.ProcessPoolExecutor`. A process that
-    ends before its call returns is the error of that call alone, `BrokenProcess`.
+    A function, its arguments and its result are pickled, as with `concurrent.futures.ProcessPoolExecutor`. Arrays of numpy
+    from 64 KiB on, and all else that gives pickles its buffers, are mapped and not copied; whoever gets one may write to it,
+    and nobody else sees that. A process that ends before its call returns is the error of that call alone, `BrokenProcess`.
     """
 
     def __init__(
@@ -112,4 +113,4 @@ class Executor(concurrent.futures.Executor):
 
     def _order_of(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, Sequence[Shared]]:
         """What the process of a call is told, and what it has copies of the descriptors of."""
-        return order_of(fn, args, kwargs), ()
+        return order_with_buffers(fn, args, kwargs)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import context
 from typing import Any, Optional
 
-from regrow._call.order import Shared, order_of
+from regrow._call.order import Shared, order_with_buffers
 from regrow._call.prologue import Prologue
 from regrow._executor import Executor
 from regrow._spawning import dumps, is_for_spawning, pickle_for_spawning
@@ -127,5 +127,5 @@ class ProcessPoolExecutor(Executor):
     def _order_of(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, Sequence[Shared]]:
         initializer, shared = self._initializer.in_call()
         if initializer is None:
-            return order_of(fn, args, kwargs), shared
-        return order_of(Prologue(initializer), (fn, args, kwargs), {}), shared
+            return order_with_buffers(fn, args, kwargs, shared)
+        return order_with_buffers(Prologue(initializer), (fn, args, kwargs), {}, shared)

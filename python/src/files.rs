@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{MemfdFlags, SeekFrom};
+use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::errors::lock;
 
@@ -77,6 +78,18 @@ impl CallFiles {
         self.answer.as_ref()
     }
 
+    /// Maps part of the answer over pages of this process, private to it. The files are closed at the end of the call from here on:
+    /// what a file has is not to change while it is mapped.
+    pub(crate) fn map_answer(&mut self, address: usize, bytes: usize, offset: u64) -> io::Result<()> {
+        let answer = self.answer.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let end = u64::try_from(bytes).ok().and_then(|bytes| offset.checked_add(bytes));
+        if end.is_none_or(|end| size(answer).is_ok_and(|size| size < end)) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.home = None;
+        map_over(address, bytes, answer, offset)
+    }
+
     /// Closes the files of a process that has ended. Where it has ended as it should they are kept for other calls.
     pub(crate) fn close(&mut self, as_it_should: bool) {
         let files = [self.order.take(), self.answer.take()];
@@ -84,6 +97,17 @@ impl CallFiles {
             files.into_iter().flatten().for_each(|file| home.give(file));
         }
     }
+}
+
+/// Puts part of a file in the place of pages that the caller says are his.
+fn map_over(address: usize, bytes: usize, file: &OwnedFd, offset: u64) -> io::Result<()> {
+    let place = std::ptr::with_exposed_provenance_mut(address);
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
+    #[allow(unsafe_code, reason = "memory is mapped over other memory")]
+    // SAFETY: these pages are an object of Python's `mmap` and of nobody else: `regrow._call.answer`, which alone calls this, has made
+    // the object for it and has not used its memory. Whatever is there is bytes for whoever gets it.
+    unsafe { rustix::mm::mmap(place, bytes, protection, flags, file, offset) }?;
+    Ok(())
 }
 
 /// How many bytes a file has.

@@ -3,7 +3,7 @@
 //! ```text
 //!   PyImage    what an interpreter is started with, and what it prepares
 //!   PyPool     starts processes of images ──> PyProcess: its pipes, its end
-//!   PyRunner   inside the process of a call: the quick way through it
+//!   PyRunner   inside the process of a call: the quick way through it; PyTaskRunner, that into a task of Celery's
 //! ```
 //!
 //! In Python they have these names without `Py`. Whatever may take time releases the interpreter's lock first. A wait that a signal interrupts has Python run its
@@ -18,6 +18,7 @@ mod pipes;
 mod pool;
 mod process;
 mod runner;
+mod tasks;
 
 /// What of the package `regrow` is not Python.
 #[pyo3::pymodule]
@@ -30,4 +31,6 @@ mod _core {
     use crate::process::PyProcess;
     #[pymodule_export]
     use crate::runner::PyRunner;
+    #[pymodule_export]
+    use crate::tasks::PyTaskRunner;
 }

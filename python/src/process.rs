@@ -148,15 +148,23 @@ impl PyProcess {
         }
     }
 
-    /// What a process that has ended has written to the file of its answer.
-    fn answer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+    /// What a process that has ended has written to the file of its answer, or as much of it.
+    #[pyo3(signature = (most = None))]
+    fn answer<'py>(&self, py: Python<'py>, most: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
         let files = lock(&self.files);
         let Some(file) = files.answer() else {
             return Err(PyValueError::new_err("there is no answer"));
         };
         let bytes = files::size(file).map_err(|error| os_error(&error))?;
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(most.unwrap_or(usize::MAX));
         PyBytes::new_with(py, bytes, |room| files::read_all(file, room).map_err(|error| os_error(&error)))
+    }
+
+    /// Puts part of the answer's file, private to the caller, in the place of pages that are the caller's: `size` bytes at `address`, a
+    /// mapping of its own. The file is not used for other calls then.
+    fn map_answer(&self, py: Python<'_>, address: usize, size: usize, offset: u64) -> PyResult<()> {
+        let mapped = py.detach(|| lock(&self.files).map_answer(address, size, offset));
+        mapped.map_err(|error| os_error(&error))
     }
 
     /// Closes the descriptors of a process that has ended, and drops what was read of its outputs.

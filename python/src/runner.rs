@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyModule, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyModule, PyString, PyTuple};
 use regrow_front::order::{self, ReadOrder};
 use rustix::io::Errno;
 
@@ -30,7 +30,7 @@ use crate::left::Left;
 /// What the order of a call begins with, behind arguments and environment: the worker's `call`.
 const CALL: &[u8] = b"regrow._call.worker:call\n";
 /// Has the interpreter finalize at the end (docs/warm.md).
-const FINALIZE: &[u8] = b"REGROW_PYTHON_FINALIZE=";
+pub(crate) const FINALIZE: &[u8] = b"REGROW_PYTHON_FINALIZE=";
 /// The longest order that is taken; a longer one goes the front end's way.
 const ORDER_BYTES: usize = 48 * 1024;
 /// The descriptor of the answer: the worker's `ANSWER_FD`.
@@ -49,6 +49,9 @@ pub(crate) struct PyRunner {
     environment: Vec<u8>,
     loads: Py<PyAny>,
     dumps: Py<PyAny>,
+    /// What `dumps` is told of a value that may have large buffers, and those of the value that is pickled.
+    with_buffers: Py<PyDict>,
+    beside: Py<PyList>,
     exit: Py<PyAny>,
     /// What `multiprocessing` knows of this process, and the class of its key.
     process: (Py<PyDict>, Py<PyAny>),
@@ -63,6 +66,9 @@ pub(crate) struct PyRunner {
 
 /// What decides how the interpreter opens a stream: type, device, and size of blocks. None for a closed descriptor.
 type Kind = Option<(u32, u64, i64)>;
+
+/// What the answer of a call says it is, and what it has.
+type Answer<'py> = (&'static [u8; 1], Bound<'py, PyBytes>);
 
 /// The call of an order: the key by which processes of one family know one another, and the function with its arguments.
 struct Call<'a> {
@@ -84,13 +90,17 @@ impl<'a> Call<'a> {
 impl PyRunner {
     /// Of the module `regrow._call.worker`.
     #[new]
-    fn new(py: Python<'_>, worker: Py<PyModule>) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, worker: Py<PyModule>) -> PyResult<Self> {
         let sys = py.import("sys")?;
         let posix = py.import("posix")?;
         let variables = posix.getattr("environ")?.cast_into::<PyDict>()?;
         let process = py.import("multiprocessing.process")?;
         let settings =
             process.getattr("_current_process")?.getattr("_config")?.cast_into::<PyDict>()?.unbind();
+        let beside = worker.bind(py).getattr("_beside")?.cast_into::<PyList>()?.unbind();
+        let with_buffers = PyDict::new(py);
+        with_buffers.set_item("protocol", PROTOCOL)?;
+        with_buffers.set_item("buffer_callback", worker.bind(py).getattr("_take")?)?;
         Ok(Self {
             worker,
             modules: sys.getattr("modules")?.cast_into::<PyDict>()?.unbind(),
@@ -99,6 +109,8 @@ impl PyRunner {
             variables: variables.unbind(),
             loads: py.import("pickle")?.getattr("loads")?.unbind(),
             dumps: py.import("pickle")?.getattr("dumps")?.unbind(),
+            with_buffers: with_buffers.unbind(),
+            beside,
             exit: posix.getattr("_exit")?.unbind(),
             process: (settings, process.getattr("AuthenticationString")?.unbind()),
             logging: clock_of_logging(py)?,
@@ -129,7 +141,7 @@ impl PyRunner {
             .map_err(|errno| os_error(&errno.into()))?;
         self.become_run(py, &order, skip, streams)?;
         let answer = match self.carry_out(py, &call) {
-            Ok(pickle) => (b"=", pickle),
+            Ok(answer) => answer,
             Err(error) => (b"!", self.described(py, error)?),
         };
         self.end(py, answer, streams, flush_c, leave)
@@ -144,24 +156,17 @@ impl PyRunner {
         streams: &Bound<'_, PyList>,
         flush_c: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (sys, worker, modules) = (self.sys.bind(py), self.worker.bind(py), self.modules.bind(py));
+        let (worker, modules) = (self.worker.bind(py), self.modules.bind(py));
         let nothing = (py.import("builtins")?.getattr("len")?, ((),), PyDict::new(py));
         let pickle = self.dumps.bind(py).call1((nothing, PROTOCOL))?.cast_into::<PyBytes>()?;
-        let argv: Vec<OsString> = sys.getattr("orig_argv").or_else(|_| sys.getattr("argv"))?.extract()?;
-        let own: Vec<OsString> = sys.getattr("argv")?.extract()?;
-        let order = ReadOrder {
-            argv: argv.iter().map(|word| word.as_bytes()).collect(),
-            environment: &self.environment,
-            payload: &[],
-        };
         let main = modules.get_item("__main__")?;
-        self.kinds(streams)?;
-        self.become_run(py, &order, 0, &PyList::empty(py))?;
-        let value = self.carry_out(py, &Call { key: &[0; 32], pickle: pickle.as_bytes() })?;
-        self.left.is_nothing(py, modules, streams)?;
-        self.flush_all(py, flush_c)?;
-        drop(value);
-        set_list(&sys.getattr(intern!(py, "argv"))?, own.iter().map(OsString::as_os_str).collect())?;
+        self.rehearse_beginning(py, streams, || {
+            let value = self.carry_out(py, &Call { key: &[0; 32], pickle: pickle.as_bytes() })?;
+            self.left.is_nothing(py, modules, streams)?;
+            self.flush_all(py, flush_c)?;
+            drop(value);
+            Ok(())
+        })?;
         modules.set_item("__main__", main)?;
         worker.setattr(intern!(py, "_own_main"), py.None())?;
         worker.setattr(intern!(py, "_in_call"), false)
@@ -169,8 +174,29 @@ impl PyRunner {
 }
 
 impl PyRunner {
+    /// Makes the process what it is already, and does the rest of a rehearsal.
+    pub(crate) fn rehearse_beginning(
+        &self,
+        py: Python<'_>,
+        streams: &Bound<'_, PyList>,
+        rest: impl FnOnce() -> PyResult<()>,
+    ) -> PyResult<()> {
+        let sys = self.sys.bind(py);
+        let argv: Vec<OsString> = sys.getattr("orig_argv").or_else(|_| sys.getattr("argv"))?.extract()?;
+        let own: Vec<OsString> = sys.getattr("argv")?.extract()?;
+        let order = ReadOrder {
+            argv: argv.iter().map(|word| word.as_bytes()).collect(),
+            environment: &self.environment,
+            payload: &[],
+        };
+        self.kinds(streams)?;
+        self.become_run(py, &order, 0, &PyList::empty(py))?;
+        rest()?;
+        set_list(&sys.getattr(intern!(py, "argv"))?, own.iter().map(OsString::as_os_str).collect())
+    }
+
     /// Makes the process what the order says.
-    fn become_run(
+    pub(crate) fn become_run(
         &self,
         py: Python<'_>,
         order: &ReadOrder<'_>,
@@ -214,8 +240,8 @@ impl PyRunner {
         Ok(self.streams.get_or_init(|| found))
     }
 
-    /// Calls the function; gives the pickle of its value.
-    fn carry_out<'py>(&self, py: Python<'py>, call: &Call<'_>) -> PyResult<Bound<'py, PyBytes>> {
+    /// Calls the function; gives the answer of its value.
+    fn carry_out<'py>(&self, py: Python<'py>, call: &Call<'_>) -> PyResult<Answer<'py>> {
         let worker = self.worker.bind(py);
         worker.setattr(intern!(py, "_in_call"), true)?;
         let modules = self.modules.bind(py);
@@ -232,7 +258,21 @@ impl PyRunner {
         let asked = self.loads.bind(py).call1((PyBytes::new(py, call.pickle),))?.cast_into::<PyTuple>()?;
         let (function, args, kwargs) = (asked.get_item(0)?, asked.get_item(1)?, asked.get_item(2)?);
         let value = function.call(args.cast_into::<PyTuple>()?, Some(&kwargs.cast_into::<PyDict>()?))?;
-        Ok(self.dumps.bind(py).call1((value, PROTOCOL))?.cast_into::<PyBytes>()?)
+        self.pickled(py, &value)
+    }
+
+    /// The answer of a value. Its large buffers are in the file by then.
+    fn pickled<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+        let dumps = self.dumps.bind(py);
+        if is_plain(value) {
+            return Ok((b"=", dumps.call1((value, PROTOCOL))?.cast_into::<PyBytes>()?));
+        }
+        let pickle = dumps.call((value,), Some(self.with_buffers.bind(py)))?;
+        if self.beside.bind(py).is_empty() {
+            return Ok((b"=", pickle.cast_into::<PyBytes>()?));
+        }
+        let pickle = self.worker.bind(py).getattr("_write_buffers")?.call1((pickle,))?;
+        Ok((b"#", pickle.cast_into::<PyBytes>()?))
     }
 
     /// Whether the standard streams, and those of the C library, have written all that they hold. False where a stream is another one than
@@ -261,7 +301,7 @@ impl PyRunner {
     fn end(
         &self,
         py: Python<'_>,
-        (kind, pickle): (&[u8; 1], Bound<'_, PyBytes>),
+        (kind, pickle): Answer<'_>,
         streams: &Bound<'_, PyList>,
         flush_c: &Bound<'_, PyAny>,
         leave: &Bound<'_, PyAny>,
@@ -276,6 +316,16 @@ impl PyRunner {
             leave.call0().map(drop)
         }
     }
+}
+
+/// Whether a value has no buffers, as that of most calls.
+fn is_plain(value: &Bound<'_, PyAny>) -> bool {
+    value.is_none()
+        || value.is_exact_instance_of::<PyInt>()
+        || value.is_exact_instance_of::<PyBool>()
+        || value.is_exact_instance_of::<PyFloat>()
+        || value.is_exact_instance_of::<PyString>()
+        || value.is_exact_instance_of::<PyBytes>()
 }
 
 /// The environment in the form of an order.
@@ -349,7 +399,7 @@ fn clock_of_logging(py: Python<'_>) -> PyResult<Option<(Py<PyAny>, Py<PyAny>)>> 
 }
 
 /// The order in this descriptor; none that is long, or that there is no memory for.
-fn read_order(number: RawFd) -> PyResult<Option<Vec<u8>>> {
+pub(crate) fn read_order(number: RawFd) -> PyResult<Option<Vec<u8>>> {
     let read = || {
         let status = with_descriptor(number, |fd| rustix::fs::fstat(fd))?;
         let size = usize::try_from(status.st_size).unwrap_or(usize::MAX);

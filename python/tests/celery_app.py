@@ -10,12 +10,13 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, Optional
 
 from celery import Celery, signals
 from celery.exceptions import SoftTimeLimitExceeded
 from celery.utils.log import get_task_logger
 
+from regrow._celery import child
 from regrow.celery import image_init
 
 app = Celery(
@@ -41,6 +42,8 @@ heard: list[str] = []
 @image_init.connect
 def on_image(**_: Any) -> None:
     heard.append(f"image {os.getpid()}")
+    os.environ["SET_IN_THE_IMAGE"] = "yes"
+    os.environ.pop("REGROW_TEST_REMOVED", None)
 
 
 @signals.worker_process_init.connect
@@ -143,6 +146,26 @@ def exits(status: int, at_once: bool) -> None:
 @app.task
 def kills_itself(number: int) -> None:
     os.kill(os.getpid(), number)
+
+
+@app.task
+def variables(*names: str) -> list[list[Optional[str]]]:
+    """Variables as Python and as the C library have them."""
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_char_p
+    in_c = [getenv(name.encode()) for name in names]
+    return [[os.environ.get(name) for name in names], [value and value.decode() for value in in_c]]
+
+
+@app.task
+def way_in() -> str:
+    """The function that has begun the process of a task: what is around the pool's own."""
+    frame = sys._getframe()
+    while frame.f_code.co_filename != child.__file__ or frame.f_code.co_name != "run":
+        assert frame.f_back is not None
+        frame = frame.f_back
+    assert frame.f_back is not None
+    return frame.f_back.f_code.co_name
 
 
 @app.task

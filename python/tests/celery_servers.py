@@ -189,6 +189,7 @@ class Worker:
             "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]),
             "REGROW_TEST_BROKER": broker,
             "REGROW_TEST_BACKEND": backend,
+            "REGROW_TEST_REMOVED": "not yet",
             "REGROW_TEST_ENDS": str(folder / "ends"),
             "REGROW_TEST_OPTIONS": json.dumps({"visibility_timeout": 600} if options is None else options),
         }

@@ -66,6 +66,17 @@ def test_every_task_has_a_fresh_process_of_a_warm_image(client: Client, shared: 
     assert after["executed"] == 0, after
 
 
+def test_a_task_has_the_variables_that_the_image_has_set(client: Client) -> None:
+    names = ["SET_IN_THE_IMAGE", "REGROW_TEST_REMOVED", "CELERY_CUSTOM_WORKER_POOL"]
+    pool = "regrow.celery:TaskPool"
+    assert client.variables(*names).get(timeout=SOON) == [["yes", None, pool]] * 2
+
+
+def test_tasks_go_the_quick_way_into_their_processes(client: Client) -> None:
+    # That of the front end in which every run wakes. Orders that it reads itself are carried out by a function of their own.
+    assert client.way_in().get(timeout=SOON) == "begin"
+
+
 def test_signals_of_processes_are_sent_in_each_and_that_of_the_image_once(client: Client, folder: Path) -> None:
     gave = [client.where().get(timeout=SOON) for _ in range(3)]
     images = {heard[0] for _, _, heard in gave}

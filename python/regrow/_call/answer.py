@@ -7,16 +7,19 @@ from what a signal handler has raised meanwhile, and the handler's exception is 
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import pickle
 import threading
 from typing import Any, NamedTuple, Optional, Union
 
 from regrow import _core
-from regrow._call.worker import UNPREPARED, VALUE
+from regrow._call import buffers
+from regrow._call.worker import HEAD_BYTES, UNPREPARED, VALUE, WITH_BUFFERS
 from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback, how_it_ended
 
-#: The bytes before the data of an answer: its kind, and the length of the data.
-_HEAD = 9
+#: How much of an answer is read at first. One with large buffers is longer, and most others are not.
+_FIRST_BYTES = buffers.LEAST_BYTES
 
 
 class Answer(NamedTuple):
@@ -38,13 +41,15 @@ class Unclear(BaseException):
 
 def read_answer(process: _core.Process) -> Answer:
     """The answer of a process that has ended."""
-    answer = process.answer()
-    if len(answer) < _HEAD or len(answer) != _HEAD + int.from_bytes(answer[1:_HEAD], "little"):
+    answer = process.answer(_FIRST_BYTES)
+    if len(answer) == _FIRST_BYTES:
+        answer = _long_answer(process, answer)
+    if len(answer) < HEAD_BYTES or len(answer) != _end(answer):
         code = process.returncode
         return Answer(None, BrokenProcess(f"the process {how_it_ended(code)} before the call returned", code))
-    kind, data = answer[:1], memoryview(answer)[_HEAD:]
-    if kind == VALUE:
-        value, error = _load(data)
+    kind, data = answer[:1], memoryview(answer)[HEAD_BYTES:]
+    if kind in (VALUE, WITH_BUFFERS):
+        value, error = _load(data, process if kind == WITH_BUFFERS else None)
         if error is None or isinstance(error, Exception):
             return Answer(value, error)
         broken = BrokenProcess("the value of the call could not be loaded", process.returncode)
@@ -58,16 +63,42 @@ def read_answer(process: _core.Process) -> Answer:
     return Answer(None, raised, refusal)
 
 
-def _load(data: Union[bytes, memoryview]) -> tuple[Any, Optional[BaseException]]:
-    """What a pickle holds, or what loading it raises."""
+def _end(answer: bytes) -> int:
+    """Where an answer ends, without the large buffers behind it."""
+    return HEAD_BYTES + int.from_bytes(answer[1:HEAD_BYTES], "little")
+
+
+def _long_answer(process: _core.Process, first: bytes) -> bytes:
+    """All of an answer that begins so, without the large buffers behind it."""
+    if first[:1] != WITH_BUFFERS:
+        return process.answer()
+    end = _end(first)
+    return first[:end] if end <= len(first) else process.answer(end)
+
+
+def _load(data: Union[bytes, memoryview], process: Optional[_core.Process] = None) -> tuple[Any, Optional[BaseException]]:
+    """What a pickle holds, or what loading it raises. Large buffers of it are behind it in the answer of a process."""
     try:
-        return pickle.loads(data), None
+        return (pickle.loads(data) if process is None else _load_with_buffers(memoryview(data), process)), None
     except Exception as error:
         return None, error
     except BaseException as error:
         if threading.current_thread() is threading.main_thread():
             raise Unclear(error) from None
         return None, error
+
+
+def _load_with_buffers(data: memoryview, process: _core.Process) -> Any:
+    numbers = data.cast("B")
+    count = int.from_bytes(numbers[:8], "little")
+    first = 8 + 8 * count
+    sizes = [int.from_bytes(numbers[at : at + 8], "little") for at in range(8, first, 8)]
+    # The memory is taken first and the file put there, as an object of `mmap` that has a file holds a descriptor of it too.
+    memory = mmap.mmap(-1, buffers.places(sizes)[-1], mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    held = ctypes.c_char.from_buffer(memory)
+    process.map_answer(ctypes.addressof(held), len(memory), buffers.up_to_page(HEAD_BYTES + len(data)))
+    del held
+    return pickle.loads(data[first:], buffers=buffers.parts(memory, sizes))
 
 
 def _exception(data: memoryview) -> tuple[BaseException, Optional[BaseException]]:

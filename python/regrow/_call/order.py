@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import sys
@@ -10,7 +11,8 @@ from multiprocessing import process as mp_process
 from typing import Any, Optional, Protocol
 
 from regrow import _core
-from regrow._call.worker import ANSWER_FD, ORDER_FD
+from regrow._call import buffers
+from regrow._call.worker import ANSWER_FD, ORDER_FD, carry
 from regrow._starter import Starter
 
 #: The longest order of which the bytes are part of the start; a longer one is in a file.
@@ -35,8 +37,27 @@ def pickled(value: Any) -> bytes:
 
 def order_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Callable[[Any], bytes] = pickled) -> bytes:
     """The order of a call; see `regrow._call.worker`. `dumps` makes the pickle."""
+    return _key() + dumps((function, args, kwargs))
+
+
+def order_with_buffers(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shared: Sequence[Shared] = ()
+) -> tuple[bytes, Sequence[Shared]]:
+    """The same, and what the process has copies of the descriptors of: large buffers are in a memory file."""
+    found: list[memoryview] = []
+    take = functools.partial(buffers.take_for_file, found)
+    data = pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL, buffer_callback=take)
+    if found:
+        sizes = [len(buffer) for buffer in found]
+        data = pickled((carry, (SHARED_FD + len(shared), sizes, data), {}))
+        shared = (*shared, buffers.MemoryFile(found))
+    return _key() + data, shared
+
+
+def _key() -> bytes:
+    """What processes of one family know one another by, as an order begins with it."""
     key = bytes(mp_process.current_process().authkey)
-    return len(key).to_bytes(2, "little") + key + dumps((function, args, kwargs))
+    return len(key).to_bytes(2, "little") + key
 
 
 def prepare(starter: Starter) -> None:

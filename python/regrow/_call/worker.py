@@ -6,12 +6,13 @@
                    process(order)    a `multiprocessing` process
 
     order          length of the authentication key (2 bytes) | key | pickle of (function, args, kwargs)
-                   empty: the order is in the file at descriptor 61
+                   empty: the order is in the file at descriptor 61. With large buffers the function is `carry`
     answer         kind (1 byte) | length (8 bytes) | pickle, at descriptor 62
 
-Numbers are little-endian. The kinds are `=`, the value; `!`, an exception of the call; `?`, one of the preparation. An
-exception is `(pickle of it or None, its text, its traceback)`. The answer is written last, so that whoever has read it need
-not wait long for the end of the process.
+Numbers are little-endian. The kinds are `=`, the value; `#`, a value with large buffers; `!`, an exception of the call; `?`,
+one of the preparation. An exception is `(pickle of it or None, its text, its traceback)`. The answer is written last, so that
+whoever has read it need not wait long for the end of the process. In one of the kind `#` the number of buffers and their sizes
+(8 bytes each) stand before the pickle, and the buffers behind it (`regrow._call.buffers`), from the next page on.
 """
 
 from __future__ import annotations
@@ -26,18 +27,23 @@ import sys
 import traceback
 import weakref
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO, Optional
+from typing import TYPE_CHECKING, Any, BinaryIO, Optional
+
+from regrow._call import buffers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 ORDER_FD = 61
 ANSWER_FD = 62
 
 VALUE = b"="
+WITH_BUFFERS = b"#"
 ERROR = b"!"
 UNPREPARED = b"?"
 
+#: How long the head of an answer is: its kind, and the length of what follows.
+HEAD_BYTES = 9
 #: The longest answer that is copied so that one call writes it.
 _ONE_PIECE = 16 * 1024
 
@@ -45,6 +51,9 @@ _ONE_PIECE = 16 * 1024
 dumps: Callable[[object], bytes] = functools.partial(pickle.dumps, protocol=pickle.HIGHEST_PROTOCOL)
 #: Whether this process is one of a call: it has a descriptor for the answer.
 _in_call = False
+#: The large buffers of what the call returns, as its pickle is made, and what takes them.
+_beside: list[memoryview] = []
+_take = functools.partial(buffers.take, _beside)
 #: What is written at the end: kind, and pickle.
 _answer: Optional[tuple[bytes, bytes]] = None
 #: The names of the modules that are preloaded.
@@ -154,7 +163,31 @@ def _carry_out(order: bytes) -> tuple[bytes, bytes]:
     end = 2 + int.from_bytes(order[:2], "little")
     _authenticate(order[2:end])
     function, args, kwargs = pickle.loads(memoryview(order)[end:])
-    return VALUE, pickle.dumps(function(*args, **kwargs), pickle.HIGHEST_PROTOCOL)
+    data = pickle.dumps(function(*args, **kwargs), pickle.HIGHEST_PROTOCOL, buffer_callback=_take)
+    return (WITH_BUFFERS, _write_buffers(data)) if _beside else (VALUE, data)
+
+
+def carry(number: int, sizes: Sequence[int], data: bytes) -> Any:
+    """Calls the function of an order whose large buffers are in the memory file at a descriptor."""
+    memory = buffers.mapped(number, buffers.places(sizes)[-1])
+    os.close(number)
+    function, args, kwargs = pickle.loads(data, buffers=buffers.parts(memory, sizes))
+    del memory
+    return function(*args, **kwargs)
+
+
+def _write_buffers(data: bytes) -> bytes:
+    """Writes the large buffers of what the call returns, and gives what stands before them in the answer."""
+    sizes = [len(buffer) for buffer in _beside]
+    data = b"".join(number.to_bytes(8, "little") for number in (len(sizes), *sizes)) + data
+    try:
+        buffers.write(ANSWER_FD, buffers.up_to_page(HEAD_BYTES + len(data)), _beside)
+    except BaseException:
+        os.ftruncate(ANSWER_FD, 0)
+        raise
+    finally:
+        _beside.clear()
+    return data
 
 
 def process(order: bytes) -> None:

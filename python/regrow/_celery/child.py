@@ -2,6 +2,7 @@
 
     in the image   prepare(setup)   what a process of the prefork pool does before its first task, as far as it needs no
                                     descriptors: app, tasks, logging, signal handlers; `image_init` is sent
+                   practise()       most of what a run does, before the image is made
     in a run       run(order)       what belongs to a process: `worker_process_init`, one task, `worker_process_shutdown`
 
     order          pickle of (pid of the worker, function, args, kwargs); empty: it is in the file at descriptor 61. Without
@@ -18,18 +19,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import logging
 import os
 import pickle
+import posix
 import signal
 import sys
 from types import FrameType, ModuleType
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from regrow._celery.engine import ANSWER_FD, ORDER_FD
-from regrow._celery.rehearsal import rehearse
+from regrow._celery.rehearsal import Rehearsal
 from regrow._celery.setup import Setup
+
+if TYPE_CHECKING:
+    from regrow import _core
 
 _PR_SET_PDEATHSIG = 1
 
@@ -37,6 +41,10 @@ _setup: Optional[Setup] = None
 _app: Any = None
 #: The main module of the worker, where the app is there.
 _main: Optional[ModuleType] = None
+#: What runs do before there is one.
+_rehearsal: Optional[Rehearsal] = None
+#: The variables that the app has set, each with its value, or that it has removed. Each run does so again.
+_variables: list[tuple[bytes, Optional[bytes]]] = []
 #: Why the image could not be prepared.
 _failure: Optional[bytes] = None
 #: Whether the soft time limit is to be raised at once, and whether it came before that.
@@ -45,20 +53,27 @@ _has_limit_come = False
 _prctl = ctypes.CDLL(None).prctl
 
 
-def prepare(data: bytes) -> None:
-    """Sets the app up. An exception is kept, and is what every order is answered with."""
+def prepare(data: bytes) -> Optional[_core.TaskRunner]:
+    """Sets the app up. An exception is kept, and is what every order is answered with.
+
+    Returns what carries tasks out on a way of its own (see `docs/warm.md`): it does what the front end does ahead of `run`."""
     global _failure
+    # Not by `os.environ`: the image is of the variables that are read there.
+    before = dict(posix.environ)
     try:
         _prepare(data)
     except BaseException:
         _failure = _pickled_exception()
-    # What is here lives as long as the process: no collection need look at it, and touch its memory.
-    gc.collect()
-    gc.freeze()
+        return None
+    _put_back_variables(before)
+    from regrow import _core
+    from regrow._call import worker
+
+    return _core.TaskRunner(worker, sys.modules[__name__])
 
 
 def _prepare(data: bytes) -> None:
-    global _setup, _app
+    global _setup, _app, _rehearsal
     if data.startswith(b"@"):
         with open(data[1:], "rb") as file:
             data = file.read()
@@ -70,8 +85,25 @@ def _prepare(data: bytes) -> None:
     _set_up_app(_app, _setup)
     _set_up_signals()
     _import_transports(_app)
-    rehearse(_app, _setup.hostname, _carry_out)
+    _rehearsal = Rehearsal(_app, _setup.hostname)
+    practise()
+    _rehearsal.use_results()
     _release_files()
+
+
+def _put_back_variables(before: dict[bytes, bytes]) -> None:
+    """Leaves to each run what the app has done to the environment. An image that has not changed it starts its runs sooner."""
+    after = dict(posix.environ)
+    _variables[:] = ((name, after.get(name)) for name in {*before, *after} if before.get(name) != after.get(name))
+    for name, _ in _variables:
+        _set_variable(name, before.get(name))
+
+
+def _set_variable(name: bytes, value: Optional[bytes]) -> None:
+    if value is None:
+        del os.environb[name]
+    else:
+        os.environb[name] = value
 
 
 def _import_app(setup: Setup) -> Any:
@@ -183,12 +215,23 @@ def _on_soft_limit(_number: int, _frame: Optional[FrameType]) -> None:
     raise SoftTimeLimitExceeded
 
 
+def practise() -> None:
+    """Does what a run does, with a task that does nothing and that nobody hears of."""
+    assert _rehearsal is not None
+    with _rehearsal.staged() as order:
+        _worker, function, args, kwargs = pickle.loads(order)
+        _carry_out(function, args, kwargs)
+
+
 def run(order: bytes) -> None:
     """Carries out one order. Does not return."""
     status = 1
     try:
         # The file of the answer serves other tasks: what this one starts and leaves behind is not to have it.
         os.set_inheritable(ANSWER_FD, False)
+        for name, value in _variables:
+            if posix.environ.get(name) != value:
+                _set_variable(name, value)
         # With the worker its processes end.
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if not order:

@@ -8,29 +8,44 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+import pickle
+from collections.abc import Iterator
 from typing import Any
 
+_NAME = "regrow.rehearsal"
+#: How often the result backend is used.
 _TIMES = 10
 #: The signals that are sent around a task.
 _SIGNALS = ("task_prerun", "task_postrun", "task_success", "task_failure", "before_task_publish", "after_task_publish")
 
 
-def rehearse(app: Any, hostname: str, carry_out: Callable[[Any, tuple[Any, ...], dict[str, Any]], bytes]) -> None:
-    """Carries out a task that does nothing, as a run does it, and uses the result backend."""
-    from celery.app import trace
+class Rehearsal:
+    """A task that does nothing, in an app that has it for a moment at a time."""
 
-    task = app._task_from_fun(_nothing, name="regrow.rehearsal", ignore_result=True)
-    try:
-        with _without_receivers():
-            task.__trace__ = trace.build_tracer(task.name, task, app.loader, hostname, app=app)
-            for number in range(_TIMES):
-                carry_out(trace.fast_trace_task, _message(f"rehearsal-{number}"), {})
-    finally:
-        del app._tasks[task.name]
-    # Whatever is wrong with the backend is an error of the task that uses it.
-    with contextlib.suppress(Exception):
-        _rehearse_results(app)
+    def __init__(self, app: Any, hostname: str) -> None:
+        from celery.app import trace
+
+        self._app = app
+        self._task = app._task_from_fun(_nothing, name=_NAME, ignore_result=True)
+        del app._tasks[_NAME]
+        self._task.__trace__ = trace.build_tracer(_NAME, self._task, app.loader, hostname, app=app)
+        self._order = pickle.dumps((0, trace.fast_trace_task, _message(_NAME), {}), pickle.HIGHEST_PROTOCOL)
+
+    @contextlib.contextmanager
+    def staged(self) -> Iterator[bytes]:
+        """The order of the task, which can be carried out here."""
+        self._app._tasks[_NAME] = self._task
+        try:
+            with _without_receivers():
+                yield self._order
+        finally:
+            del self._app._tasks[_NAME]
+
+    def use_results(self) -> None:
+        """Uses the result backend as tasks do."""
+        # Whatever is wrong with the backend is an error of the task that uses it.
+        with contextlib.suppress(Exception):
+            _rehearse_results(self._app)
 
 
 def _nothing() -> None:
@@ -41,7 +56,7 @@ def _message(number: str) -> tuple[Any, ...]:
     """What a worker gives the function that carries out a task."""
     request = {
         "lang": "py",
-        "task": "regrow.rehearsal",
+        "task": _NAME,
         "id": number,
         "retries": 0,
         "timelimit": [None, None],
@@ -52,7 +67,7 @@ def _message(number: str) -> tuple[Any, ...]:
         "ignore_result": True,
     }
     body = json.dumps([[], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}])
-    return "regrow.rehearsal", number, request, body, "application/json", "utf-8"
+    return _NAME, number, request, body, "application/json", "utf-8"
 
 
 @contextlib.contextmanager

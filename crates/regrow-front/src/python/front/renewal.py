@@ -42,6 +42,7 @@ def is_done_once(hooks: list[Any] | None) -> bool:
             "asyncio.events:on_fork",
             "logging:_after_at_fork_child_reinit_locks",
             "regrow._call.worker:_forget",
+            "regrow._starter:_leave_to_parent",
             "threading:_after_fork",
         )
     )
