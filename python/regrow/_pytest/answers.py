@@ -30,7 +30,10 @@ HEAD_BYTES = 9
 class Early(ModuleType):
     """Stands for `regrow._call.worker`, where the runner puts what it knows of a call."""
 
+    _beside = calls._beside
     _described = staticmethod(calls._described)
+    _take = staticmethod(calls._take)
+    _write_buffers = staticmethod(calls._write_buffers)
 
     @property
     def _answer(self) -> None:
