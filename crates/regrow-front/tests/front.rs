@@ -196,7 +196,7 @@ fn args(run: &Run<'_>) -> Vec<String> {
 fn kind_of(path: &Path) -> String {
     let status = rustix::fs::stat(path).expect("it is there");
     let terminal = File::options().read(true).custom_flags(OFlags::NOCTTY.bits().cast_signed()).open(path);
-    let is_terminal = status.st_rdev != 0 && terminal.is_ok_and(|file| rustix::termios::isatty(file));
+    let is_terminal = status.st_rdev != 0 && terminal.is_ok_and(rustix::termios::isatty);
     format!(
         "{}:{}:{}:{}",
         status.st_mode & 0o170_000,
