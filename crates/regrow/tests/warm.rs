@@ -381,6 +381,35 @@ print('right')",
     assert!(reports.differences.is_empty() && reports.given_up.is_empty(), "{reports:?}");
 }
 
+/// Of a trusted run too, until some resets later they are protected again. A run that writes them once more leaves nothing either.
+#[test]
+fn pages_that_trusted_runs_write_no_more_are_not_looked_at_for_ever() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mark = directory.path().join("mark");
+    let write = format!(
+        "
+assert memory.find(b'z') == -1
+for page in range(10 if os.path.exists('{mark}') else 5000):
+    memory[page * 4096] = ord('z')
+print('right')",
+        mark = mark.display()
+    );
+    let pool = Pool::builder().trusts_runs(true).timed(true).max_bodies_per_program(1).build();
+    let mut command = prepared(&pool, PYTHON, &python(LARGE, &write));
+    let mut compared = |runs: u32| {
+        (0..runs).for_each(|_| assert_eq!(warm_output(&mut command), "right\n"));
+        pool.last_times(LIMIT).expect("it was recycled").work.compared
+    };
+    for _ in 0..2 {
+        assert!((5000..6000).contains(&compared(1)), "they were written");
+        fs::write(&mark, "").expect("a file");
+        assert!((5000..6000).contains(&compared(1)), "they are looked at");
+        let later = compared(70);
+        assert!((10..1000).contains(&later), "{later} pages are looked at");
+        fs::remove_file(&mark).expect("a file");
+    }
+}
+
 #[test]
 fn the_front_end_of_the_documentation_works() {
     const PAGE: &str = include_str!("../../../docs/warm.md");
