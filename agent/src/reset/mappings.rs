@@ -40,7 +40,7 @@ pub fn put_back(agent: &Agent) -> ResetResult {
     if read_and_compare(agent)? { Ok(()) } else { Err((Broken::Mappings, 0)) }
 }
 
-/// Whether the mappings equal the image's. Where they do not, they are written down.
+/// Whether the mappings equal the image's. Where they do not, the private area has those that are there.
 fn read_and_compare(agent: &Agent) -> Result<bool, (Broken, i32)> {
     if are_equal(agent)? {
         return Ok(true);
@@ -49,6 +49,7 @@ fn read_and_compare(agent: &Agent) -> Result<bool, (Broken, i32)> {
     Ok(false)
 }
 
+/// Writes the mappings that are there into the private area, where [`undo`] compares them with the image's.
 fn write_down(agent: &Agent) -> ResetResult {
     let count = query::read_all(agent)?;
     // SAFETY: the private area is this body's.

@@ -111,7 +111,7 @@ fn advise_at_once(agent: &Agent, advice: &[u32]) -> bool {
     // SAFETY: the private area is this body's; nobody else uses this table meanwhile.
     let table = unsafe { &raw mut (*agent.private()).ranges }.cast::<(u64, u64)>();
     let (mut count, mut end, mut bytes) = (0, 0, 0);
-    // A program that is trusted advises memory that it has: it can write to that.
+    // A trusted run gives such advice for memory that it writes to, and not for code and constants.
     let kind = if agent.trusts_runs() { vma_flags::WRITE } else { 0 };
     let is_advised = |vma: &&VmaEntry| vma.flags & (vma_flags::HANDS_OFF | kind) == kind;
     for vma in agent.vmas().iter().filter(is_advised) {
