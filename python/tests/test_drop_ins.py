@@ -56,7 +56,9 @@ def test_changing_the_import_is_enough(script: Script) -> None:
     theirs = script(text)
     ours = script(text.replace("from concurrent.futures import", "from regrow import"))
     assert theirs.stdout.split()[0] == ours.stdout.split()[0] == "20540", ours.stderr
-    assert (int(theirs.stdout.split()[1]), int(ours.stdout.split()[1])) == (2, 40)
+    # One of their workers is at times quick enough for all chunks.
+    assert int(theirs.stdout.split()[1]) <= 2
+    assert int(ours.stdout.split()[1]) == 40
 
 
 @pytest.mark.parametrize(("most", "method"), [(None, None), (1, "fork"), (7, "spawn"), (None, "regrow")])

@@ -3,6 +3,6 @@
 
 static void strike(void)
 {
-    for (int number = 0; number < 3000; number++)
+    for (int number = 0; number < 9000; number++)
         mmap(NULL, PAGE, number % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
