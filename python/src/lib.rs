@@ -13,6 +13,7 @@ mod descriptors;
 mod errors;
 mod files;
 mod image;
+mod immortal;
 mod left;
 mod pipes;
 mod pool;

@@ -25,6 +25,7 @@ use rustix::io::Errno;
 
 use crate::descriptors::{close, with_descriptor};
 use crate::errors::os_error;
+use crate::immortal;
 use crate::left::Left;
 
 /// What the order of a call begins with, behind arguments and environment: the worker's `call`.
@@ -170,6 +171,11 @@ impl PyRunner {
         modules.set_item("__main__", main)?;
         worker.setattr(intern!(py, "_own_main"), py.None())?;
         worker.setattr(intern!(py, "_in_call"), false)
+    }
+
+    /// Has the interpreter count no references to what all runs have, before the image is made. Returns to how many objects.
+    fn settle(&self, py: Python<'_>) -> PyResult<usize> {
+        immortal::make_all(py)
     }
 }
 

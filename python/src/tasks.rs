@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyList, PyModule};
 use regrow_front::order;
 
 use crate::descriptors::close;
+use crate::immortal;
 use crate::runner::{FINALIZE, PyRunner, read_order};
 
 /// What the order of a task begins with, behind arguments and environment: the child's `run`.
@@ -66,5 +67,10 @@ impl PyTaskRunner {
         _flush_c: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         self.runner.rehearse_beginning(py, streams, || self.practise.call0(py).map(drop))
+    }
+
+    /// As that of a `Runner`.
+    fn settle(&self, py: Python<'_>) -> PyResult<usize> {
+        immortal::make_all(py)
     }
 }

@@ -32,6 +32,7 @@ from _pytest.main import Session
 
 import regrow
 from regrow._pytest import answers, patterns
+from regrow._pytest.capturing import Capturing, memory_file
 from regrow._pytest.leavings import Leavings
 from regrow._pytest.looking import from_listings
 from regrow._pytest.practice import is_of_pytest, practise
@@ -39,7 +40,6 @@ from regrow._pytest.reports import as_plain
 
 if TYPE_CHECKING:
     import warnings
-    from typing import IO
 
 Event = tuple[Any, ...]
 
@@ -167,6 +167,7 @@ class Worker:
         with from_listings():
             self.config.hook.pytest_collection(session=self.session)
         self.items = {item.nodeid: item for item in self.session.items}
+        self.capturing = Capturing(self.config.pluginmanager.getplugin("capturemanager"))
         self.recorder = RunRecorder(self)
         self.config.pluginmanager.register(self.recorder, "regrow-recorder")
 
@@ -207,7 +208,7 @@ class Worker:
     def park(self) -> None:
         """Closes what may not be open at the stop: `wake` opens it again."""
         manager = self.config.pluginmanager
-        manager.getplugin("capturemanager").stop_global_capturing()
+        self.capturing.park()
         if (faults := manager.getplugin("faulthandler")) is not None:
             faults.pytest_unconfigure(self.config)
         if (handler := self._log_handler()) is not None:
@@ -219,9 +220,7 @@ class Worker:
         manager = self.config.pluginmanager
         if (faults := manager.getplugin("faulthandler")) is not None:
             faults.pytest_configure(self.config)
-        capturing = manager.getplugin("capturemanager")
-        capturing.start_global_capturing()
-        capturing.suspend_global_capture()
+        self.capturing.wake()
 
     def run(self, order: dict[str, Any]) -> None:
         """Runs the tests that the order names, and sends a frame for each."""
@@ -240,7 +239,7 @@ class Worker:
         if order["tell_ready"]:
             self._send(READY, [])
         self.config.hook.pytest_runtestloop(session=self.session)
-        self.config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
+        self.capturing.restore()
 
     def run_tests(self) -> None:
         """The loop over the order's tests; fixtures of a wider scope live as long as their tests follow each other."""
@@ -306,11 +305,6 @@ class Worker:
         rest = memoryview(FRAME_HEAD.pack(len(body)) + body)
         while rest:
             rest = rest[os.write(self.order["results"], rest) :]
-
-
-def memory_file(buffering: int = -1) -> IO[bytes]:
-    """What captured output is kept in: as a temporary file, but no file system is asked."""
-    return open(os.memfd_create("captured"), "wb+", buffering=buffering)
 
 
 def take_input(number: int) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Optional
 
-from .ground import C_ENVIRON, Address, content_of, texts_at, variables_of
+from .ground import BIND_NOW, C_ENVIRON, Address, content_of, texts_at, variables_of
 
 Change = tuple[bytes, Optional[bytes]]
 
@@ -30,8 +30,15 @@ class Environment:
 
     def __init__(self) -> None:
         self.names: set[str | bytes] = set()
-        self.given = variables_of(content_of("/proc/self/environ").split(b"\0"))
+        entries = content_of("/proc/self/environ").split(b"\0")
+        self.given = variables_of(entries)
         self.given.pop(b"REGROW_WARM", None)
+        if entries[-3:-2] == [BIND_NOW] and entries.count(BIND_NOW) == 1:
+            # Regrow has set it for the loader, and no run has it.
+            name = BIND_NOW.partition(b"=")[0]
+            for variables in (self.given, posix.environ):
+                variables.pop(name, None)
+            posix.unsetenv(name)
         self.array = initial_environment()
         self.had_os = "os" in sys.modules
         self.put_back: Callable[[], None] = lambda: None

@@ -74,6 +74,8 @@ HELD: list[object] = []
 AHEAD: list[object] = []
 # How an order begins: the name of the format and its version.
 ORDER_HEAD = b"regrow 1 "
+# What Regrow sets for the loader, in front of the last variable, `REGROW_WARM`.
+BIND_NOW = b"LD_BIND_NOW=1"
 # The exit status that stands for an end by SIGINT.
 INTERRUPTED = -1
 # The names that the interpreter gives to its module `__main__`.
