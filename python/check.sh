@@ -12,8 +12,8 @@ cd "$(dirname "$0")"
 
 requirements=(ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 pytest-timeout==2.4.0 numpy
     pandas==3.1.1 cloudpickle==3.1.3 joblib==1.6.0 loky==3.7.0 psutil==7.2.2 scikit-learn==1.9.1)
-# A notebook, which has a bar, and what executes its cells.
-requirements+=(ipykernel==7.4.0 ipywidgets==8.1.9 nbclient==0.11.0)
+# What `-n` belongs to elsewhere; a notebook, which has a bar, and what executes its cells.
+requirements+=(pytest-xdist==3.8.0 ipykernel==7.4.0 ipywidgets==8.1.9 nbclient==0.11.0)
 # The clusters that tasks come from. Ray is large, and is tried only where RAY is set.
 requirements+=(celery==5.7.0 redis==8.1.0 dask==2026.8.0 distributed==2026.8.0)
 [ -z "${RAY:-}" ] || requirements+=(ray==2.51.1)

@@ -8,7 +8,8 @@ from typing import Optional, final
 class Image:
     """An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command
     lines the modules that are imported. `variables` are names of variables that it reads beside those that it is seen to
-    read (`*`: all), `directory` where it may read relative paths: the caller's."""
+    read (`*`: all), `directory` where it may read relative paths: the caller's. `unfollowed` has the image depend on none of
+    the files that it reads, for a caller who drops the image himself: `variables` are all that it reads then."""
 
     def __new__(
         cls,
@@ -19,6 +20,7 @@ class Image:
         preload: Sequence[str] = (),
         variables: Sequence[str] = (),
         directory: Optional[str] = None,
+        unfollowed: bool = False,
     ) -> Image: ...
 
 @final

@@ -12,7 +12,7 @@ option is given:
     _pytest.answers      how the run of one test tells its report
     _pytest.leavings     what these tests leave in it
     _pytest.patterns     regular expressions that the next session has compiled ahead
-    _pytest.looking      files that an image is not to depend on
+    _pytest.capturing    the capturing of output, begun before the stop
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ use crate::files;
 
 /// An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command lines
 /// the modules that are imported. `variables` are names of variables that it reads beside those that it is seen to read
-/// (`*`: all), `directory` where it may read relative paths: the caller's.
+/// (`*`: all), `directory` where it may read relative paths: the caller's. `unfollowed` has the image depend on none of the files that
+/// it reads, for a caller who drops the image himself: `variables` are all that it reads then.
 #[pyclass(frozen, name = "Image", module = "regrow._core")]
 pub(crate) struct PyImage {
     program: OsString,
@@ -41,7 +42,8 @@ pub(crate) struct PyImage {
 #[pymethods]
 impl PyImage {
     #[new]
-    #[pyo3(signature = (program, options, preparation, *, preload = vec![], variables = vec![], directory = None))]
+    #[pyo3(signature = (program, options, preparation, *, preload = vec![], variables = vec![], directory = None,
+                        unfollowed = false))]
     fn new(
         program: OsString,
         options: Vec<OsString>,
@@ -49,9 +51,16 @@ impl PyImage {
         preload: Vec<String>,
         variables: Vec<String>,
         directory: Option<PathBuf>,
+        unfollowed: bool,
     ) -> PyResult<Self> {
+        let mut preparation = preparation;
+        preparation.extend(unfollowed.then(|| OsString::from("--unfollowed")));
         let image = Self::described(program, options, preparation, preload);
-        image.and_then(|image| image.that_reads(variables, directory)).map_err(|error| os_error(&error))
+        let mut image = image
+            .and_then(|image| image.that_reads(variables, directory))
+            .map_err(|error| os_error(&error))?;
+        Arc::make_mut(&mut image.front_end).unfollowed = unfollowed;
+        Ok(image)
     }
 }
 
@@ -73,7 +82,7 @@ impl PyImage {
             start.extend_from_slice(word.as_bytes());
             start.push(0);
         }
-        let front_end = Arc::new(Warm { args, variables: NAMES.patterns(), directory: None });
+        let front_end = Arc::new(Warm { args, variables: NAMES.patterns(), ..Warm::default() });
         Ok(Self { program, options, preload, front_end, start: front_file(&start)? })
     }
 

@@ -18,6 +18,8 @@ pub struct Recipe<'a> {
     pub env: Vec<&'a CStr>,
     /// The directory that a front end may read relative paths in: the caller's own.
     pub directory: Option<&'a Path>,
+    /// Whether nobody looks at the system calls of a front end until it stops for the first time, of two.
+    pub unfollowed: bool,
     /// Where to stop.
     pub point: Point,
     /// [`regrow_abi::features`] that the agent may use.

@@ -37,7 +37,7 @@ fn command(pool: &Pool, script: &str) -> Command {
     args.push(&[script.as_bytes()]).expect("no NUL");
     let mut command = pool.command(PYTHON);
     command.args(["-c", "print('plain')"]).env_clear().env("NAME", "value");
-    command.warm(Arc::new(Warm { args, variables: Vec::new(), directory: None })).stdout(Stdio::piped());
+    command.warm(Arc::new(Warm { args, variables: Vec::new(), ..Warm::default() })).stdout(Stdio::piped());
     command
 }
 

@@ -26,7 +26,7 @@ fn front(script: &str, variables: &[&str]) -> Arc<Warm> {
     args.push(&[b"-c"]).expect("no NUL");
     args.push(&[script.as_bytes()]).expect("no NUL");
     let variables = variables.iter().map(|name| name.as_bytes().to_vec()).collect();
-    Arc::new(Warm { args, variables, directory: None })
+    Arc::new(Warm { args, variables, ..Warm::default() })
 }
 
 /// A command that says `plain` where it is not started in the image of its front end.

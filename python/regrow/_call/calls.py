@@ -93,7 +93,7 @@ class Calls(Polled):
             future: Optional[Future[Any]] = None
             try:
                 with self.lock:
-                    if not self._waiting or len(self._starting) + len(self._running) >= self._slots:
+                    if not self._waiting or len(self._starting) + len(self._running) - self._ended >= self._slots:
                         return
                     future = self._waiting[0]
                     self._starting[future] = me
@@ -255,11 +255,18 @@ class Calls(Polled):
         """Sets the future of a claimed call that has ended, and starts the next one. Each step may have been done before."""
         future = running.future
         running.finisher = threading.get_ident()
+        if self._waiting and not running.has_ended and self._is_polling():
+            # The process leaves its slot to the next one, which runs while the answer is read. No handler raises in this thread.
+            with self.lock:
+                running.has_ended = True
+                self._ended += 1
+            self._start_waiting()
         if not future.is_over():
             self._set_outcome(future, running)
         with self.lock:
             if running in self._running:
                 del self._running[running]
+                self._ended -= running.has_ended
                 self._wake_if_closed()
             future.call = None
             has_waiting = bool(self._waiting)

@@ -167,7 +167,19 @@ class Future(concurrent.futures.Future[T]):
 class Running:
     """A call whose process has been started and not been seen to end."""
 
-    __slots__ = ("claimed", "deadline", "due", "finisher", "future", "is_late", "is_watched", "process", "refusal", "watched")
+    __slots__ = (
+        "claimed",
+        "deadline",
+        "due",
+        "finisher",
+        "future",
+        "has_ended",
+        "is_late",
+        "is_watched",
+        "process",
+        "refusal",
+        "watched",
+    )
 
     def __init__(self, future: Future[Any], process: _core.Process, deadline: Optional[float]) -> None:
         self.future = future
@@ -180,6 +192,8 @@ class Running:
         #: Whether the poller waits for it.
         self.is_watched = False
         self.claimed = False
+        #: Whether it has left its slot, as its process has ended.
+        self.has_ended = False
         self.is_late = False
         #: The thread that sets the future and calls its callbacks; 0 while there is none.
         self.finisher = 0

@@ -33,6 +33,8 @@ class Polled(abc.ABC):
         self._waiting: deque[Future[Any]] = deque()
         #: The calls that have a process, in the order in which they were started.
         self._running: dict[Running, None] = {}
+        #: How many of them have left their slots: their processes have ended.
+        self._ended = 0
         #: Those that the poller waits for, by the descriptors of their processes.
         self._watched: dict[int, Running] = {}
         #: What has a slot and no process yet, and in which thread it is started.
@@ -69,6 +71,10 @@ class Polled(abc.ABC):
             return True
         finishers = (running.finisher for running in self._running)
         return thread in list(self._starting.values()) or thread in finishers
+
+    def _is_polling(self) -> bool:
+        """Whether this is the thread that polls."""
+        return self._thread is threading.current_thread()
 
     def _ensure_thread(self) -> None:
         if self._thread is not None:

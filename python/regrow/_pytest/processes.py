@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 # a recycled one finds the standard input of the session, if that is for it, and where it waits for its turn.
 RESULTS, ORDER, INPUT, GATE = 3, 4, 5, 6
 
-# Why a process was not recycled, where the image has been dropped: a file has changed that it was made of.
+# Why a process was not recycled, where the image has been dropped: the interpreter is another one, or what bodies are made of was killed.
 DROPPED = ("exec: there is no image of the program yet", "exec: the image of the program is being made")
 
-# How often the image is made again in a session. Tests that change such a file each time would have it made for each of them.
+# How often the image is made again in a session.
 MOST_MAKINGS = 4
 
 # Bodies beside one for each process that runs: they are put back meanwhile.
@@ -176,7 +176,7 @@ class Recycling:
             words += ["--path", directory]
         options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         # Tests may read any variable, and are named by paths that are relative to where pytest was started.
-        self._image = _core.Image(sys.executable, options, words, variables=["*"], directory=os.getcwd())
+        self._image = _core.Image(sys.executable, options, words, variables=["*"], directory=os.getcwd(), unfollowed=True)
         # Both would be among the variables of every test, although pytest itself does not see them.
         answers.unset_sizes()
         # A test can do what it likes to pytest itself: to distrust its memory would take most of the time of a reset.
@@ -202,9 +202,6 @@ class Recycling:
         """Why no process is going to be recycled; None if they are. Waits for the image."""
         if self._why is None:
             self._maker.join()
-        if self._why is None:
-            # In a folder where nothing is compiled, the collection of the session has written files under the image's eyes.
-            self._make()
         return self._why
 
     def start(self, order: dict[str, Any], results: Optional[int], gate: Optional[int]) -> Process:

@@ -34,7 +34,6 @@ import regrow
 from regrow._pytest import answers, patterns
 from regrow._pytest.capturing import Capturing, memory_file
 from regrow._pytest.leavings import Leavings
-from regrow._pytest.looking import from_listings
 from regrow._pytest.practice import is_of_pytest, practise
 from regrow._pytest.reports import as_plain
 
@@ -164,8 +163,7 @@ class Worker:
             files = dict.fromkeys(nodeid.split("::")[0] for nodeid in only)
             self.config.args = [os.path.join(self.config.rootpath, file) for file in files]
             self.config.option.pyargs = False
-        with from_listings():
-            self.config.hook.pytest_collection(session=self.session)
+        self.config.hook.pytest_collection(session=self.session)
         self.items = {item.nodeid: item for item in self.session.items}
         self.capturing = Capturing(self.config.pluginmanager.getplugin("capturemanager"))
         self.recorder = RunRecorder(self)

@@ -55,6 +55,7 @@ pub(crate) fn attempt(
             args: warm.map_or_else(Vec::new, |warm| warm.args.iter().collect()),
             env: env.to_vec(),
             directory: warm.and_then(|warm| warm.directory.as_deref()).map(as_path),
+            unfollowed: warm.is_some_and(|warm| warm.unfollowed),
             point,
             features: job.features,
             hot_zero_pages: HOT_ZERO_PAGES,

@@ -84,7 +84,7 @@ impl FrontEnd {
         let mut args = Strings::new();
         arguments.iter().for_each(|argument| args.push_c_str(argument));
         let variables = plan.language().variables.patterns();
-        Ok(Arc::new(Warm { args, variables, directory: None }))
+        Ok(Arc::new(Warm { args, variables, ..Warm::default() }))
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let compiled = of_perl(c"/usr/bin/perl", true).expect("a front end");
         assert_eq!(compiled.plainer(), of_perl(c"/usr/bin/perl", false));
         assert_eq!(compiled.plainer().and_then(|plainer| plainer.plainer()), None);
-        let own = Warm { args: strings(&["-x"]), variables: Vec::new(), directory: None };
+        let own = Warm { args: strings(&["-x"]), variables: Vec::new(), ..Warm::default() };
         let own = FrontEnd::Own(Arc::new(own));
         assert_eq!((own.plainer(), own.loaded()), (None, None));
     }

@@ -53,6 +53,9 @@ pub struct Warm {
     pub variables: Vec<Vec<u8>>,
     /// The directory in which it may read relative paths: part of the key. It must be the caller's when the image is made.
     pub directory: Option<CString>,
+    /// Whether nobody looks at its system calls: the image is made in less time, and depends on no file that the front end reads. The
+    /// front end stops itself once more, as soon as it has prepared itself (`--unfollowed`).
+    pub unfollowed: bool,
 }
 
 /// Everything that one spawn asks for.

@@ -114,7 +114,7 @@ fn run_to_point(tracee: ptrace::Tracee, recipe: &Recipe<'_>) -> Result<AtPoint, 
     match recipe.point {
         Point::Entry => Ok(entry),
         Point::Main => trace::to_main(entry),
-        Point::Warm => warm::to_warm(entry, recipe.directory),
+        Point::Warm => warm::to_warm(entry, recipe.directory, recipe.unfollowed),
     }
 }
 

@@ -9,6 +9,7 @@ mod initial_stack;
 mod load;
 pub mod make;
 mod memory;
+mod own_state;
 mod pointers;
 mod processes;
 mod remote;

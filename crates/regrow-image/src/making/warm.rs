@@ -11,6 +11,9 @@
 //! looks only at what a front end does to its task, because a run does not inherit that, and at the files that it reads, because
 //! the image depends on them. The tracer follows threads, and programs that the front end starts; those must have ended when it
 //! stops. The tracer makes an announced child the caller's own (`CLONE_PARENT`), because the child becomes the seed.
+//!
+//! To stop at each call takes as long as all the rest. An image that is to depend on no files can do without: then nobody looks at the
+//! calls until the front end stops for the first time, and what its task has is compared with what it had (`own_state`).
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStringExt;
@@ -22,6 +25,7 @@ use regrow_front::report::FORK;
 use regrow_sys::ptrace::{self, Resume, Stop, Stopped, SyscallEntry};
 
 use crate::error::MakeError;
+use crate::making::own_state::OwnState;
 use crate::making::remote::{Access, Remote};
 use crate::making::startup::{Startup, WRITES};
 use crate::making::stat::stat_fields;
@@ -109,16 +113,28 @@ struct WarmUp {
     announced: bool,
     /// The directory in which the front end may read relative paths.
     directory: Option<PathBuf>,
+    /// What the front end had at its entry, while nobody looks at its calls.
+    before: Option<OwnState>,
 }
 
 /// Lets a front end that stands at its entry run until it stops itself. `directory` is where it may read relative paths.
-pub(crate) fn to_warm(entry: AtPoint, directory: Option<&Path>) -> Result<AtPoint, MakeError> {
+/// `unfollowed` is whether nobody looks at its calls up to a first stop.
+pub(crate) fn to_warm(
+    entry: AtPoint,
+    directory: Option<&Path>,
+    unfollowed: bool,
+) -> Result<AtPoint, MakeError> {
     let AtPoint { remote, stack, startup } = with_room(entry)?;
-    let remote = tell_start_of_stack(remote, stack.pointer)?;
-    watch_loader(&remote, &stack)?;
+    let mut remote = tell_start_of_stack(remote, stack.pointer)?;
+    let mut before = None;
+    if unfollowed {
+        let (after, state) = OwnState::read(remote)?;
+        (remote, before) = (after, Some(state));
+    } else {
+        watch_loader(&remote, &stack)?;
+    }
     let main = remote.pid();
     let (stopped, access) = remote.release();
-    resume(stopped, 0)?;
     let mut way = WarmUp {
         startup,
         tasks: HashMap::from([(main, TaskKind::Own)]),
@@ -130,7 +146,9 @@ pub(crate) fn to_warm(entry: AtPoint, directory: Option<&Path>) -> Result<AtPoin
         access: Some(access),
         announced: false,
         directory: directory.map(Path::to_owned),
+        before,
     };
+    way.resume(stopped, 0)?;
     // A front end makes ten thousand system calls and more. To sleep at each would take as long as all the rest.
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let awake = if processors > 1 { AWAKE } else { Duration::ZERO };
@@ -191,8 +209,11 @@ fn set_bounds(remote: Remote, stack_pointer: u64, bounds: [u64; 5]) -> Result<Re
     Ok(remote)
 }
 
-fn resume(stopped: Stopped, signal: i32) -> Result<(), MakeError> {
-    stopped.resume(Resume::Syscall, signal).map(drop).map_err(MakeError::tracing("resuming"))
+/// Whether a task is a thread of a process.
+fn is_of(task: i32, process: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{task}/status")).unwrap_or_default();
+    let number = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    number.and_then(|number| number.trim().parse().ok()) == Some(process)
 }
 
 fn refuse<T>(what: impl Into<String>) -> Result<T, MakeError> {
@@ -200,6 +221,11 @@ fn refuse<T>(what: impl Into<String>) -> Result<T, MakeError> {
 }
 
 impl WarmUp {
+    fn resume(&self, stopped: Stopped, signal: i32) -> Result<(), MakeError> {
+        let how = if self.before.is_some() { Resume::Continue } else { Resume::Syscall };
+        stopped.resume(how, signal).map(drop).map_err(MakeError::tracing("resuming"))
+    }
+
     /// Handles one event. Returns the process when it has stopped itself.
     fn event(&mut self, pid: i32, stop: Stop) -> Result<Option<Stopped>, MakeError> {
         let kind = self.tasks.get(&pid).copied();
@@ -209,27 +235,33 @@ impl WarmUp {
             }
             (Stop::Gone(_), _) => drop(self.tasks.remove(&pid)),
             (Stop::Attached(stopped), None) => drop(self.unknown.insert(pid, stopped)),
-            (Stop::Attached(stopped), _) => resume(stopped, 0)?,
+            (Stop::Attached(stopped), _) => self.resume(stopped, 0)?,
             (Stop::Clone(stopped, made), kind) => {
                 self.made(made, pid, kind.unwrap_or(TaskKind::Child))?;
-                resume(stopped, 0)?;
+                self.resume(stopped, 0)?;
             }
             (Stop::SyscallExit(stopped, result), _) => {
                 self.exit(pid, result);
-                resume(stopped, 0)?;
+                self.resume(stopped, 0)?;
             }
             (Stop::Signal(stopped, libc::SIGSTOP), _) if pid == self.main => {
+                if let Some(before) = self.before.take() {
+                    let remote = self.remote(stopped)?;
+                    let remote = before.check(remote)?;
+                    self.go_on(remote)?;
+                    return Ok(None);
+                }
                 return if self.tasks.values().any(|&kind| kind == TaskKind::Child) {
                     refuse("a process that it has started is still there when it stops")
                 } else {
                     Ok(Some(stopped))
                 };
             }
-            (Stop::Signal(stopped, signal), _) => resume(stopped, signal)?,
+            (Stop::Signal(stopped, signal), _) => self.resume(stopped, signal)?,
             (stop, Some(TaskKind::Own)) => self.own_event(stop)?,
             (Stop::SyscallEnter(stopped, call), Some(TaskKind::Child)) => self.childs_call(stopped, call)?,
             (Stop::SyscallEnter(stopped, _) | Stop::Trap(stopped, _) | Stop::Exec(stopped), _) => {
-                resume(stopped, 0)?;
+                self.resume(stopped, 0)?;
             }
         }
         Ok(None)
@@ -254,7 +286,7 @@ impl WarmUp {
 
     /// Notes a task that another one has made.
     fn made(&mut self, made: i32, by: i32, maker: TaskKind) -> Result<(), MakeError> {
-        let is_thread = self.makes_thread.remove(&by).unwrap_or(false);
+        let is_thread = self.makes_thread.remove(&by).unwrap_or_else(|| is_of(made, self.main));
         let kind = match maker {
             TaskKind::Own if is_thread => TaskKind::Own,
             TaskKind::Own if std::mem::take(&mut self.announced) => {
@@ -270,7 +302,7 @@ impl WarmUp {
             TaskKind::Left => TaskKind::Left,
         };
         self.tasks.insert(made, kind);
-        self.unknown.remove(&made).map_or(Ok(()), |stopped| resume(stopped, 0))
+        self.unknown.remove(&made).map_or(Ok(()), |stopped| self.resume(stopped, 0))
     }
 
     /// Notes the file that a process is about to look at which the front end has started.
@@ -278,7 +310,7 @@ impl WarmUp {
         let remote = Remote::to_look_at(stopped)?;
         // A file that the child's own directory decides is no file of the front end's.
         let _ = self.look_at_file(&remote, call);
-        resume(remote.release().0, 0)
+        self.resume(remote.release().0, 0)
     }
 
     /// Joins a stopped thread with the memory of its process.
@@ -292,7 +324,7 @@ impl WarmUp {
     fn go_on(&mut self, remote: Remote) -> Result<(), MakeError> {
         let (stopped, access) = remote.release();
         self.access = Some(access);
-        resume(stopped, 0)
+        self.resume(stopped, 0)
     }
 
     /// Judges a system call at its start.

@@ -80,7 +80,7 @@ impl WarmApplication {
             name.into(),
         ]
         .to_vec();
-        let front_end = Arc::new(Warm { args, variables: python::NAMES.patterns(), directory: None });
+        let front_end = Arc::new(Warm { args, variables: python::NAMES.patterns(), ..Warm::default() });
         Ok(Self { name: name.into(), command, _source: source, front_end })
     }
 

@@ -78,7 +78,12 @@ impl Program {
         }
         let directory = std::env::current_dir()?;
         let directory = std::ffi::CString::new(directory.as_os_str().as_bytes())?;
-        let front_end = Arc::new(Warm { args, variables: vec![b"*".to_vec()], directory: Some(directory) });
+        let front_end = Arc::new(Warm {
+            args,
+            variables: vec![b"*".to_vec()],
+            directory: Some(directory),
+            ..Warm::default()
+        });
         Ok(Self { path: std::env::current_exe()?, front_end, file: own_file()? })
     }
 }

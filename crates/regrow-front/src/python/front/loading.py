@@ -17,15 +17,18 @@ class Options:
     def __init__(self, words: Sequence[str]) -> None:
         rest = list(words)
         self.skip = int(rest.pop(0))
-        given: dict[str, list[str]] = {"--preload": [], "--setup": [], "--path": [], "--module": [], "--streams": []}
+        names = ("--preload", "--setup", "--path", "--module", "--streams", "--unfollowed")
+        given: dict[str, list[str]] = {name: [] for name in names}
         while rest:
             word = rest.pop(0)
             if word not in given:
                 raise ValueError(f"the front end does not know the option {word!r}")
-            given[word].append("" if word == "--module" else rest.pop(0))
+            given[word].append("" if word in ("--module", "--unfollowed") else rest.pop(0))
         self.preload = [name for names in given["--preload"] for name in names.split(",") if name]
         self.setup = "".join(given["--setup"][-1:])
         self.module = bool(given["--module"])
+        # Whether nobody looks at the calls of this process before it stops a first time.
+        self.unfollowed = bool(given["--unfollowed"])
         self.paths = given["--path"]
         # For each standard stream what decides how it is opened, and whether it is a terminal.
         kinds = [text.split(":") for text in "".join(given["--streams"][-1:]).split(",")]

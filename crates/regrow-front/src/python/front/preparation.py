@@ -74,7 +74,7 @@ def prepare(options: Options, report: int) -> Prepared:
         refuse(report, error)
     names = [name if isinstance(name, bytes) else encode(name) for name in environment.names]
     write_report(report, "env", sorted(name for name in names if name and b"=" not in name and b"\0" not in name))
-    write_report(report, "absent", sorted(absent_paths(missing)))
+    write_report(report, "absent", [] if options.unfollowed else sorted(absent_paths(missing)))
     write_report(report, "gate", [str(_ctypes.addressof(GATE))] if prepared.is_quiet else [])
     return prepared
 
@@ -134,6 +134,8 @@ def leave_threads(report: int) -> None:
 
 def stop(report: int, prepared: Prepared, options: Options) -> None:
     """Stops this process. Returns in every run, when it has its order and has renewed what no two runs may share."""
+    if options.unfollowed:
+        posix.kill(posix.getpid(), _signal.SIGSTOP)
     leave_threads(report)
     prepared.pids.append(posix.getpid())
     if prepared.is_forked:
