@@ -180,6 +180,75 @@ fn what_no_run_would_have_is_refused() {
     }
 }
 
+/// A command with a front end whose calls nobody looks at.
+fn unfollowed(pool: &Pool, interpreter: &str, script: &str) -> Command {
+    let mut command = command(pool, interpreter, script);
+    command.warm(Arc::new(Warm { unfollowed: true, ..(*front(script, &["NAME"])).clone() }));
+    command
+}
+
+/// Two stops of a script in Python: what comes before them is looked at by nobody.
+fn unfollowed_python(prepare: &str, run: &str) -> String {
+    python(&format!("{prepare}\n{STOP}"), run)
+}
+
+#[test]
+fn an_unfollowed_image_is_of_no_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("setting");
+    fs::write(&file, "first\n").expect("written");
+    let script = format!("read x <{}; kill -STOP $$; kill -STOP $$; echo $x $NAME", file.display());
+    let pool = Pool::new();
+    let mut command = unfollowed(&pool, SHELL, &script);
+    assert_eq!(pool.prepare(&command).expect("an image"), Point::Warm);
+    fs::write(&file, "second\n").expect("written");
+    std::thread::sleep(Duration::from_millis(30));
+    for _ in 0..5 {
+        assert_eq!(warm_output(&mut command), "first value\n");
+    }
+}
+
+#[test]
+fn what_no_run_would_have_is_refused_where_nobody_looks_at_the_calls() {
+    let shell = |script: &str| (SHELL, format!("{script}; kill -STOP $$; kill -STOP $$"));
+    let python = |prepare: &str| (PYTHON, unfollowed_python(prepare, "print('run')"));
+    for ((interpreter, script), reason) in [
+        (shell("sleep 9 & :"), "is still there when it stops"),
+        (shell("cd /"), "changes its directory"),
+        (shell("umask 7"), "changes its umask"),
+        (shell("ulimit -n 60"), "changes its limits"),
+        (shell("exec 9</dev/null"), "descriptors were opened"),
+        (python("signal.setitimer(signal.ITIMER_PROF, 1000)"), "has a timer"),
+        (python("signal.alarm(1000)"), "has a timer"),
+        (python("os.nice(1)"), "changes its niceness"),
+        (python("os.setpgid(0, 0)"), "changes its process group"),
+        (python("os.sched_setaffinity(0, [0])"), "changes its processors"),
+        (python("os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))"), "changes its scheduling"),
+        (python("os.execv('/bin/true', ['true'])"), "executes another program"),
+    ] {
+        let pool = Pool::builder().point(PointChoice::Only(Point::Warm)).build();
+        let command = unfollowed(&pool, interpreter, &script);
+        let error = pool.prepare(&command).expect_err(reason);
+        let found = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        assert!(found.contains(reason), "{script}: {found}");
+    }
+}
+
+#[test]
+fn an_unfollowed_front_end_may_have_threads_and_programs_that_have_ended() {
+    let prepare = "os.system('true')\n\
+                   done = threading.Thread(target=os.getpid)\ndone.start()\ndone.join()\n\
+                   threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()";
+    let fork = "os.write(63, b'fork\\0')\nif os.fork(): os._exit(0)";
+    let script = python(&format!("{prepare}\n{STOP}{fork}"), "print(len(os.listdir('/proc/self/task')))");
+    let pool = Pool::new();
+    let mut command = unfollowed(&pool, PYTHON, &script);
+    assert_eq!(pool.prepare(&command).expect("an image"), Point::Warm);
+    for _ in 0..5 {
+        assert_eq!(warm_output(&mut command), "1\n");
+    }
+}
+
 #[test]
 fn a_program_that_has_ended_may_have_been_started() {
     let directory = tempfile::tempdir().expect("a directory");
