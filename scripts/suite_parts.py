@@ -170,7 +170,7 @@ def python_in_parts(**variables: str) -> list[Part]:
 
 
 def python_suites() -> Part:
-    """The test suites of ten packages under `pytest --regrow`."""
+    """The test suites of the packages of suites.py under `pytest --regrow`."""
     return Part(
         "soak/suites",
         lambda target: [
@@ -179,7 +179,7 @@ def python_suites() -> Part:
             "--folder",
             str(target / "python/suites"),
         ],
-        "the test suites of ten packages have the same outcomes under pytest --regrow",
+        "the test suites of eleven packages have the same outcomes under pytest --regrow",
         ("python/package",),
         limit_s=7200,
     )
