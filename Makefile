@@ -10,7 +10,7 @@ CHECKED := --locked --profile checked
 PARTS ?=
 # Arguments of `regrow bench`, as in: make bench ARGS="--runs 500 -- git --version"
 ARGS ?=
-# Seconds that each fuzz target runs in `make test`.
+# Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 4
 # Builds the regrow command. It is linked statically: a client that the loader has to link first starts too slowly.
 BUILD_COMMAND = $(CARGO) rustc --quiet --release --locked --package regrow-cli --bin regrow -- \
@@ -123,7 +123,7 @@ results: ## run all benchmarks, and keep what they measured: about an hour on a 
 test: deps ## everything that CI runs; PARTS="engine nobody/" runs the parts with these texts in their names
 	@scripts/suite.py test $(PARTS)
 
-soak: deps ## what takes long: load, kills, fuzzing, everything as nobody
+soak: deps ## what takes long: load, kills, fuzzing, Miri, sanitizers, everything as nobody, what users get
 	@scripts/suite.py soak $(PARTS)
 
 lint: deps ## all checks that run no code of the project

@@ -342,7 +342,7 @@ def soak() -> list[Part]:
     return [
         *builds(),
         *release(),
-        python("the Python package as users get it, with the oldest and the newest Python", PROFILE="release", RAY="yes"),
+        python("the Python package as users get it, by the oldest and the newest Python", PROFILE="release", RAY="yes", **LONG),
         python_suites(),
         beside_threads(),
         *web("the gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60", **LONG),

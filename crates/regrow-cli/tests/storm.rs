@@ -47,7 +47,7 @@ use service::{LIMIT, Service, comes_about, eventually, lives};
 /// Commands at a time.
 const COMMANDS: usize = 32;
 /// Processes that are killed. `make soak` kills many times as many.
-const KILLS: usize = 200;
+const KILLS: usize = 300;
 /// The mean time between two kills.
 const PAUSE: Duration = Duration::from_millis(30);
 /// How much the daemon's memory may grow by its allocator's whims.

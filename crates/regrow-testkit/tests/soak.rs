@@ -18,7 +18,7 @@ use regrow_testkit::summary::{self, Percent};
 use trouble::Trouble;
 
 /// Runs of an ordinary test.
-const RUNS: usize = 3_000;
+const RUNS: usize = 5_000;
 /// One body in so many runs is compared with its image.
 const SPOT_CHECKS: u32 = 50;
 /// At least so many of a hundred checks that are due are made: a body that is busy when its turn comes is not checked.

@@ -16,7 +16,7 @@ use regrow_testkit::left::Left;
 use regrow_testkit::summary::{self, Percent};
 
 /// Runs of an ordinary test.
-const RUNS: usize = 1_500;
+const RUNS: usize = 3_000;
 /// Threads that start them.
 const THREADS: usize = 6;
 /// Of a hundred runs at least so many are recycled: replaced programs, and those that find all bodies busy, are not.
