@@ -107,8 +107,8 @@ class Place:
         # The package under test alone: what else is installed beside it is not for the suite.
         os.symlink(Path(regrow.__file__).parent, Path(packages, "regrow"))
         if self.suite.plugin:
-            file = f"{self.suite.plugin}.py"
-            os.symlink(Path(__file__).resolve().with_name(file), Path(packages, file))
+            name = f"{self.suite.plugin}.py"
+            os.symlink(Path(__file__).resolve().with_name(name), Path(packages, name))
         (self.folder / "made").touch()
 
     def run(self, *flags: str) -> Session:
