@@ -10,11 +10,14 @@ CHECKED := --locked --profile checked
 PARTS ?=
 # Arguments of `regrow bench`, as in: make bench ARGS="--runs 500 -- git --version"
 ARGS ?=
-# Seconds that each fuzz target runs in `make test`.
+# Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 4
 # Builds the regrow command. It is linked statically: a client that the loader has to link first starts too slowly.
 BUILD_COMMAND = $(CARGO) rustc --quiet --release --locked --package regrow-cli --bin regrow -- \
 	-C target-feature=+crt-static -C relocation-model=static
+# Has rustdoc take the crates as `make clippy` has checked them, where that was made: nothing is checked twice then.
+AS_CLIPPY = CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ \
+	RUSTC_WORKSPACE_WRAPPER="$$(ls "$$(rustc --print sysroot)/bin/clippy-driver" 2>/dev/null)"
 # Where tests/victims/build.sh puts the victims, and tests/hostile/build.sh the attacks.
 VICTIMS := $(abspath tests/victims/build)
 ATTACKS := $(abspath tests/hostile/build)
@@ -120,7 +123,7 @@ results: ## run all benchmarks, and keep what they measured: about an hour on a 
 test: deps ## everything that CI runs; PARTS="engine nobody/" runs the parts with these texts in their names
 	@scripts/suite.py test $(PARTS)
 
-soak: deps ## what takes long: load, kills, fuzzing, everything as nobody
+soak: deps ## what takes long: load, kills, fuzzing, Miri, sanitizers, everything as nobody, what users get
 	@scripts/suite.py soak $(PARTS)
 
 lint: deps ## all checks that run no code of the project
@@ -146,7 +149,7 @@ clippy: ## lint all Rust code, warnings are errors
 
 doc: ## build the API documentation, broken links are errors
 	$(call say,rustdoc)
-	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items $(CHECKED)
+	@$(AS_CLIPPY) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items $(CHECKED)
 
 deny: ## check licences and origin of all dependencies
 	$(call say,cargo-deny)

@@ -35,6 +35,9 @@ ALONE = (
     "regrow-sites-preload/preload",
 )
 
+# What has tests that know a long form do all of it.
+LONG: Mapping[str, str] = {"REGROW_LONG": "1"}
+
 # The binaries that `make test` runs a second time as nobody, each with what may differ without privilege. `make soak` runs
 # every binary as nobody.
 AS_NOBODY: Mapping[str, str] = {
@@ -170,7 +173,7 @@ def python_in_parts(**variables: str) -> list[Part]:
 
 
 def python_suites() -> Part:
-    """The test suites of ten packages under `pytest --regrow`."""
+    """The test suites of the packages of suites.py under `pytest --regrow`."""
     return Part(
         "soak/suites",
         lambda target: [
@@ -179,7 +182,7 @@ def python_suites() -> Part:
             "--folder",
             str(target / "python/suites"),
         ],
-        "the test suites of ten packages have the same outcomes under pytest --regrow",
+        "the test suites of eleven packages have the same outcomes under pytest --regrow",
         ("python/package",),
         limit_s=7200,
     )
@@ -290,7 +293,7 @@ def as_nobody(*, again: bool) -> list[Part]:
         return []
     # The chores' own tests need cargo.
     chosen = [binary for binary in binaries() if binary.folder != "xtask" and (binary.name in AS_NOBODY or not again)]
-    variables = {"REGROW_AGAIN": "1"} if again else {}
+    variables = {"REGROW_AGAIN": "1"} if again else LONG
     says = "as nobody: {}".format
     return [
         part_of("nobody", binary, says(AS_NOBODY.get(binary.name, "in full")), str(ROOT / "scripts/as-nobody"), **variables)
@@ -298,9 +301,9 @@ def as_nobody(*, again: bool) -> list[Part]:
     ]
 
 
-def allocators(name: str, says: str, *words: str) -> Part:
+def allocators(name: str, says: str, needs: str, *words: str) -> Part:
     """The tests of other allocators over the memory service."""
-    return Part(name, lambda target: ["tests/allocators/check.py", str(target), *words], says, ("memory",), limit_s=7200)
+    return Part(name, lambda target: ["tests/allocators/check.py", str(target), *words], says, (needs,), limit_s=7200)
 
 
 def creations(name: str, says: str, *words: str) -> Part:
@@ -319,14 +322,11 @@ def test() -> list[Part]:
     return [
         *builds(),
         *python_in_parts(PROFILE="checked"),
-        *web("the web gateway beside Apache and nginx", Path("checked/regrow")),
+        *web("the web gateway beside Apache and nginx", Path("checked/regrow"), REGROW_LOAD_SECONDS="3"),
         *lint(),
         *workspace(),
-        make("fuzz-smoke", "each fuzz target for some seconds"),
         make("loom", "each order of the atomic operations of the memory service and of fibers", lock="loom"),
-        make("miri-zones", "the memory service's zones, instruction by instruction", lock="miri"),
-        make("memory", "the memory service for C programs, as users get it", lock="release"),
-        allocators("allocators", "some of jemalloc's and mimalloc's own tests over the memory service", "--short"),
+        allocators("allocators", "some of jemalloc's and mimalloc's own tests over the memory service", BUILD, "--short"),
         creations("creations", "some of bash's and make's own tests below regrow schedule", "--short"),
         *as_nobody(again=True),
     ]
@@ -337,25 +337,26 @@ def soak() -> list[Part]:
     by_name = {binary.name: binary for binary in binaries()}
 
     def longer(name: str, says: str, **variables: str) -> Part:
-        return replace(part_of("soak", by_name[name], says, **variables), limit_s=7200)
+        return replace(part_of("soak", by_name[name], says, **LONG, **variables), limit_s=7200)
 
     return [
         *builds(),
         *release(),
-        python("the Python package as users get it, with the oldest and the newest Python", PROFILE="release", RAY="yes"),
+        python("the Python package as users get it, by the oldest and the newest Python", PROFILE="release", RAY="yes", **LONG),
         python_suites(),
         beside_threads(),
-        *web("the web gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60"),
+        *web("the gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60", **LONG),
         longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),
         longer("regrow-testkit/soak", "1,000,000 runs in one process", REGROW_SOAK_RUNS="1000000"),
         longer("regrow-testkit/stress", "110,000 runs of threads at once, each checked", REGROW_STRESS_RUNS="110000"),
+        longer("regrow-testkit/victims", "each victim in all builds without each feature, and twice as often"),
         longer("regrow-testkit/corpus_recycled", "each entry of the corpus 100 times", REGROW_RUNS="100"),
         longer("regrow-memory/zones", "50,000,000 steps of zones beside a model", REGROW_STEPS="50000000"),
         longer("regrow-sites/memory", "10,000,000 events for the model of creation sites", REGROW_EVENTS="10000000"),
         longer("regrow-memory/service", "100,000,000 steps of eight threads with blocks of memory", REGROW_STEPS="12500000"),
         make("memory", "the memory service for C programs, as users get it", needs=("build",), lock="release"),
         creations("soak/creations", "bash's and make's own tests below regrow schedule"),
-        allocators("soak/allocators", "jemalloc's and mimalloc's own tests over the memory service"),
+        allocators("soak/allocators", "jemalloc's and mimalloc's own tests over the memory service", "memory"),
         make("miri", "the memory service and fibers, instruction by instruction", lock="miri", limit_s=7200),
         make("fuzz-smoke", "each fuzz target for five minutes", variables={"FUZZ_SECONDS": "300"}),
         make("sanitize", "the memory service with both sanitizers, deliberate bugs among it", lock="sanitize", limit_s=7200),

@@ -44,6 +44,8 @@ class Suite:
     words: tuple[str, ...] = ()
     #: What has a process: a fixture of the session that takes long, as a server that starts, is for more than one test.
     unit: str = "test"
+    #: A module beside this file that both sessions have as a plugin.
+    plugin: str = ""
     #: Tests that must differ, by a pattern of their name, and why.
     explained: dict[str, str] = field(default_factory=dict)
 
@@ -59,7 +61,9 @@ SUITES = [
     Suite("packaging", needs=("pretend", "tomli_w", "hypothesis"), words=("tests/test_utils.py", "tests/test_metadata.py")),
     Suite("networkx", words=("networkx/classes",)),
     Suite("requests", needs=("pytest-httpbin", "httpbin", "pytest-mock", "trustme", "PySocks"), unit="module"),
-    Suite("sqlalchemy", words=("test/base",)),
+    # All of its tests take many minutes in plain pytest: these are of events, results, exceptions, examples and tutorials, on
+    # SQLite. Its own plugin takes part in a session of several processes by the hooks of pytest-xdist alone.
+    Suite("sqlalchemy", needs=("pytest-xdist",), words=("test/base",), plugin="sqlalchemy_let_go"),
 ]
 
 
@@ -102,6 +106,9 @@ class Place:
         packages = call([str(self.python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
         # The package under test alone: what else is installed beside it is not for the suite.
         os.symlink(Path(regrow.__file__).parent, Path(packages, "regrow"))
+        if self.suite.plugin:
+            name = f"{self.suite.plugin}.py"
+            os.symlink(Path(__file__).resolve().with_name(name), Path(packages, name))
         (self.folder / "made").touch()
 
     def run(self, *flags: str) -> Session:
@@ -109,7 +116,8 @@ class Place:
         (sources,) = (self.folder / "sources").iterdir()
         report = self.folder / "report.xml"
         report.unlink(missing_ok=True)
-        words = [str(self.python), "-m", "pytest", "-q", f"--junitxml={report}", *flags, *self.suite.words]
+        plugin = ("-p", self.suite.plugin) if self.suite.plugin else ()
+        words = [str(self.python), "-m", "pytest", "-q", f"--junitxml={report}", *plugin, *flags, *self.suite.words]
         # As on any machine: modules are compiled once.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
         started = time.perf_counter()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CALLS = int(os.environ.get("REGROW_CALLS", "2000"))
+CALLS = int(os.environ.get("REGROW_CALLS", "500"))
 
 
 def test_calls_beside_threads_that_hold_locks_do_not_hang(tmp_path: Path) -> None:

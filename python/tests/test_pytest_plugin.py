@@ -177,20 +177,22 @@ def shown(result: pytest.RunResult) -> list[str]:
     return [line.strip() for line in lines if not line.startswith("regrow: ")]
 
 
+#: Each is like another one: `make soak` tries them.
+MORE_ARGUMENTS = [("-v",), ("-x",), ("--color=yes",)] if os.environ.get("REGROW_LONG") else []
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         (),
-        ("-v",),
         ("-rA", "-vv"),
         ("-q", "--tb=short"),
-        ("-x",),
         ("--maxfail=3", "-v"),
         ("-k", "values or Case"),
         ("--setup-show", "-k", "teardown_error or passes"),
         ("-o", "log_cli=true", "--log-cli-level=INFO", "-k", "test_logs"),
         ("-p", "no:terminal"),
-        ("--color=yes",),
+        *MORE_ARGUMENTS,
     ],
     ids=" ".join,
 )

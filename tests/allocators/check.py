@@ -2,7 +2,8 @@
 """The test suites of jemalloc and mimalloc over the memory service: the same results as without it, and the service has served.
 
     check.py TARGET [--short]       TARGET is cargo's folder, in which `make memory` has built the library;
-                                    --short: jemalloc's integration tests, and one of mimalloc's
+                                    --short: jemalloc's integration tests, and one of mimalloc's, over
+                                    the libraries that the tests of the workspace are built with
 
 jemalloc's sources are those that cargo has fetched for `tikv-jemalloc-sys`, mimalloc's are those of the distribution's source package. They
 are built in TARGET/allocators. Each test runs as it is, with `libregrow_memory.so` preloaded, and so once more with memory that goes back to
@@ -283,13 +284,35 @@ def check_mimalloc(suite: Suite, folder: Path, memory: Path, tests: list[str]) -
             suite.failed.append(f"{test} fails by itself")
 
 
+def libraries(target: Path, folder: Path, is_short: bool) -> Path:
+    """The folder with the library to preload, the one to link, and the header."""
+    if not is_short:
+        return target / "release/memory"
+    memory = fresh(folder / "memory")
+    built = target / "checked/deps"
+    # Cargo puts a hash into its name, so that earlier ones may be there, too.
+    static = sorted(
+        built.glob("libregrow_memory_c*.a"), key=lambda path: path.stat().st_mtime
+    )
+    if not static:
+        sys.exit(f"the tests of the workspace are not built in {built}")
+    links = {
+        "libregrow_memory.so": built / "libregrow_memory_preload.so",
+        "libregrow_memory.a": static[-1],
+        "regrow_memory.h": ROOT / "crates/regrow-memory-c/include/regrow_memory.h",
+    }
+    for name, path in links.items():
+        (memory / name).symlink_to(path)
+    return memory
+
+
 def main() -> None:
     """Builds, runs, and says what has come of it."""
     is_short = "--short" in sys.argv[2:]
     target = Path(sys.argv[1]).resolve()
-    memory = target / "release/memory"
     folder = target / "allocators" / ("short" if is_short else "whole")
     folder.mkdir(parents=True, exist_ok=True)
+    memory = libraries(target, folder, is_short)
     suite = Suite(folder, memory / "libregrow_memory.so")
     kinds = ["integration"] if is_short else ["unit", "integration"]
     check_jemalloc(

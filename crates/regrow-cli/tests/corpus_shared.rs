@@ -25,7 +25,7 @@ use regrow_daemon::place::Place;
 use regrow_testkit::corpus::{
     ArgumentList, Corpus, PlainExec, Prover, Rounds, Spawner, Tally, Workshop, project_corpus_dir,
 };
-use regrow_testkit::summary::{self, Percent};
+use regrow_testkit::summary::{self, Extent, Percent};
 use serde::{Deserialize, Serialize};
 
 use commands::{ByEnv, Commands};
@@ -35,7 +35,9 @@ use service::Service;
 /// How many clients there are.
 const CLIENTS: usize = 8;
 /// How many times each client runs each entry.
-const RUNS: usize = 3;
+const RUNS: usize = 2;
+/// The same where time does not matter.
+const RUNS_LONG: usize = 3;
 /// The same where all of it has run as root already.
 const RUNS_AGAIN: usize = 1;
 /// The greatest share of the entries that may have no recycled run. How many runs of the other entries find all bodies busy depends
@@ -82,7 +84,11 @@ fn corpus(folder: &Path) -> Corpus {
 
 fn runs() -> usize {
     let asked = std::env::var("REGROW_RUNS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or(if summary::is_repetition() { RUNS_AGAIN } else { RUNS })
+    asked.unwrap_or(match summary::extent() {
+        Extent::Long => RUNS_LONG,
+        Extent::Usual => RUNS,
+        Extent::Again => RUNS_AGAIN,
+    })
 }
 
 /// Has the daemon make the images of all entries.

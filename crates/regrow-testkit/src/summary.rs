@@ -8,6 +8,8 @@ use std::io::{self, Write};
 const FILE: &str = "REGROW_SUMMARY";
 /// The variable that says that the tests run as root too: an unprivileged user repeats them with fewer runs.
 const AGAIN: &str = "REGROW_AGAIN";
+/// The variable that says that time does not matter: `make soak` sets it.
+const LONG: &str = "REGROW_LONG";
 
 /// Adds a line to the file that `REGROW_SUMMARY` names; without the variable, does nothing.
 ///
@@ -20,10 +22,27 @@ pub fn add(line: &str) -> io::Result<()> {
     file.write_all(format!("{line}\n").as_bytes())
 }
 
-/// Whether the same tests run as root too, as `scripts/suite_parts.py` says.
+/// How much of a large test is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All there is: `make soak`.
+    Long,
+    /// What shows that a promise holds: `make test`, and tests that somebody runs by hand.
+    Usual,
+    /// What may differ for a user without privilege, where the same runs as root too.
+    Again,
+}
+
+/// How much is to be done, as `scripts/suite_parts.py` says.
 #[must_use]
-pub fn is_repetition() -> bool {
-    std::env::var_os(AGAIN).is_some()
+pub fn extent() -> Extent {
+    if std::env::var_os(AGAIN).is_some() {
+        Extent::Again
+    } else if std::env::var_os(LONG).is_some() {
+        Extent::Long
+    } else {
+        Extent::Usual
+    }
 }
 
 /// A share, shown with one decimal and never rounded up.

@@ -1,6 +1,6 @@
 //! Recycled runs of the corpus are what plain exec gives: streams, status and files, in verify mode.
 //!
-//! Each entry runs 20 times, its two argument lists taking turns, so that every run follows a different one.
+//! Each entry runs 10 times, its two argument lists taking turns, so that every run follows a different one.
 //!
 //! `REGROW_CORPUS=text` keeps only the entries whose names contain the text, `REGROW_RUNS=n` sets how often each runs.
 
@@ -10,7 +10,7 @@ use regrow_testkit::corpus_regrow::PoolSpawner;
 use regrow_testkit::summary;
 
 /// How many times each entry runs.
-const RUNS: usize = 20;
+const RUNS: usize = 10;
 /// The greatest share of the entries that may have no recycled run: a suite of runs by exec would prove nothing. How many runs of
 /// the other entries find all bodies busy depends on what else the machine does.
 const MOST_NEVER_RECYCLED_PERCENT: usize = 5;

@@ -2,7 +2,8 @@
 //! names: every attack of `tests/hostile/`, with and without a process that outlives it, out of a pool in production settings.
 //!
 //! `cargo test --test hostile -- TEXT` plays the attacks whose names contain the text. What the manifest marks as open is
-//! counted and not played; `REGROW_HOSTILE_OPEN=1` plays it too. The attacks must be built (`make victims`).
+//! counted and not played; `REGROW_HOSTILE_OPEN=1` plays it too. Where the same runs as root too, each attack is played in its first way
+//! alone. The attacks must be built (`make victims`).
 //!
 //! The test is a program without the usual frame of tests, because each attack has a process of its own: the same program.
 
@@ -16,7 +17,7 @@ use regrow_pool::policy::Frequency;
 use regrow_testkit::attacks::{
     Aftermath, Attack, AttackError, Attacks, Way, built_attacks_dir, play, project_attacks_dir,
 };
-use regrow_testkit::summary;
+use regrow_testkit::summary::{self, Extent};
 
 /// The variable that names the attack and the way of a process.
 const JOB: &str = "REGROW_HOSTILE_JOB";
@@ -102,7 +103,8 @@ fn play_apart(attack: &Attack, way: Way) -> Result<Aftermath, String> {
 fn jobs(attacks: &Attacks) -> (Vec<(&Attack, Way)>, usize) {
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let chosen = attacks.all.iter().filter(|attack| attack.name.contains(&wanted));
-    let all = chosen.flat_map(|attack| attack.ways.iter().map(move |&way| (attack, way)));
+    let ways = if summary::extent() == Extent::Again { 1 } else { usize::MAX };
+    let all = chosen.flat_map(|attack| attack.ways.iter().take(ways).map(move |&way| (attack, way)));
     let plays_open = std::env::var_os(OPEN).is_some();
     let (closed, open): (Vec<_>, Vec<_>) = all.partition(|(attack, way)| plays_open || !attack.is_open(*way));
     (closed, open.len())

@@ -2,14 +2,14 @@
 //! feature that Regrow can do without taken away, and with recycling off, which proves the suite itself.
 //!
 //! One part of it: `REGROW_VICTIM=text` keeps the cases whose names contain the text (`=text` those of this name),
-//! `REGROW_FLAVOUR=text` the flavours, `REGROW_RUNS=n` sets how often each case runs. The victims must be built
-//! (`make victims`).
+//! `REGROW_FLAVOUR=text` the flavours, `REGROW_RUNS=n` sets how often each case runs, `REGROW_LONG=1` has all builds of the
+//! victims run in all flavours, and more often. The victims must be built (`make victims`).
 //!
 //! The test is a program without the usual frame of tests, because its workers are the same program.
 
 use std::process::ExitCode;
 
-use regrow_testkit::summary;
+use regrow_testkit::summary::{self, Extent};
 use regrow_testkit::victims::{
     Flavour, Fleet, Job, Manifest, VictimsError, built_victims_dir, project_victims_dir, run_worker,
 };
@@ -27,23 +27,26 @@ fn wanted(variable: &str, name: &str) -> bool {
     }
 }
 
-fn runs(flavour: Flavour) -> usize {
+fn runs(flavour: Flavour, extent: Extent) -> usize {
     let asked = std::env::var("REGROW_RUNS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or_else(|| flavour.runs(summary::is_repetition()))
+    asked.unwrap_or_else(|| flavour.runs(extent))
 }
 
 fn jobs(manifest: &Manifest) -> Vec<Job> {
     let is_root = rustix::process::getuid().is_root();
+    let extent = summary::extent();
     let mut jobs = Vec::new();
     for flavour in Flavour::all().into_iter().filter(|flavour| wanted("REGROW_FLAVOUR", &flavour.to_string()))
     {
+        let runs = runs(flavour, extent);
+        if runs == 0 {
+            continue;
+        }
+        let is_any_build = !flavour.takes_one_build(extent);
         let cases = manifest.cases.iter().filter(|case| wanted("REGROW_VICTIM", &case.name));
+        let cases = cases.filter(|case| is_any_build || case.is_first_build);
         let cases = cases.filter(|case| (is_root || !case.root_only) && flavour.takes(case).is_ok());
-        jobs.extend(cases.map(|case| Job {
-            flavour: flavour.to_string(),
-            case: case.name.clone(),
-            runs: runs(flavour),
-        }));
+        jobs.extend(cases.map(|case| Job { flavour: flavour.to_string(), case: case.name.clone(), runs }));
     }
     jobs
 }

@@ -6,6 +6,7 @@ use regrow::{Feature, FeatureSet, Point, PointChoice, Pool};
 
 use super::error::VictimsError;
 use super::manifest::Case;
+use crate::summary::Extent;
 
 /// The kernel features that the engine and the agent can do without and look at: each is taken away in turn.
 const WITHOUT: [Feature; 8] = [
@@ -94,18 +95,28 @@ impl Flavour {
         }
     }
 
-    /// How many runs a case has. It has fewer when another user repeats the suite: the repetition proves that no
-    /// privilege was needed, and the first runs of a body show that.
-    pub fn runs(self, is_repetition: bool) -> usize {
-        match (self, is_repetition) {
-            (Flavour::At(_) | Flavour::Auto, false) => 50,
-            (Flavour::Verified(_), false) => 20,
-            (Flavour::Off, false) => 10,
-            (Flavour::Without(_), false) => 4,
-            (Flavour::At(_) | Flavour::Auto, true) => 10,
-            (Flavour::Verified(_), true) => 4,
-            (Flavour::Off | Flavour::Without(_), true) => 2,
+    /// How many runs a case has; none where the flavour is left out. A repetition by another user proves that no
+    /// privilege was needed: the first runs of a body show that, and which features a kernel has is the same for both.
+    pub fn runs(self, extent: Extent) -> usize {
+        match (self, extent) {
+            (Flavour::At(_) | Flavour::Auto, Extent::Long) => 50,
+            (Flavour::At(_) | Flavour::Auto, Extent::Usual) => 25,
+            (Flavour::At(_) | Flavour::Auto, Extent::Again) => 8,
+            (Flavour::Verified(_), Extent::Long) => 20,
+            (Flavour::Verified(_), Extent::Usual) => 8,
+            (Flavour::Verified(_), Extent::Again) => 3,
+            (Flavour::Off, Extent::Long) => 10,
+            (Flavour::Off, Extent::Usual) => 4,
+            (Flavour::Off, Extent::Again) => 2,
+            (Flavour::Without(_), Extent::Long) => 4,
+            (Flavour::Without(_), Extent::Usual) => 3,
+            (Flavour::Without(_), Extent::Again) => 0,
         }
+    }
+
+    /// Whether it takes one build of each victim and not all: a long run tries each feature with each build.
+    pub fn takes_one_build(self, extent: Extent) -> bool {
+        matches!(self, Flavour::Without(_)) && extent != Extent::Long
     }
 
     /// Whether every body is compared with its image after every run.
@@ -141,6 +152,16 @@ mod tests {
             assert_eq!(Flavour::parse(&flavour.to_string()).expect("it has a name"), flavour);
         }
         assert!(Flavour::parse("sideways").is_err());
+    }
+
+    #[test]
+    fn all_flavours_run_but_for_missing_features_again() {
+        for flavour in Flavour::all() {
+            let is_left_out = matches!(flavour, Flavour::Without(_));
+            let runs = [Extent::Long, Extent::Usual, Extent::Again].map(|extent| flavour.runs(extent));
+            assert!(runs[0] > runs[1] && runs[1] > runs[2] && runs[1] > 1, "{flavour}: {runs:?}");
+            assert_eq!(runs[2] == 0, is_left_out, "{flavour}");
+        }
     }
 
     #[test]

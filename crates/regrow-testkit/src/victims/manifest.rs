@@ -96,6 +96,9 @@ pub struct Case {
     /// The built program.
     #[serde(skip)]
     pub path: PathBuf,
+    /// Whether the build is the first one of the victim's flavours.
+    #[serde(skip)]
+    pub is_first_build: bool,
 }
 
 fn success() -> Ending {
@@ -159,17 +162,18 @@ fn in_flavours(victim: &Case, program: &Program, built: &Path) -> Vec<Case> {
     let ordinary = ["dynamic".to_owned()];
     let lists = [&victim.flavours, &program.flavours];
     let flavours = lists.iter().find(|list| !list.is_empty()).map_or(&ordinary[..], |list| list.as_slice());
-    let one = |flavour: &String| {
+    let one = |(number, flavour): (usize, &String)| {
         let ending = if flavour == "dynamic" { String::new() } else { format!(".{flavour}") };
         Case {
             name: format!("{}{ending}", victim.name),
             program: program.name.clone(),
             path: built.join(format!("{}{ending}", program.name)),
+            is_first_build: number == 0,
             ..victim.clone()
         }
     };
     debug_assert!(!program.source.is_empty());
-    flavours.iter().map(one).collect()
+    flavours.iter().enumerate().map(one).collect()
 }
 
 fn check(cases: &[Case]) -> Result<(), VictimsError> {
