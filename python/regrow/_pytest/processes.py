@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 # a recycled one finds the standard input of the session, if that is for it, and where it waits for its turn.
 RESULTS, ORDER, INPUT, GATE = 3, 4, 5, 6
 
-# Why a process was not recycled, where the image has been dropped: the interpreter is another one, or what bodies are made of was killed.
-DROPPED = ("exec: there is no image of the program yet", "exec: the image of the program is being made")
-
-# How often the image is made again in a session.
-MOST_MAKINGS = 4
-
 # Bodies beside one for each process that runs: they are put back meanwhile.
 SPARE_BODIES = 6
 
@@ -182,15 +176,11 @@ class Recycling:
         # A test can do what it likes to pytest itself: to distrust its memory would take most of the time of a reset.
         self._pool = _core.Pool(processes + SPARE_BODIES, warm_only=True, trusts_runs=True)
         self._pool.set_user(0, "pytest", "", processes)
-        self._is_dropped = False
-        self._makings = 0
         self._maker = threading.Thread(target=self._make, name="regrow-image", daemon=True)
         self._maker.start()
 
     def _make(self) -> None:
-        """Makes the image, if it is not there."""
-        self._makings += 1
-        self._is_dropped = False
+        """Makes the image."""
         try:
             point, why = self._pool.prepare(self._image, self._argv, call=b"")
         except OSError as error:
@@ -205,8 +195,6 @@ class Recycling:
         return self._why
 
     def start(self, order: dict[str, Any], results: Optional[int], gate: Optional[int]) -> Process:
-        if self._is_dropped and self._makings < MOST_MAKINGS:
-            self._make()
         fds = [(mine, theirs) for mine, theirs in ((results, RESULTS), (gate, GATE)) if mine is not None]
         if order["input"] is not None:
             fds.append((order["input"], INPUT))
@@ -219,7 +207,6 @@ class Recycling:
             fds=fds,
             memory_limit=order["memory_bytes"],
         )
-        self._is_dropped = self._is_dropped or started.creation in DROPPED
         return Recycled(started)
 
 

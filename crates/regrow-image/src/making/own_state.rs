@@ -29,7 +29,6 @@ const LINES: &[(&str, &str)] = &[
 const FIELDS: &[(usize, &str)] = &[
     (5, "changes its process group"),
     (6, "changes its session"),
-    (18, "changes its scheduling"),
     (19, "changes its niceness"),
     (40, "changes its scheduling"),
     (41, "changes its scheduling"),
