@@ -40,6 +40,15 @@ def test_nothing_is_left_of_a_call(executor: regrow.Executor) -> None:
     assert [executor.submit(calls.remember, number).result() for number in range(4)] == [[0], [1], [2], [3]]
 
 
+def test_nobody_counts_references_to_what_all_runs_have() -> None:
+    with regrow.Executor(1, preload=["calls"]) as executor:
+        for _ in range(3):
+            found, freed = executor.submit(calls.uncounted).result()
+            knows = sys.version_info >= (3, 12)
+            assert found == [knows, knows, knows, knows, False, False, False]
+            assert freed == ["the one of the image"]
+
+
 def test_no_memory_serves_two_calls_where_it_is_not_to_be_used_again(executor: regrow.Executor, tmp_path: Path) -> None:
     assert bodies.repeated(lambda path: executor.submit(bodies.shown, path).result(), tmp_path) > 0
     with regrow.Executor(1, preload=["json"], reuse="never") as never:
