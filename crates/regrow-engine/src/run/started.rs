@@ -106,6 +106,12 @@ impl Started {
         Ok(self.pidfd.get_or_init(|| opened).as_fd())
     }
 
+    /// After the end of a run whose order went through the exchange of its body: what it has answered there, the first time.
+    #[must_use]
+    pub fn take_answer(&self) -> Option<Vec<u8>> {
+        self.bell.as_ref()?.take_answer()
+    }
+
     /// Kills the process with `SIGKILL`. A process that has ended and was not waited for can still be killed,
     /// without effect.
     ///
