@@ -72,7 +72,7 @@ pub struct Command {
     task: Task,
     traced: bool,
     warm: Option<Arc<Warm>>,
-    order: Option<Arc<WarmOrder>>,
+    order: Option<Arc<Vec<u8>>>,
     preload: Vec<String>,
     compile: bool,
     busy_poll: bool,
@@ -311,7 +311,7 @@ impl Command {
     /// caller, where it may answer too ([`Child::take_answer`]); for all others, and where the program is started otherwise, it
     /// is in a file at descriptor 63.
     pub fn order(&mut self, order: Vec<u8>) -> &mut Self {
-        self.order = Some(Arc::new(WarmOrder::new(order)));
+        self.order = Some(Arc::new(order));
         self
     }
 
@@ -512,7 +512,7 @@ impl Command {
         request.identity.clone_from(&self.identity);
         request.hooks.clone_from(&self.hooks);
         request.warm.clone_from(&self.warm);
-        request.order.clone_from(&self.order);
+        request.order = self.order.clone().map(|bytes| Arc::new(WarmOrder::new(bytes)));
         request.preload.clone_from(&self.preload);
         request.compile = self.compile;
         Ok(request)

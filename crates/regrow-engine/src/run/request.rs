@@ -62,14 +62,14 @@ pub struct Warm {
 /// there, and in a file else.
 #[derive(Debug)]
 pub struct WarmOrder {
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     file: OnceLock<OwnedFd>,
 }
 
 impl WarmOrder {
-    /// An order of these bytes.
+    /// An order of these bytes, for one run: a front end that reads the file moves its offset.
     #[must_use]
-    pub fn new(bytes: Vec<u8>) -> Self {
+    pub fn new(bytes: Arc<Vec<u8>>) -> Self {
         Self { bytes, file: OnceLock::new() }
     }
 
