@@ -107,13 +107,15 @@ impl Exchange {
         read(&self.answer, room);
     }
 
-    /// The caller clears what was used: an order of so many bytes, and what the run says of its answer.
+    /// The caller clears what was used: an order of so many bytes, and what the run says of its answer. Where a run has not taken its order
+    /// and answered as it should, all is cleared.
     pub fn clear(&self, order_bytes: usize) {
-        clear(&self.order, order_bytes);
-        clear(&self.answer, self.answer_bytes.load(SeqCst) as usize);
-        for word in [&self.order_bytes, &self.answer_bytes, &self.is_answered, &self.reserved] {
-            word.store(0, SeqCst);
-        }
+        let head = [&self.order_bytes, &self.answer_bytes, &self.is_answered, &self.reserved];
+        let [untaken, answer_bytes, is_answered, reserved] = head.map(|word| word.load(SeqCst));
+        let is_usual = untaken == 0 && reserved == 0 && is_answered == u32::from(answer_bytes != 0);
+        clear(&self.order, if is_usual { order_bytes } else { MOST_ORDER_BYTES });
+        clear(&self.answer, if is_usual { answer_bytes as usize } else { MOST_ANSWER_BYTES });
+        head.iter().for_each(|word| word.store(0, SeqCst));
     }
 
     /// Whether nothing stands in it.
@@ -235,7 +237,8 @@ mod tests {
     #[test]
     fn lengths_that_are_none_are_not_believed() {
         let exchange = exchange();
-        for (bytes, is_answered) in [(0, 1), (u32::MAX, 1), (MOST_ANSWER_BYTES as u32 + 1, 1), (9, 0), (9, 2)] {
+        for (bytes, is_answered) in [(0, 1), (u32::MAX, 1), (MOST_ANSWER_BYTES as u32 + 1, 1), (9, 0), (9, 2)]
+        {
             exchange.answer_bytes.store(bytes, SeqCst);
             exchange.is_answered.store(is_answered, SeqCst);
             assert_eq!(answer(&exchange), None, "{bytes} {is_answered}");
@@ -244,7 +247,10 @@ mod tests {
             exchange.order_bytes.store(bytes, SeqCst);
             assert_eq!(taken(&exchange), None);
         }
-        exchange.clear(usize::MAX);
-        assert!(exchange.is_clear());
+        for word in exchange.answer.iter().chain(&exchange.order) {
+            word.store(u64::MAX, Relaxed);
+        }
+        exchange.clear(1);
+        assert!(exchange.is_clear(), "of a run that does as it likes all is cleared");
     }
 }

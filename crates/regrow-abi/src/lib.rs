@@ -36,9 +36,7 @@ mod state;
 pub mod task;
 
 pub use arch::{PAGE_BYTES, PAGE_LEN, Registers};
-pub use exchange::{
-    EXCHANGE_BYTES, EXCHANGE_OFFSET, Exchange, MOST_ANSWER_BYTES, MOST_ORDER_BYTES,
-};
+pub use exchange::{EXCHANGE_BYTES, EXCHANGE_OFFSET, Exchange, MOST_ANSWER_BYTES, MOST_ORDER_BYTES};
 pub use image::{
     ImageHeader, MAX_TID_WORDS, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, features, point, vma_flags,
 };

@@ -174,8 +174,9 @@ mod tests {
 
     #[test]
     fn each_record_is_read() {
-        let report =
-            parse(b"env A\0env *\0file /a b\0absent /c/*.pth\0fork\0gate 4096\0exchange 8\0env B\0refuse no luck\0");
+        let report = parse(
+            b"env A\0env *\0file /a b\0absent /c/*.pth\0fork\0gate 4096\0exchange 8\0env B\0refuse no luck\0",
+        );
         let wanted = PreparationReport {
             env: vec![b"A".to_vec(), b"B".to_vec()],
             all_env: true,
@@ -193,7 +194,9 @@ mod tests {
     #[test]
     fn what_is_malformed_is_refused() {
         assert_eq!(parse(b"env A"), Err(ReportError::CutOff));
-        for record in ["", "env", "env A=1", "environment A", "fork now", "gate", "gate 0", "gate +1", "exchange"] {
+        for record in
+            ["", "env", "env A=1", "environment A", "fork now", "gate", "gate 0", "gate +1", "exchange"]
+        {
             assert_eq!(parse(format!("{record}\0").as_bytes()), Err(ReportError::Unknown(record.to_owned())));
         }
         for (record, path) in [("file a", "a"), ("absent", ""), ("absent *.pth", "*.pth")] {

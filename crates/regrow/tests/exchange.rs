@@ -199,13 +199,15 @@ fn a_body_for_one_run_has_an_exchange_too() {
 #[test]
 fn lengths_that_a_run_invents_are_no_answer() {
     let pool = prepared(Pool::builder());
-    for (bytes, is_answered) in [(0_u32, 1_u32), (u32::MAX, 1), (32 * 1024 - 15, 1), (10, 2), (10, u32::MAX)] {
+    for (bytes, is_answered) in [(0_u32, 1_u32), (u32::MAX, 1), (32 * 1024 - 15, 1), (10, 2), (10, u32::MAX)]
+    {
         let lie = format!("head[:] = ({bytes}, {bytes}, {is_answered}, 7)");
         assert_eq!(answer(&pool, &lie), None, "{lie}");
         assert_nothing_is_left("in use", &pool, &lie);
     }
     let all = format!("ctypes.memset(area, 0xa5, {})", ORDER_AT + MOST_ORDER);
     assert_eq!(answer(&pool, &all), None);
+    assert_nothing_is_left("in use", &pool, &all);
     assert_eq!(answer(&pool, "answer(b'still here')").as_deref(), Some(&b"still here"[..]));
 }
 
