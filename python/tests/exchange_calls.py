@@ -10,7 +10,7 @@ import threading
 from typing import Any, NoReturn
 
 #: What no call may find of another one.
-SECRET = "nobody else's secret".encode()[::-1]
+SECRET = b"nobody else's secret"[::-1]
 #: Where the exchange is in the control area of a body, how long it is, and where the order begins.
 AT, BYTES, ORDER_AT = 8192 + 256 * 1024, 64 * 1024, 32 * 1024
 

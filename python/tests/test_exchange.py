@@ -108,9 +108,7 @@ def answer(kind: bytes, data: bytes, length: int = -1) -> bytes:
         (11, 1, answer(b"?", b"no")),
     ],
 )
-def test_a_call_that_lies_is_broken(
-    executor: regrow.Executor, answer_bytes: int, is_answered: int, content: bytes
-) -> None:
+def test_a_call_that_lies_is_broken(executor: regrow.Executor, answer_bytes: int, is_answered: int, content: bytes) -> None:
     with pytest.raises(regrow.BrokenProcess):
         executor.submit(calls.lie, answer_bytes, is_answered, content).result()
     assert executor.submit(calls.is_empty).result()

@@ -337,6 +337,27 @@ mod tests {
     }
 
     #[test]
+    fn an_order_is_in_a_file_unless_the_request_passes_one() {
+        let null = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").expect("/dev/null")));
+        let mut request = request("x", &[]);
+        request.stdio = [StdioFd::Given(null.clone()), StdioFd::Closed, StdioFd::Closed];
+        request.extra_fds = vec![ExtraFd { source: null.clone(), target: DESCRIPTOR + 1 }];
+        request.order = Some(Arc::new(WarmOrder::new(Arc::new(b"an order".to_vec()))));
+        let numbers = |given: &[(BorrowedFd<'_>, RawFd)]| given.iter().map(|fd| fd.1).collect::<Vec<_>>();
+        let beside = request.descriptors_beside_order().expect("numbers");
+        assert_eq!(numbers(&beside), [0, DESCRIPTOR + 1]);
+        let given = request.descriptors().expect("a file");
+        assert_eq!(numbers(&given), [0, DESCRIPTOR, DESCRIPTOR + 1]);
+        let mut content = [0; 9];
+        assert_eq!(rustix::io::read(given[1].0, &mut content), Ok(8));
+        assert_eq!(&content, b"an order\0");
+        request.extra_fds.push(ExtraFd { source: null.clone(), target: DESCRIPTOR });
+        let given = request.descriptors().expect("numbers");
+        assert_eq!(numbers(&given), [0, DESCRIPTOR, DESCRIPTOR + 1]);
+        assert_eq!(given[1].0.as_raw_fd(), null.as_raw_fd());
+    }
+
+    #[test]
     fn a_negative_target_is_a_bad_descriptor() {
         let mut request = request("x", &[]);
         let source = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").expect("/dev/null")));
