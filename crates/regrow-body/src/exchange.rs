@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Whoever comes first closes it: who has waited for the run, or who gives the body another one. Invariant: after that nobody reads or
-//! writes the exchange for this run, and nothing of this run stands there but what it has put beside what it was given.
+//! writes the exchange for this run, and nothing of this run stands there but what it has put beside what it was given. A forked copy of
+//! the caller has the memory too, and leaves it alone.
 
 #![allow(unsafe_code, reason = "shared memory that the other side writes")]
 
@@ -20,6 +21,8 @@ use regrow_sys::raw::SharedMapping;
 pub(crate) struct RunExchange {
     shared: Arc<SharedMapping>,
     order_bytes: usize,
+    /// The caller.
+    process: u32,
     state: Mutex<ExchangeState>,
 }
 
@@ -44,6 +47,7 @@ impl RunExchange {
         of(shared).put_order(order).then(|| RunExchange {
             shared: Arc::clone(shared),
             order_bytes: order.len(),
+            process: std::process::id(),
             state: Mutex::new(ExchangeState::Open),
         })
     }
@@ -51,7 +55,7 @@ impl RunExchange {
     /// The run has ended: copies its answer, and clears the exchange. Only the first time.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*state, ExchangeState::Closed(_)) {
+        if matches!(*state, ExchangeState::Closed(_)) || std::process::id() != self.process {
             return;
         }
         let exchange = of(&self.shared);
@@ -135,6 +139,16 @@ mod tests {
             unsafe { std::ptr::write_bytes(runs.as_ptr().add(EXCHANGE_OFFSET), byte, size_of::<Exchange>()) };
             assert_eq!(exchange.take_answer(), None);
         }
+    }
+
+    #[test]
+    fn what_is_another_process_s_is_left_alone() {
+        let (ours, runs) = mappings();
+        let mut exchange = RunExchange::open(&ours, b"order").expect("it fits");
+        exchange.process += 1;
+        assert!(of(&runs).put_answer(b"answer"));
+        assert_eq!(exchange.take_answer(), None);
+        assert_eq!((of(&runs).order_bytes(), of(&runs).answer_bytes()), (Some(5), Some(6)));
     }
 
     #[test]

@@ -187,6 +187,16 @@ fn an_answer_is_kept_for_whoever_waits_late() {
 }
 
 #[test]
+fn a_run_that_goes_on_is_not_disturbed() {
+    let pool = prepared(Pool::builder());
+    let mut asked = command(&pool, true, "os.read(0, 1)\nanswer(b'at last')");
+    let mut child = asked.stdin(Stdio::piped()).spawn().expect("it starts");
+    assert_eq!(child.take_answer(), None);
+    assert!(child.wait().expect("its end").success());
+    assert_eq!(child.take_answer().as_deref(), Some(&b"at last"[..]));
+}
+
+#[test]
 fn a_body_for_one_run_has_an_exchange_too() {
     let pool = prepared(Pool::builder().reuse(Reuse::Never));
     for _ in 0..3 {
