@@ -18,11 +18,6 @@
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::{ARG_AREA_BYTES, ARG_AREA_OFFSET};
-
-/// Where the exchange starts in the control memfd.
-pub const EXCHANGE_OFFSET: usize = ARG_AREA_OFFSET + ARG_AREA_BYTES;
-
 /// Bytes of the exchange. A page of it takes memory when it is used first.
 pub const EXCHANGE_BYTES: usize = 64 * 1024;
 

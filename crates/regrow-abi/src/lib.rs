@@ -36,7 +36,7 @@ mod state;
 pub mod task;
 
 pub use arch::{PAGE_BYTES, PAGE_LEN, Registers};
-pub use exchange::{EXCHANGE_BYTES, EXCHANGE_OFFSET, Exchange, MOST_ANSWER_BYTES, MOST_ORDER_BYTES};
+pub use exchange::{EXCHANGE_BYTES, Exchange, MOST_ANSWER_BYTES, MOST_ORDER_BYTES};
 pub use image::{
     ImageHeader, MAX_TID_WORDS, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, features, point, vma_flags,
 };
@@ -56,6 +56,9 @@ pub const ARG_AREA_OFFSET: usize = 8192;
 
 /// Bytes of the arg area (the papers' work area): what a run's stack block and working directory must fit in.
 pub const ARG_AREA_BYTES: usize = 256 * 1024;
+
+/// Where the [`Exchange`] starts in the control memfd.
+pub const EXCHANGE_OFFSET: usize = ARG_AREA_OFFSET + ARG_AREA_BYTES;
 
 /// Bytes of the control memfd.
 pub const CONTROL_BYTES: usize = EXCHANGE_OFFSET + EXCHANGE_BYTES;
