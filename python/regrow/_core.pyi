@@ -110,6 +110,10 @@ class Runner:
     """The quick way through the process of a call."""
 
     def __new__(cls, worker: ModuleType) -> Runner: ...
+    @property
+    def exchange(self) -> int:
+        """The address of the word that says where the exchange of a run is."""
+
     def __call__(
         self,
         number: int,
@@ -117,8 +121,9 @@ class Runner:
         streams: list[object],
         flush_c: Callable[[None], object],
         leave: Callable[[], object],
-    ) -> None:
-        """Carries out the order in a descriptor and ends the process; returns where it does not know such an order."""
+    ) -> Optional[bytes]:
+        """Carries out the order in the exchange or in a descriptor and ends the process. Where it does not know such an order it returns what it
+        has taken of the exchange."""
 
 @final
 class TaskRunner:

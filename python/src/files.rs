@@ -1,4 +1,4 @@
-//! Files in memory through which a call is told and answered.
+//! Files in memory through which a call is told and answered, where that does not go through memory that its process shares with the caller.
 //!
 //! ```text
 //!   free ──take──> order, answer of a call ──its process has ended as it should──> emptied, free
@@ -38,7 +38,7 @@ impl Files {
 
     /// Takes a file back that nobody else uses any more. One that cannot be emptied is closed.
     pub(crate) fn give(&self, file: OwnedFd) {
-        if size(&file).is_ok_and(|bytes| bytes <= LARGEST_BYTES) && empty(&file).is_ok() {
+        if size(&file).is_ok_and(|bytes| bytes <= LARGEST_BYTES && empty(&file, bytes).is_ok()) {
             let mut free = lock(&self.free);
             if free.len() < MOST {
                 free.push(file);
@@ -116,8 +116,10 @@ pub(crate) fn size(file: &OwnedFd) -> io::Result<u64> {
     Ok(u64::try_from(size).unwrap_or(0))
 }
 
-fn empty(file: &OwnedFd) -> io::Result<()> {
-    rustix::fs::ftruncate(file, 0)?;
+fn empty(file: &OwnedFd, bytes: u64) -> io::Result<()> {
+    if bytes > 0 {
+        rustix::fs::ftruncate(file, 0)?;
+    }
     rustix::fs::seek(file, SeekFrom::Start(0))?;
     Ok(())
 }

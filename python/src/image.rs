@@ -24,6 +24,7 @@ use rustix::fs::MemfdFlags;
 
 use crate::errors::os_error;
 use crate::files;
+use crate::runner::CALL;
 
 /// An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command lines
 /// the modules that are imported. `variables` are names of variables that it reads beside those that it is seen to read
@@ -105,18 +106,31 @@ impl PyImage {
         command.args(&self.options).args(words).preload(&self.preload);
     }
 
-    /// Has a command be a call, which has these words as `sys.argv`. Its order is written to an empty file.
+    /// Whether an order with these bytes is one of a call that the runner carries out: it needs no file then, unless there is no body.
+    pub(crate) fn is_for_runner(payload: &[u8]) -> bool {
+        payload.strip_prefix(CALL).is_some_and(|call| !call.is_empty())
+    }
+
+    /// Has a command be a call, which has these words as `sys.argv`. Its order is written to an empty file, where it is given one.
     pub(crate) fn call(
         &self,
         command: &mut Command,
         words: &[OsString],
         payload: &[u8],
-        order: &OwnedFd,
+        file: Option<&OwnedFd>,
     ) -> io::Result<()> {
         command.args(&self.options).arg("-c").arg(self.starter());
         command.env(ORDER_VARIABLE, DESCRIPTOR.to_string());
-        files::write_all(order, &self.order(words, payload))?;
-        command.fd(order.try_clone()?, DESCRIPTOR);
+        let order = self.order(words, payload);
+        match file {
+            Some(file) => {
+                files::write_all(file, &order)?;
+                command.fd(file.try_clone()?, DESCRIPTOR);
+            }
+            None => {
+                command.order(order);
+            }
+        }
         command.warm(Arc::clone(&self.front_end));
         Ok(())
     }

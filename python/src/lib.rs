@@ -11,6 +11,7 @@
 
 mod descriptors;
 mod errors;
+mod exchange;
 mod files;
 mod image;
 mod immortal;

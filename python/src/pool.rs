@@ -81,9 +81,7 @@ impl PyPool {
         call: Option<&[u8]>,
     ) -> PyResult<(Option<String>, String)> {
         let prepared = py.detach(|| {
-            let files = CallFiles::new(&self.files, self.trusts_runs, (call.is_some(), false));
-            let files = files.map_err(|error| os_error(&error))?;
-            let command = self.command(image, &words, call, None, &files);
+            let command = self.command(image, &words, call, None, &CallFiles::default());
             let command = command.map_err(|error| os_error(&error))?;
             Ok::<_, PyErr>(self.pool.prepare(&command))
         })?;
@@ -199,16 +197,16 @@ impl PyPool {
         if let Some(variables) = environment {
             command.env_clear().envs(variables);
         }
-        match (call, files.order()) {
-            (Some(payload), Some(order)) => image.call(&mut command, words, payload, order)?,
-            _ => image.command_line(&mut command, words),
+        match call {
+            Some(payload) => image.call(&mut command, words, payload, files.order())?,
+            None => image.command_line(&mut command, words),
         }
         Ok(command)
     }
 
     fn start_process(&self, image: &PyImage, asked: StartArguments<'_>) -> io::Result<PyProcess> {
-        let files =
-            CallFiles::new(&self.files, self.trusts_runs, (asked.call.is_some(), asked.answer.is_some()))?;
+        let has_order = asked.call.is_some_and(|payload| !PyImage::is_for_runner(payload));
+        let files = CallFiles::new(&self.files, self.trusts_runs, (has_order, asked.answer.is_some()))?;
         let mut command = self.command(image, asked.words, asked.call, asked.environment, &files)?;
         if let (Some(number), Some(answer)) = (asked.answer, files.answer()) {
             command.fd(answer.try_clone()?, number);

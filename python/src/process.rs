@@ -61,6 +61,8 @@ struct ChildState {
     /// None when it was closed: it may hold a descriptor.
     child: Option<Child>,
     end: Option<End>,
+    /// What it has answered in the memory that it shared with the caller, once that was looked at.
+    answer: Option<Vec<u8>>,
 }
 
 /// How a process ended. Nobody knows when somebody else has waited for it.
@@ -148,9 +150,13 @@ impl PyProcess {
         }
     }
 
-    /// What a process that has ended has written to the file of its answer, or as much of it.
+    /// What a process that has ended has answered, or as much of it: in memory, or else in the file for that.
     #[pyo3(signature = (most = None))]
     fn answer<'py>(&self, py: Python<'py>, most: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
+        if let Some(answer) = lock(&self.child).answer() {
+            let bytes = most.unwrap_or(usize::MAX).min(answer.len());
+            return Ok(PyBytes::new(py, &answer[..bytes]));
+        }
         let files = lock(&self.files);
         let Some(file) = files.answer() else {
             return Err(PyValueError::new_err("there is no answer"));
@@ -175,6 +181,7 @@ impl PyProcess {
                 return Err(PyValueError::new_err("the process has not ended"));
             };
             state.child = None;
+            state.answer = None;
             matches!(end, End::Known(status) if status.success())
         };
         py.detach(|| {
@@ -198,12 +205,22 @@ impl PyProcess {
     }
 }
 
+impl ChildState {
+    /// What the process has answered in memory, if it has ended.
+    fn answer(&mut self) -> Option<&[u8]> {
+        if let (None, Some(_), Some(child)) = (&self.answer, self.end, &mut self.child) {
+            self.answer = child.take_answer();
+        }
+        self.answer.as_deref()
+    }
+}
+
 impl PyProcess {
     pub(crate) fn new(child: Child, pipes: Pipes, files: CallFiles) -> Self {
         Self {
             pid: child.id().cast_signed(),
             creation: child.creation().to_string(),
-            child: Mutex::new(ChildState { child: Some(child), end: None }),
+            child: Mutex::new(ChildState { child: Some(child), end: None, answer: None }),
             pipes: Mutex::new(pipes),
             files: Mutex::new(files),
             pidfd: Mutex::new(None),
@@ -303,7 +320,7 @@ impl PyProcess {
     /// Whether the process has ended. Its status is taken.
     fn has_ended(&self) -> io::Result<bool> {
         let mut state = lock(&self.child);
-        let ChildState { child, end } = &mut *state;
+        let ChildState { child, end, .. } = &mut *state;
         if let (None, Some(child)) = (&end, child) {
             *end = match child.try_wait() {
                 Ok(status) => status.map(End::Known),

@@ -20,16 +20,18 @@ use std::sync::OnceLock;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyModule, PyString, PyTuple};
+use regrow_abi::MOST_ANSWER_BYTES;
 use regrow_front::order::{self, ReadOrder};
 use rustix::io::Errno;
 
 use crate::descriptors::{close, with_descriptor};
 use crate::errors::os_error;
+use crate::exchange::RunnerExchange;
 use crate::immortal;
 use crate::left::Left;
 
 /// What the order of a call begins with, behind arguments and environment: the worker's `call`.
-const CALL: &[u8] = b"regrow._call.worker:call\n";
+pub(crate) const CALL: &[u8] = b"regrow._call.worker:call\n";
 /// Has the interpreter finalize at the end (docs/warm.md).
 pub(crate) const FINALIZE: &[u8] = b"REGROW_PYTHON_FINALIZE=";
 /// The longest order that is taken; a longer one goes the front end's way.
@@ -63,6 +65,7 @@ pub(crate) struct PyRunner {
     /// `sys.stdout` and `sys.stderr`.
     outputs: OnceLock<[Py<PyAny>; 2]>,
     left: Left,
+    exchange: RunnerExchange,
 }
 
 /// What decides how the interpreter opens a stream: type, device, and size of blocks. None for a closed descriptor.
@@ -118,25 +121,38 @@ impl PyRunner {
             streams: OnceLock::new(),
             outputs: OnceLock::new(),
             left: Left::prepared(py)?,
+            exchange: RunnerExchange::default(),
         })
     }
 
-    /// Carries out the order in this descriptor and ends the process. Returns where that is not the order of a call, or a long one;
-    /// nothing has been changed then. `skip` arguments are the interpreter's own; of `streams` those are opened again that are of
+    /// The address of the word that says where the exchange of a run is.
+    #[getter]
+    fn exchange(&self) -> usize {
+        self.exchange.word_address()
+    }
+
+    /// Carries out the order in the exchange, or in this descriptor, and ends the process. Returns where that is not the order of a call,
+    /// or a long one; nothing has been changed then, but an order of the exchange is taken: it is what is returned. `skip` arguments are the interpreter's own; of `streams` those are opened again that are of
     /// another kind than they were prepared for; `flush_c` flushes the C library's; `leave` ends the process as the front end does.
-    fn __call__(
+    fn __call__<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         number: RawFd,
         skip: usize,
-        streams: &Bound<'_, PyList>,
-        flush_c: &Bound<'_, PyAny>,
-        leave: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let Some(bytes) = read_order(number)? else { return Ok(()) };
-        let Ok(order) = order::read(&bytes) else { return Ok(()) };
-        let Some(call) = Call::of(&order) else { return Ok(()) };
-        close(number);
+        streams: &Bound<'py, PyList>,
+        flush_c: &Bound<'py, PyAny>,
+        leave: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let taken = self.exchange.take_order();
+        let is_taken = taken.is_some();
+        let bytes = taken.map_or_else(|| read_order(number), |bytes| Ok(Some(bytes)))?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        let left = || is_taken.then(|| PyBytes::new(py, &bytes));
+        let Ok(order) = order::read(&bytes) else { return Ok(left()) };
+        let Some(call) = Call::of(&order) else { return Ok(left()) };
+        if !is_taken {
+            close(number);
+        }
         // The file of the answer serves other calls: what this one starts and leaves behind is not to have it.
         with_descriptor(ANSWER, |fd| rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC))
             .map_err(|errno| os_error(&errno.into()))?;
@@ -145,7 +161,7 @@ impl PyRunner {
             Ok(answer) => answer,
             Err(error) => (b"!", self.described(py, error)?),
         };
-        self.end(py, answer, streams, flush_c, leave)
+        self.end(py, answer, streams, flush_c, leave).map(|()| None)
     }
 
     /// Does what every call does, without an order, an answer and an end, before the image is made: what the interpreter fills at
@@ -315,12 +331,25 @@ impl PyRunner {
         // What cannot be looked at is something.
         let is_nothing = self.left.is_nothing(py, self.modules.bind(py), streams).unwrap_or(false);
         if is_nothing && self.flush_all(py, flush_c)? {
-            write_answer(kind, pickle.as_bytes()).map_err(|errno| os_error(&errno.into()))?;
+            self.write_answer(kind, pickle.as_bytes()).map_err(|errno| os_error(&errno.into()))?;
             self.exit.bind(py).call1((0,)).map(drop)
         } else {
             self.worker.bind(py).setattr("_answer", (PyBytes::new(py, kind), pickle))?;
             leave.call0().map(drop)
         }
+    }
+}
+
+/// Answers.
+impl PyRunner {
+    /// Writes the answer to the exchange, where it fits there. Buffers are in the file, and what stands before them too.
+    fn write_answer(&self, kind: &[u8; 1], pickle: &[u8]) -> Result<(), Errno> {
+        let head = head_of(kind, pickle);
+        let is_short = kind != b"#" && head.len() + pickle.len() <= MOST_ANSWER_BYTES;
+        if is_short && self.exchange.put_answer(&[&head, pickle].concat()) {
+            return Ok(());
+        }
+        write_to_file(&head, pickle)
     }
 }
 
@@ -373,11 +402,16 @@ fn is_as_prepared(number: RawFd, kind: Kind) -> bool {
     }
 }
 
-/// Writes the answer, as the worker does where the process ends in another way.
-fn write_answer(kind: &[u8; 1], pickle: &[u8]) -> Result<(), Errno> {
+/// What an answer begins with: its kind, and how long the rest is.
+fn head_of(kind: &[u8; 1], pickle: &[u8]) -> Vec<u8> {
     let mut head = kind.to_vec();
     head.extend((pickle.len() as u64).to_le_bytes());
-    let (mut head, mut rest) = (&head[..], pickle);
+    head
+}
+
+/// Writes the answer to its descriptor, as the worker does where the process ends in another way.
+fn write_to_file(head: &[u8], pickle: &[u8]) -> Result<(), Errno> {
+    let (mut head, mut rest) = (head, pickle);
     while !head.is_empty() || !rest.is_empty() {
         let parts = [IoSlice::new(head), IoSlice::new(rest)];
         match with_descriptor(ANSWER, |fd| rustix::io::retry_on_intr(|| rustix::io::writev(fd, &parts))) {

@@ -9,10 +9,10 @@
 //! +--------------+ vmas_offset                        +-------------------+ ARG_AREA_OFFSET
 //! | VmaEntry ... |  sorted by start                   | arg area          |  the run's stack block, its
 //! +--------------+ pages_offset                       |                   |  working directory
-//! | PageEntry... |  sorted by address                 +-------------------+ CONTROL_BYTES
-//! +--------------+ float_state_offset (64-byte aligned)
-//! | float state  |
-//! +--------------+ store_offset (page aligned)
+//! | PageEntry... |  sorted by address                 +-------------------+ EXCHANGE_OFFSET
+//! +--------------+ float_state_offset                 | Exchange          |  what caller and program say
+//! | float state  |  (64-byte aligned)                 |                   |  to each other
+//! +--------------+ store_offset (page aligned)        +-------------------+ CONTROL_BYTES
 //! | saved pages  |
 //! +--------------+
 //! ```
@@ -26,6 +26,7 @@
 
 mod arch;
 pub mod client;
+mod exchange;
 pub mod fault;
 mod image;
 mod report;
@@ -35,6 +36,7 @@ mod state;
 pub mod task;
 
 pub use arch::{PAGE_BYTES, PAGE_LEN, Registers};
+pub use exchange::{EXCHANGE_BYTES, Exchange, MOST_ANSWER_BYTES, MOST_ORDER_BYTES};
 pub use image::{
     ImageHeader, MAX_TID_WORDS, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, features, point, vma_flags,
 };
@@ -47,7 +49,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use task::Task;
 
 /// Raised by every change of a type in this crate; the agent refuses to keep an image of another version.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Where the arg area starts in the control memfd.
 pub const ARG_AREA_OFFSET: usize = 8192;
@@ -55,8 +57,11 @@ pub const ARG_AREA_OFFSET: usize = 8192;
 /// Bytes of the arg area (the papers' work area): what a run's stack block and working directory must fit in.
 pub const ARG_AREA_BYTES: usize = 256 * 1024;
 
+/// Where the [`Exchange`] starts in the control memfd.
+pub const EXCHANGE_OFFSET: usize = ARG_AREA_OFFSET + ARG_AREA_BYTES;
+
 /// Bytes of the control memfd.
-pub const CONTROL_BYTES: usize = ARG_AREA_OFFSET + ARG_AREA_BYTES;
+pub const CONTROL_BYTES: usize = EXCHANGE_OFFSET + EXCHANGE_BYTES;
 
 /// Bytes of the keeper's private memory: its stack, the armed process's stack and the scan buffers.
 pub const PRIVATE_BYTES: usize = 512 * 1024;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use regrow_abi::fault::FaultPoint;
-use regrow_abi::{Broken, CONTROL_BYTES, State};
+use regrow_abi::{Broken, CONTROL_BYTES, EXCHANGE_OFFSET, State};
 use regrow_image::image::Image;
 use regrow_sys::child;
 use regrow_sys::raw::{self, SharedMapping};
@@ -17,6 +17,7 @@ use crate::ahead;
 use crate::control::{Addressee, ControlArea, RunOf};
 pub use crate::control::{Bell, Purpose, ResetWork, Times};
 use crate::desk::Desk;
+use crate::exchange::RunExchange;
 use crate::keepers::Keepers;
 use crate::lent::Lending;
 use crate::line::{Line, Waits};
@@ -107,6 +108,8 @@ pub struct Body {
     /// Somebody has waited in vain for it to be put back.
     is_late: bool,
     desk: Desk,
+    /// What its last run was told, and has said, where that went through the exchange.
+    exchange: Option<Arc<RunExchange>>,
     /// How many orders it has had.
     pub(crate) runs: u64,
     pub(crate) keepers: Keepers,
@@ -192,6 +195,7 @@ impl Body {
             place: Place::default(),
             is_late: false,
             desk: Desk::default(),
+            exchange: None,
             lending,
             runs: 0,
             keepers: keepers.clone(),
@@ -245,7 +249,8 @@ impl Body {
     /// noticed within a second.
     #[must_use]
     pub fn bell(&self) -> Bell {
-        let run = RunOf { serial: self.runs, is_woken_ahead: self.is_woken_ahead, group: self.group };
+        let (exchange, group) = (self.exchange.clone(), self.group);
+        let run = RunOf { serial: self.runs, is_woken_ahead: self.is_woken_ahead, group, exchange };
         self.control.bell(&self.line, run)
     }
 
@@ -431,7 +436,8 @@ impl Body {
             self.place.prepare([self.keeper, pid], all, run.caller_sleeps && is_short);
         }
         let to = Addressee { pid, serial: self.runs + 1 };
-        self.desk.write(&self.control, to, run, &image.patches);
+        let exchange = self.change_exchange(run.order);
+        self.desk.write(&self.control, to, run, &image.patches, exchange);
         self.line.send_order(to.serial, run.fds).map_err(StartError::Broken)?;
         self.is_given(pid);
         self.is_spent = run.single_use || self.purpose == Purpose::OneRun;
@@ -441,6 +447,21 @@ impl Body {
             self.await_start(pid, run.busy_poll)?;
         }
         Ok(pid)
+    }
+
+    /// Ends what the last run had of the exchange, and gives it to the next one with what that is told. Gives where the next one finds
+    /// that; zero where it is told nothing. The state must be `Taken`: no run is in the body.
+    fn change_exchange(&mut self, order: Option<&[u8]>) -> u64 {
+        self.close_exchange();
+        self.exchange = order.and_then(|order| self.control.open_exchange(order)).map(Arc::new);
+        self.exchange.as_ref().map_or(0, |_| self.control_address + EXCHANGE_OFFSET as u64)
+    }
+
+    /// No run is in it: keeps what its last run has said for whoever waits for that, and clears the exchange.
+    pub(crate) fn close_exchange(&self) {
+        if let Some(last) = &self.exchange {
+            last.close();
+        }
     }
 
     /// Takes the armed process for an order, if it lives.

@@ -15,6 +15,7 @@ use regrow_abi::{
 use regrow_image::stack_plan::ArgumentBlock;
 use regrow_sys::raw::{self, SharedMapping};
 
+use crate::exchange::{self, RunExchange};
 use crate::line::Line;
 use crate::run::Run;
 
@@ -116,10 +117,12 @@ pub struct Bell {
     is_woken_ahead: bool,
     /// The process group that the run leads, or zero.
     group: i32,
+    /// What the run was told, and has said.
+    exchange: Option<Arc<RunExchange>>,
 }
 
 /// Whose run a bell is for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RunOf {
     /// The order that the run had; 0 for none.
     pub(crate) serial: u64,
@@ -127,6 +130,8 @@ pub(crate) struct RunOf {
     pub(crate) is_woken_ahead: bool,
     /// The process group that the run leads, or zero.
     pub(crate) group: i32,
+    /// What the run was told, and has said.
+    pub(crate) exchange: Option<Arc<RunExchange>>,
 }
 
 impl Bell {
@@ -142,10 +147,19 @@ impl Bell {
     /// Notes that the run has been waited for. Where it led a process group of its own, the kernel is asked whether that has members
     /// left: what they have executed since does not matter.
     pub fn run_is_over(&self) {
+        if let Some(exchange) = &self.exchange {
+            exchange.close();
+        }
         if raw::has_members(self.group) {
             self.line.set_left();
         }
         self.line.set_over(self.serial);
+    }
+
+    /// What a run that has ended has said in the exchange, the first time.
+    #[must_use]
+    pub fn take_answer(&self) -> Option<Vec<u8>> {
+        self.exchange.as_ref()?.take_answer()
     }
 
     /// When the last run that was timed entered its program, on the monotonic clock in nanoseconds.
@@ -177,8 +191,9 @@ impl ControlArea {
 
     /// A bell for whoever waits for the run of an order.
     pub(crate) fn bell(&self, line: &Arc<Line>, run: RunOf) -> Bell {
-        let RunOf { serial, is_woken_ahead, group } = run;
-        Bell { shared: Arc::clone(&self.shared), line: Arc::clone(line), serial, is_woken_ahead, group }
+        let RunOf { serial, is_woken_ahead, group, exchange } = run;
+        let (shared, line) = (Arc::clone(&self.shared), Arc::clone(line));
+        Bell { shared, line, serial, is_woken_ahead, group, exchange }
     }
 
     /// What the body is doing; `None` for a word that is no state.
@@ -342,6 +357,16 @@ impl ControlArea {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
         true
+    }
+
+    /// Writes what a run is told in the exchange. `None` when that does not fit.
+    pub(crate) fn open_exchange(&self, order: &[u8]) -> Option<RunExchange> {
+        RunExchange::open(&self.shared, order)
+    }
+
+    /// Whether nothing stands in the exchange.
+    pub(crate) fn has_clear_exchange(&self) -> bool {
+        exchange::of(&self.shared).is_clear()
     }
 
     /// Writes the order of a run. The state must be `Taken`, so that the agent does not read it meanwhile.

@@ -1,6 +1,6 @@
 //! Where an order is written: the argument block of the run, and what of the address space was last set so.
 
-use regrow_abi::{ARG_AREA_BYTES, MAX_FDS};
+use regrow_abi::{ARG_AREA_BYTES, MAX_FDS, MOST_ORDER_BYTES};
 use regrow_image::image::PatchKind;
 use regrow_image::stack_plan::StackPlan;
 
@@ -28,6 +28,9 @@ impl Desk {
         if run.fds.len() > MAX_FDS {
             return Err(StartError::TooManyDescriptors(run.fds.len()));
         }
+        if run.order.is_some_and(|order| order.is_empty() || order.len() > MOST_ORDER_BYTES) {
+            return Err(StartError::TooLarge);
+        }
         self.laid.lay_out(plan, run).ok_or(StartError::TooLarge)?;
         self.cwd_offset = self.laid.bytes.len().next_multiple_of(16);
         if self.directory_end(run) > ARG_AREA_BYTES {
@@ -40,13 +43,15 @@ impl Desk {
         self.cwd_offset + run.directory.map_or(0, |directory| directory.len() + 1)
     }
 
-    /// Writes the order of the run that was laid out. The state must be `Taken`.
+    /// Writes the order of the run that was laid out. The state must be `Taken`. `exchange` is where the run finds what its caller says, or
+    /// zero.
     pub(crate) fn write(
         &self,
         control: &ControlArea,
         to: Addressee,
         run: &Run<'_>,
         patches: &[(u64, PatchKind)],
+        exchange: u64,
     ) {
         let block = &self.laid.block;
         control.write_args(0, &self.laid.bytes);
@@ -65,6 +70,7 @@ impl Desk {
                 PatchKind::Argc => block.argc,
                 PatchKind::Envp => block.envp,
                 PatchKind::Argv0(offset) => block.argv0 + offset,
+                PatchKind::Exchange => exchange,
                 PatchKind::ExecPath(original) => block.exec_path.unwrap_or(original),
             };
             (address, value)

@@ -58,6 +58,7 @@ mod tests {
             args,
             env,
             fds: &[],
+            order: None,
             task,
             processors: None,
             caller_sleeps: false,

@@ -154,7 +154,7 @@ impl LeasedBody {
             self.place.prepare([self.keeper, pid], all, run.caller_sleeps && is_short);
         }
         let serial = self.serial + 1;
-        self.desk.write(&self.control, Addressee { pid, serial }, run, &self.layout.patches);
+        self.desk.write(&self.control, Addressee { pid, serial }, run, &self.layout.patches, 0);
         // One that was not sent has left the process in the socket's other end as it was, and the state taken.
         self.line.send_order(serial, run.fds).map_err(StartError::Broken)?;
         self.line.forget();

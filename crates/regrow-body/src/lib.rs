@@ -9,6 +9,7 @@ mod command;
 mod control;
 mod desk;
 mod ending;
+mod exchange;
 mod keepers;
 mod laid;
 pub mod lease;

@@ -16,6 +16,8 @@ pub struct Run<'a> {
     pub env: &'a Strings,
     /// Descriptors and the numbers that they get.
     pub fds: &'a [(BorrowedFd<'a>, i32)],
+    /// What is passed in the exchange: the order of a front end that takes it there.
+    pub order: Option<&'a [u8]>,
     /// What the run is told to be. What is not set it has from the keeper.
     pub task: &'a Task,
     /// The processors that the run may use, where a body's processes can be told.

@@ -67,11 +67,20 @@ pub fn compare(image: &Image, body: &Body) -> Result<(), Difference> {
     let rseq = (header.rseq_address, header.rseq_bytes);
     let is_armed = body.state() == Some(State::Armed);
     let own = if is_armed { own_words::of(&header.tid_words[..numbers], rseq) } else { Vec::new() };
+    if image.has_exchange() {
+        compare_exchange(body)?;
+    }
     let mut pages = BodyPages::open(image, pid, own)?;
     for vma in image.vmas.iter().filter(|vma| vma.flags & vma_flags::HANDS_OFF == 0) {
         pages.compare(vma)?;
     }
     Ok(())
+}
+
+/// Nothing of a run stands in the exchange when the next one begins. What a run has said is kept for its caller first.
+fn compare_exchange(body: &Body) -> Result<(), Difference> {
+    body.close_exchange();
+    if body.control.has_clear_exchange() { Ok(()) } else { Err(Difference::Exchange) }
 }
 
 /// Advice against huge pages is compared with the other flags, where it is told from what can be taken back.

@@ -22,6 +22,8 @@ pub enum ReportRecord<'a> {
     Fork,
     /// The front end has its gate at this address, which is not zero.
     Gate(u64),
+    /// The front end takes orders from the exchange, and has a word for its address at this one, which is not zero.
+    Exchange(u64),
     /// The front end refuses to be kept, for this reason.
     Refuse(&'a [u8]),
 }
@@ -53,6 +55,7 @@ impl<'a> ReportRecord<'a> {
             b"absent" => Some(Self::Absent(absolute(text)?)),
             b"fork" if text.is_empty() => Some(Self::Fork),
             b"gate" => address(text).map(Self::Gate),
+            b"exchange" => address(text).map(Self::Exchange),
             b"refuse" => Some(Self::Refuse(text)),
             _ => None,
         };
@@ -83,6 +86,15 @@ pub fn gate(bytes: &[u8]) -> Option<u64> {
     })
 }
 
+/// The address of the word that a front end has for the exchange, if it has one.
+#[must_use]
+pub fn exchange(bytes: &[u8]) -> Option<u64> {
+    records(bytes).find_map(|record| match record {
+        ReportRecord::Exchange(address) => Some(address),
+        _ => None,
+    })
+}
+
 /// What the engine takes over from a finished report: what the image depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PreparationReport {
@@ -99,6 +111,8 @@ pub struct PreparationReport {
     pub fork: bool,
     /// Where the front end has two words for the agent: it prepares itself in each run before it has its order.
     pub gate: Option<u64>,
+    /// Where the front end has a word for the address of the exchange.
+    pub exchange: Option<u64>,
     /// Why no image can be made.
     pub refused: Option<String>,
 }
@@ -121,8 +135,12 @@ pub fn parse(bytes: &[u8]) -> Result<PreparationReport, ReportError> {
             ReportRecord::File(path) => report.files.push(path.to_vec()),
             ReportRecord::Absent(path) => report.absent.push(path.to_vec()),
             ReportRecord::Fork => report.fork = true,
-            // A front end has one gate.
+            // A front end has one of each.
             ReportRecord::Gate(_) if report.gate.is_some() => return Err(ReportError::Unknown(lossy(text))),
+            ReportRecord::Exchange(_) if report.exchange.is_some() => {
+                return Err(ReportError::Unknown(lossy(text)));
+            }
+            ReportRecord::Exchange(address) => report.exchange = Some(address),
             ReportRecord::Gate(address) => report.gate = Some(address),
             ReportRecord::Refuse(reason) => report.refused = Some(lossy(reason)),
         }
@@ -156,8 +174,9 @@ mod tests {
 
     #[test]
     fn each_record_is_read() {
-        let report =
-            parse(b"env A\0env *\0file /a b\0absent /c/*.pth\0fork\0gate 4096\0env B\0refuse no luck\0");
+        let report = parse(
+            b"env A\0env *\0file /a b\0absent /c/*.pth\0fork\0gate 4096\0exchange 8\0env B\0refuse no luck\0",
+        );
         let wanted = PreparationReport {
             env: vec![b"A".to_vec(), b"B".to_vec()],
             all_env: true,
@@ -165,6 +184,7 @@ mod tests {
             absent: vec![b"/c/*.pth".to_vec()],
             fork: true,
             gate: Some(4096),
+            exchange: Some(8),
             refused: Some("no luck".to_owned()),
         };
         assert_eq!(report, Ok(wanted));
@@ -174,13 +194,17 @@ mod tests {
     #[test]
     fn what_is_malformed_is_refused() {
         assert_eq!(parse(b"env A"), Err(ReportError::CutOff));
-        for record in ["", "env", "env A=1", "environment A", "fork now", "gate", "gate 0", "gate +1"] {
+        for record in
+            ["", "env", "env A=1", "environment A", "fork now", "gate", "gate 0", "gate +1", "exchange"]
+        {
             assert_eq!(parse(format!("{record}\0").as_bytes()), Err(ReportError::Unknown(record.to_owned())));
         }
         for (record, path) in [("file a", "a"), ("absent", ""), ("absent *.pth", "*.pth")] {
             assert_eq!(parse(format!("{record}\0").as_bytes()), Err(ReportError::Relative(path.to_owned())));
         }
         assert_eq!(parse(b"gate 8\0gate 16\0"), Err(ReportError::Unknown("gate 16".to_owned())));
+        let twice = parse(b"exchange 8\0exchange 8\0");
+        assert_eq!(twice, Err(ReportError::Unknown("exchange 8".to_owned())));
     }
 
     #[test]
@@ -195,5 +219,6 @@ mod tests {
         assert_eq!(refusal(bytes).as_deref(), Some("no luck"));
         assert_eq!(refusal(b"refuse mid sent").as_deref(), Some("mid sent"));
         assert_eq!((gate(b""), refusal(b"")), (None, None));
+        assert_eq!((exchange(b"gate 64\0exchange 72\0env A"), exchange(bytes)), (Some(72), None));
     }
 }

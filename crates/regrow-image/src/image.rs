@@ -113,6 +113,12 @@ impl Image {
         self.header.features & regrow_abi::features::TRACK_WRITES != 0
     }
 
+    /// Whether its runs may be told something in the exchange.
+    #[must_use]
+    pub fn has_exchange(&self) -> bool {
+        self.patches.iter().any(|patch| patch.1 == PatchKind::Exchange)
+    }
+
     /// Bytes of saved pages.
     #[must_use]
     pub fn saved_bytes(&self) -> u64 {

@@ -11,6 +11,8 @@ pub enum PatchKind {
     Envp,
     /// To this offset of the first argument's string.
     Argv0(u64),
+    /// No pointer into that block, but to the exchange, where a run has one; a front end has named the word.
+    Exchange,
     /// To the path that was given to exec; the value is the image's own.
     ExecPath(u64),
 }

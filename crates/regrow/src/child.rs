@@ -205,6 +205,12 @@ impl Child {
         self.finish()
     }
 
+    /// After the end: what a run has answered whose order ([`Command::order`](crate::Command::order)) its front end has taken from memory,
+    /// the first time; `None` where it has answered nothing, or in another way.
+    pub fn take_answer(&mut self) -> Option<Vec<u8>> {
+        self.started.take_answer()
+    }
+
     /// Whether the process ended before the program's first instruction (see [`Started::was_refused`]).
     pub(crate) fn was_refused(&self) -> bool {
         self.started.was_refused()

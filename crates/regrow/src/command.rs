@@ -16,7 +16,7 @@ use std::time::Duration;
 use regrow_abi::task::{Resource, Task};
 use regrow_engine::run::creation::{Creation, Point, PrepareError};
 use regrow_engine::run::exec::replace_caller;
-use regrow_engine::run::request::{ExtraFd, Request, Warm};
+use regrow_engine::run::request::{ExtraFd, Request, Warm, WarmOrder};
 use regrow_sys::exec::{Hook, Identity};
 use regrow_sys::strings::NulFound;
 
@@ -72,6 +72,7 @@ pub struct Command {
     task: Task,
     traced: bool,
     warm: Option<Arc<Warm>>,
+    order: Option<Arc<Vec<u8>>>,
     preload: Vec<String>,
     compile: bool,
     busy_poll: bool,
@@ -109,6 +110,7 @@ impl Command {
             task,
             traced: false,
             warm: None,
+            order: None,
             preload: Vec::new(),
             compile: false,
             busy_poll: false,
@@ -302,6 +304,14 @@ impl Command {
     /// environment of the command.
     pub fn warm(&mut self, front_end: Arc<Warm>) -> &mut Self {
         self.warm = Some(front_end);
+        self
+    }
+
+    /// Passes the order to the front end of [`Command::warm`]. A front end that can takes it from memory that its body shares with the
+    /// caller, where it may answer too ([`Child::take_answer`]); for all others, and where the program is started otherwise, it
+    /// is in a file at descriptor 63.
+    pub fn order(&mut self, order: Vec<u8>) -> &mut Self {
+        self.order = Some(Arc::new(order));
         self
     }
 
@@ -502,6 +512,7 @@ impl Command {
         request.identity.clone_from(&self.identity);
         request.hooks.clone_from(&self.hooks);
         request.warm.clone_from(&self.warm);
+        request.order = self.order.clone().map(|bytes| Arc::new(WarmOrder::new(bytes)));
         request.preload.clone_from(&self.preload);
         request.compile = self.compile;
         Ok(request)

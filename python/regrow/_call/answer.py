@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 from regrow import _core
 from regrow._call import buffers
-from regrow._call.worker import HEAD_BYTES, UNPREPARED, VALUE, WITH_BUFFERS
+from regrow._call.worker import ERROR, HEAD_BYTES, UNPREPARED, VALUE, WITH_BUFFERS
 from regrow._errors import BrokenProcess, RemoteError, RemoteTraceback, how_it_ended
 
 #: How much of an answer is read at first. One with large buffers is longer, and most others are not.
@@ -55,7 +55,15 @@ def read_answer(process: _core.Process) -> Answer:
         broken = BrokenProcess("the value of the call could not be loaded", process.returncode)
         broken.__cause__ = error
         return Answer(None, broken, error)
-    raised, refusal = _exception(data)
+    try:
+        if kind not in (ERROR, UNPREPARED):
+            raise ValueError(f"there is no answer of the kind {kind!r}")
+        raised, refusal = _exception(data)
+    except Exception as error:
+        # The function has written into what its process shares with this one.
+        broken = BrokenProcess("the answer of the call could not be read", process.returncode)
+        broken.__cause__ = error
+        return Answer(None, broken)
     if kind == UNPREPARED:
         broken = BrokenProcess("the process of the call could not be prepared")
         broken.__cause__ = raised

@@ -7,7 +7,8 @@
 
     order          length of the authentication key (2 bytes) | key | pickle of (function, args, kwargs)
                    empty: the order is in the file at descriptor 61. With large buffers the function is `carry`
-    answer         kind (1 byte) | length (8 bytes) | pickle, at descriptor 62
+    answer         kind (1 byte) | length (8 bytes) | pickle, at descriptor 62; the runner's goes into the exchange of the
+                   body where it fits there (docs/warm.md)
 
 Numbers are little-endian. The kinds are `=`, the value; `#`, a value with large buffers; `!`, an exception of the call; `?`,
 one of the preparation. An exception is `(pickle of it or None, its text, its traceback)`. The answer is written last, so that
@@ -68,7 +69,7 @@ _outside: Optional[BinaryIO] = None
 _path: list[str] = []
 
 
-def prepare(setup: bytes) -> Optional[Callable[..., None]]:
+def prepare(setup: bytes) -> Optional[Callable[..., Optional[bytes]]]:
     """Gets the interpreter ready for calls. An exception is kept, and is what every call is answered with.
 
     Returns what carries calls out on a way of its own (see `docs/warm.md`): it does what `call` and the end of the process do.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from regrow._call import worker as calls
 
 if TYPE_CHECKING:
-    Runner = Callable[..., None]
+    Runner = Callable[..., Optional[bytes]]
 
 # The function of an order, with an empty key behind it.
 CALL = b"regrow._call.worker:call\n\0\0"

@@ -91,6 +91,7 @@ const FILES: &[(&str, &str)] = &[
     ("crates/regrow-testkit/tests/faults/processes.rs", "a test forks"),
     ("crates/regrow-testkit/tests/faults/trace.rs", "a test traces a child"),
     ("python/src/descriptors.rs", "Python knows descriptors by number"),
+    ("python/src/exchange.rs", "a run is told by address what it shares with its caller"),
     ("python/src/files.rs", "the answer of a call is mapped over memory of Python's"),
     ("python/src/immortal.rs", "the count of an object tells whether it is immortal"),
     ("python/src/left.rs", "how a type frees its objects tells whether it is a class in Python"),

@@ -104,7 +104,7 @@ fn a_ring_raises_the_bell_and_a_run_is_over_when_it_is_said_to_be() {
     bell.run_is_over();
     assert!(line.is_over(3) && !line.is_over(4) && !line.has_left());
     let own = rustix::process::getpgrp().as_raw_pid();
-    area.bell(&line, RunOf { serial: 4, is_woken_ahead: false, group: own }).run_is_over();
+    area.bell(&line, RunOf { serial: 4, group: own, ..RunOf::default() }).run_is_over();
     assert!(line.is_over(4) && line.has_left(), "this process is in the group");
 }
 

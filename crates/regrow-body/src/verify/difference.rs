@@ -61,6 +61,9 @@ pub enum Difference {
         /// What differs.
         what: &'static str,
     },
+    /// Something stands in the exchange that the last run was not told, and that was not its answer.
+    #[error("the exchange is not clear")]
+    Exchange,
     /// What the kernel tells of the address space, but lies in no page, is another than the seed's.
     #[error("/proc/{pid}/{file} is not as that of the seed")]
     Space {

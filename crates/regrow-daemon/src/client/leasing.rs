@@ -314,6 +314,7 @@ impl Held {
             args: &args,
             env: &run.env,
             fds,
+            order: None,
             task: &self.grant.task,
             processors: self.grant.task.affinity(),
             caller_sleeps: true,

@@ -102,6 +102,7 @@ fn number_of(patch: PatchKind) -> (u32, u64) {
         PatchKind::Envp => (2, 0),
         PatchKind::Argv0(offset) => (3, offset),
         PatchKind::ExecPath(original) => (4, original),
+        PatchKind::Exchange => (5, 0),
     }
 }
 
@@ -112,6 +113,7 @@ fn patch_of(number: u32, value: u64) -> Option<PatchKind> {
         (2, 0) => PatchKind::Envp,
         (3, offset) => PatchKind::Argv0(offset),
         (4, original) => PatchKind::ExecPath(original),
+        (5, 0) => PatchKind::Exchange,
         _ => return None,
     })
 }

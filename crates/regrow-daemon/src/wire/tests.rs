@@ -50,6 +50,7 @@ fn grant() -> GrantMessage {
         (3, PatchKind::Envp),
         (4, PatchKind::Argv0(5)),
         (6, PatchKind::ExecPath(7)),
+        (8, PatchKind::Exchange),
     ];
     GrantMessage {
         lease: 3,

@@ -9,13 +9,16 @@
 //! [`Request::descriptors`] names each target number once, in rising order.
 
 use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, OnceLock};
 
 use regrow_abi::task::Task;
 use regrow_body::Run;
+use regrow_front::DESCRIPTOR;
 use regrow_sys::exec::{Hook, Identity};
 use regrow_sys::search;
 use regrow_sys::strings::Strings;
@@ -58,6 +61,38 @@ pub struct Warm {
     pub unfollowed: bool,
 }
 
+/// An order for a front end of the caller's own. It goes through memory that a body and its caller share, where the front end takes it
+/// there, and in a file else.
+#[derive(Debug)]
+pub struct WarmOrder {
+    bytes: Arc<Vec<u8>>,
+    file: OnceLock<OwnedFd>,
+}
+
+impl WarmOrder {
+    /// An order of these bytes, for one run: a front end that reads the file moves its offset.
+    #[must_use]
+    pub fn new(bytes: Arc<Vec<u8>>) -> Self {
+        Self { bytes, file: OnceLock::new() }
+    }
+
+    /// The order.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The order in a file in memory, which is made when it is asked for. Its offset is at the start.
+    fn file(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(file) = self.file.get() {
+            return Ok(file.as_fd());
+        }
+        let file = File::from(regrow_sys::raw::memfd("regrow-order", 0)?);
+        file.write_all_at(&self.bytes, 0)?;
+        Ok(self.file.get_or_init(|| file.into()).as_fd())
+    }
+}
+
 /// Everything that one spawn asks for.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -95,6 +130,8 @@ pub struct Request {
     /// The front end whose image the run may start in. The program of the request itself is what is started where there is no
     /// such image. A descriptor that the request passes at the order's number is the order; where there is none it is written.
     pub warm: Option<Arc<Warm>>,
+    /// The order of that front end, where the caller has made it; a descriptor that the request passes at its number comes first.
+    pub order: Option<Arc<WarmOrder>>,
     /// The modules that an interpreter with a front end of Regrow's own is to have imported.
     pub preload: Vec<String>,
     /// Whether a script whose interpreter's front end can do so is to be compiled ahead.
@@ -125,6 +162,7 @@ impl Request {
             traced: false,
             single_use: false,
             warm: None,
+            order: None,
             preload: Vec::new(),
             compile: false,
             site: None,
@@ -187,6 +225,7 @@ impl Request {
             args,
             env: &self.env,
             fds,
+            order: None,
             task,
             processors: None,
             caller_sleeps: false,
@@ -201,13 +240,29 @@ impl Request {
         }
     }
 
-    /// The descriptors that are open when the run starts with the numbers that they get, which rise, each number once.
+    /// The descriptors that are open when the run starts with the numbers that they get, which rise, each number once. That of its order
+    /// is among them.
     ///
     /// Asks the kernel whether an inherited standard descriptor is open and stays open over exec.
     ///
     /// # Errors
-    /// `EBADF` for a negative target number.
+    /// `EBADF` for a negative target number; what making the file of an order says.
     pub fn descriptors(&self) -> io::Result<Vec<(BorrowedFd<'_>, RawFd)>> {
+        let mut given = self.descriptors_beside_order()?;
+        let at = given.partition_point(|&(_, target)| target < DESCRIPTOR);
+        if let Some(order) = &self.order
+            && given.get(at).is_none_or(|&(_, target)| target != DESCRIPTOR)
+        {
+            given.insert(at, (order.file()?, DESCRIPTOR));
+        }
+        Ok(given)
+    }
+
+    /// The same without the order.
+    ///
+    /// # Errors
+    /// `EBADF` for a negative target number.
+    pub fn descriptors_beside_order(&self) -> io::Result<Vec<(BorrowedFd<'_>, RawFd)>> {
         let mut given: Vec<(BorrowedFd<'_>, RawFd)> = Vec::with_capacity(4 + self.extra_fds.len());
         let callers = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
         for ((stdio, caller), target) in self.stdio.iter().zip(callers).zip(0..) {
@@ -282,6 +337,27 @@ mod tests {
         let given = request.descriptors().expect("targets are not negative");
         let numbers: Vec<_> = given.iter().map(|(fd, target)| (fd.as_raw_fd(), *target)).collect();
         assert_eq!(numbers, [(third.as_raw_fd(), 0), (second.as_raw_fd(), 7)]);
+    }
+
+    #[test]
+    fn an_order_is_in_a_file_unless_the_request_passes_one() {
+        let null = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").expect("/dev/null")));
+        let mut request = request("x", &[]);
+        request.stdio = [StdioFd::Given(null.clone()), StdioFd::Closed, StdioFd::Closed];
+        request.extra_fds = vec![ExtraFd { source: null.clone(), target: DESCRIPTOR + 1 }];
+        request.order = Some(Arc::new(WarmOrder::new(Arc::new(b"an order".to_vec()))));
+        let numbers = |given: &[(BorrowedFd<'_>, RawFd)]| given.iter().map(|fd| fd.1).collect::<Vec<_>>();
+        let beside = request.descriptors_beside_order().expect("numbers");
+        assert_eq!(numbers(&beside), [0, DESCRIPTOR + 1]);
+        let given = request.descriptors().expect("a file");
+        assert_eq!(numbers(&given), [0, DESCRIPTOR, DESCRIPTOR + 1]);
+        let mut content = [0; 9];
+        assert_eq!(rustix::io::read(given[1].0, &mut content), Ok(8));
+        assert_eq!(&content, b"an order\0");
+        request.extra_fds.push(ExtraFd { source: null.clone(), target: DESCRIPTOR });
+        let given = request.descriptors().expect("numbers");
+        assert_eq!(numbers(&given), [0, DESCRIPTOR, DESCRIPTOR + 1]);
+        assert_eq!(given[1].0.as_raw_fd(), null.as_raw_fd());
     }
 
     #[test]

@@ -106,6 +106,16 @@ impl Started {
         Ok(self.pidfd.get_or_init(|| opened).as_fd())
     }
 
+    /// After the end of a run whose order went through the exchange of its body: what it has answered there, the first time. Before the end
+    /// nothing.
+    #[must_use]
+    pub fn take_answer(&self) -> Option<Vec<u8>> {
+        let bell = self.bell.as_ref()?;
+        // Somebody else may have waited for it.
+        let has_ended = self.over.load(Ordering::Acquire) || !regrow_sys::child::is_living_child(self.pid);
+        has_ended.then(|| bell.take_answer())?
+    }
+
     /// Kills the process with `SIGKILL`. A process that has ended and was not waited for can still be killed,
     /// without effect.
     ///

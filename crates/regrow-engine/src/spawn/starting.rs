@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use regrow_abi::State;
 use regrow_abi::task::Task;
+use regrow_abi::{MOST_ORDER_BYTES, State};
 use regrow_body::{Body, BodyError, Run, StartError};
 use regrow_image::image::Image;
 use regrow_sys::caller::RandomWords;
@@ -126,15 +126,19 @@ impl Starter<'_> {
         let tables = &mut self.finder.holdings.tables;
         let kept = tables.images.kept_mut(image).ok_or(Fallback::BodyBroken)?;
         let arguments = resolved.arguments(request);
-        let mut fds = request
-            .descriptors()
-            .map_err(|_| Fallback::UnsupportedRequest { what: RequestPart::DescriptorNumber })?;
+        let in_exchange = order_in_exchange(&kept.image, request);
+        let fds =
+            if in_exchange.is_some() { request.descriptors_beside_order() } else { request.descriptors() };
+        let mut fds =
+            fds.map_err(|_| Fallback::UnsupportedRequest { what: RequestPart::DescriptorNumber })?;
         let is_warm = kept.point() == Point::Warm;
-        let order = if is_warm { front_end::order(&fds, &arguments, &request.env)? } else { None };
+        let is_told = is_warm && in_exchange.is_none();
+        let order = if is_told { front_end::order(&fds, &arguments, &request.env)? } else { None };
         fds.extend(order.as_ref().map(|order| (order.as_fd(), regrow_front::DESCRIPTOR)));
         let processors = task.affinity().or(kept.then().affinity());
         let task = task.beyond(kept.then());
         let run = Run {
+            order: in_exchange,
             processors: processors.filter(|_| !is_warm),
             caller_sleeps: self.caller_sleeps,
             exec_path: resolved.own_exec_path(),
@@ -294,6 +298,14 @@ impl Starter<'_> {
             self.armed(id, unused)
         })
     }
+}
+
+/// The order of a request, where a run in a body of this image is given it in the exchange.
+fn order_in_exchange<'r>(image: &Image, request: &'r Request) -> Option<&'r [u8]> {
+    let order = request.order.as_ref()?.bytes();
+    let is_passed = request.extra_fds.iter().any(|fd| fd.target == regrow_front::DESCRIPTOR);
+    let fits = (1..=MOST_ORDER_BYTES).contains(&order.len()) && image.has_exchange();
+    (fits && !is_passed).then_some(order)
 }
 
 /// Whether a seed could not make a body because there was no room for it, and not because it is gone.

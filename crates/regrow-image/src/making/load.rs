@@ -18,20 +18,22 @@ use crate::making::fitness::check_task;
 use crate::making::initial_stack::InitialStack;
 use crate::making::memory::{Memory, read_memory};
 use crate::making::remote::{self, Remote};
+use crate::making::report_file::NamedWords;
 use crate::making::stat;
 use crate::making::task_facts::TaskFacts;
 use crate::making::trace::AtPoint;
+use crate::patch::PatchKind;
 use crate::point::Point;
 use crate::program::envkey::KeyNames;
 use crate::recipe::{Dependencies, Recipe};
 use crate::stack_plan::{MAIN_ROOM_BYTES, StackPlan, at};
 use crate::store::{self, PathTable, StoreContents, StoreLayout};
 
-/// Loads the agent and lets the process go on in it. `gate` is where a front end has its two words for the agent, or zero.
+/// Loads the agent and lets the process go on in it. `named` are the words that a front end has named.
 pub(crate) fn load(
     at_point: AtPoint,
     recipe: &Recipe<'_>,
-    gate: u64,
+    named: NamedWords,
     store: BorrowedFd<'_>,
 ) -> Result<ImageContents, MakeError> {
     let AtPoint { remote, stack, startup } = at_point;
@@ -50,16 +52,19 @@ pub(crate) fn load(
     let layout = StoreLayout::new(vma_count, memory.pages.len(), &paths, &float_state);
     let (remote, place) = AgentPlace::reserve(remote, layout.bytes())?;
     memory.insert(&place.entries());
-    let patches = match recipe.point {
+    let mut patches = match recipe.point {
         Point::Main => memory.patches(&stack, recipe.argv0.to_bytes(), &mapped),
         Point::Warm => memory.environment_patches(&stack),
         Point::Entry => Vec::new(),
     };
+    if named.exchange != 0 {
+        patches.push((memory.checked_words(named.exchange, 1, "exchange")?, PatchKind::Exchange));
+    }
     if patches.len() > MAX_PATCHES {
         return refuse(format!("{} pointers into the argument block", patches.len()));
     }
     let mut header = facts.header(&remote, recipe, &memory, &place)?;
-    header.gate_address = memory.checked_gate(gate)?;
+    header.gate_address = memory.checked_words(named.gate, 2, "gate")?;
     header.random_address = stack.aux(at::RANDOM).unwrap_or(0);
     layout.note_in(&mut header);
     header.membarrier_tolerated = tolerated_registrations(&mapped);

@@ -106,7 +106,7 @@ fn start_and_load(
     if at_point.remote.pid() != pending.pid() {
         processes.add(at_point.remote.pid());
     }
-    load::load(at_point, recipe, report.gate(), store.as_fd())
+    load::load(at_point, recipe, report.named_words(), store.as_fd())
 }
 
 fn run_to_point(tracee: ptrace::Tracee, recipe: &Recipe<'_>) -> Result<AtPoint, MakeError> {

@@ -1,4 +1,4 @@
-//! The words of an image that hold what belongs to one run: pointers into the argument block, thread ids, a front end's gate.
+//! The words of an image that hold what belongs to one run: pointers into the argument block, thread ids, a front end's gate and exchange.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -119,11 +119,11 @@ impl Memory {
         Ok(words)
     }
 
-    /// The address of a front end's gate, if two words that can be written to are there.
-    pub(crate) fn checked_gate(&self, address: u64) -> Result<u64, MakeError> {
-        const BYTES: u64 = 16;
+    /// The address of words that a front end has named (`what` they are for), if so many that can be written to are there.
+    pub(crate) fn checked_words(&self, address: u64, words: u64, what: &str) -> Result<u64, MakeError> {
+        let bytes = words * 8;
         let holds = |vma: &VmaEntry| {
-            vma.start <= address && address.checked_add(BYTES).is_some_and(|end| end <= vma.end)
+            vma.start <= address && address.checked_add(bytes).is_some_and(|end| end <= vma.end)
         };
         let is_its_own = |vma: &VmaEntry| {
             vma.flags & (vma_flags::WRITE | vma_flags::HANDS_OFF | vma_flags::SHARED) == vma_flags::WRITE
@@ -132,7 +132,7 @@ impl Memory {
         if address == 0 || is_fit {
             return Ok(address);
         }
-        refuse(format!("its gate is at {address:x}, where it has no words that it can write to"))
+        refuse(format!("its {what} is at {address:x}, where it has no words that it can write to"))
     }
 }
 

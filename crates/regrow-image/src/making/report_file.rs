@@ -13,6 +13,15 @@ use crate::point::Point;
 /// The file that a front end reports to; none at the other points.
 pub(crate) struct ReportFile(Option<File>);
 
+/// The words that a front end has named, by their addresses; zero for none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NamedWords {
+    /// Two, which tell it how to wait for its order.
+    pub(crate) gate: u64,
+    /// One, which tells it where the exchange is.
+    pub(crate) exchange: u64,
+}
+
 impl ReportFile {
     pub(crate) fn new(point: Point) -> io::Result<ReportFile> {
         let file = (point == Point::Warm).then(|| raw::memfd("regrow-report", 0)).transpose()?;
@@ -38,8 +47,12 @@ impl ReportFile {
         report::refusal(&self.read())
     }
 
-    /// Where it has the words that tell it how to wait for its order; zero if it has none.
-    pub(crate) fn gate(&self) -> u64 {
-        report::gate(&self.read()).unwrap_or(0)
+    /// The words that it has named so far.
+    pub(crate) fn named_words(&self) -> NamedWords {
+        let bytes = self.read();
+        NamedWords {
+            gate: report::gate(&bytes).unwrap_or(0),
+            exchange: report::exchange(&bytes).unwrap_or(0),
+        }
     }
 }

@@ -12,11 +12,13 @@ from .ground import EXECUTABLE, ORDER_HEAD, decode, read_all, variables_of
 class Order:
     """The order of a run: arguments, environment, and the call that it may ask for."""
 
-    def __init__(self, number: int) -> None:
-        data = posix.read(number, 16384)
-        if not self.take(data) and not self.take(data + read_all(number)):
+    def __init__(self, number: int, taken: bytes | None = None) -> None:
+        """Reads it from a descriptor, unless a runner has taken it."""
+        data = posix.read(number, 16384) if taken is None else taken
+        if not self.take(data) and not (taken is None and self.take(data + read_all(number))):
             raise ValueError("the order is cut off")
-        posix.close(number)
+        if taken is None:
+            posix.close(number)
 
     def take(self, data: bytes) -> bool:
         """Takes an order apart; returns whether it is whole."""

@@ -19,6 +19,7 @@ from .ground import (
     GATE,
     HELD,
     ORDER_HEAD,
+    SHOWS_WARNINGS,
     VERSION,
     Address,
     Function,
@@ -38,7 +39,8 @@ class Prepared:
         self.in_c = in_c
         self.own = own
         # What carries out orders before the front end reads them, where the environment is the order's alone.
-        self.runner = None if in_c or own else runner
+        # Where the interpreter is to finalize there are no such runs.
+        self.runner = None if in_c or own or SHOWS_WARNINGS else runner
         self.streams = standard_streams()
         hooks = fork_hooks()
         self.is_quiet = is_quiet(hooks)
@@ -76,6 +78,8 @@ def prepare(options: Options, report: int) -> Prepared:
     write_report(report, "env", sorted(name for name in names if name and b"=" not in name and b"\0" not in name))
     write_report(report, "absent", [] if options.unfollowed else sorted(absent_paths(missing)))
     write_report(report, "gate", [str(_ctypes.addressof(GATE))] if prepared.is_quiet else [])
+    exchange = getattr(prepared.runner, "exchange", None)
+    write_report(report, "exchange", [] if exchange is None else [str(exchange)])
     return prepared
 
 

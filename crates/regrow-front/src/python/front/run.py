@@ -42,9 +42,9 @@ def take_environment(order: Order, prepared: Prepared) -> None:
             posix.putenv(name, value)
 
 
-def wake(number: int, prepared: Prepared) -> Order:
+def wake(number: int, prepared: Prepared, taken: bytes | None) -> Order:
     """Makes this process what the order says. Every run begins with it."""
-    order = Order(number)
+    order = Order(number, taken)
     logging: Any = sys.modules.get("logging")
     if logging is not None:
         # The time at which a plain process would have imported it.
@@ -73,9 +73,10 @@ def begin() -> tuple[Program, Kept]:
     prepared = prepare(options, number)
     kept = Kept()
     stop(number, prepared, options)
-    if prepared.runner is not None and not kept.finalizes:
-        prepared.runner(number, options.skip, prepared.streams, FLUSH_C_STREAMS, lambda: end_well(kept))
-    return Program(wake(number, prepared), options.skip), kept
+    taken = None
+    if prepared.runner is not None:
+        taken = prepared.runner(number, options.skip, prepared.streams, FLUSH_C_STREAMS, lambda: end_well(kept))
+    return Program(wake(number, prepared, taken), options.skip), kept
 
 
 program, kept = begin()
