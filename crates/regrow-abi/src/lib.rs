@@ -36,7 +36,8 @@ pub mod task;
 
 pub use arch::{PAGE_BYTES, PAGE_LEN, Registers};
 pub use image::{
-    ImageHeader, MAX_TID_WORDS, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, features, point, vma_flags,
+    ImageHeader, MAX_TID_WORDS, PAGE_IN_SEED, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, features, point,
+    vma_flags,
 };
 pub use report::{REPORT_WORDS, Report};
 pub use scheduling::SchedAttr;
@@ -47,7 +48,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use task::Task;
 
 /// Raised by every change of a type in this crate; the agent refuses to keep an image of another version.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Where the arg area starts in the control memfd.
 pub const ARG_AREA_OFFSET: usize = 8192;
@@ -232,6 +233,9 @@ pub struct Control {
 /// A message to a seed (an image's first keeper, which never runs the program): make a body by `fork`. The control
 /// memfd and the body's end of its socket come with it as descriptors.
 pub const SEED_FORK: u8 = b'f';
+/// A message to a seed: map the image memfd that comes with it in the place of the one that is mapped. It differs in the pages of which the seed
+/// alone has the content ([`PAGE_IN_SEED`]). The answer is zero or a negative errno.
+pub const SEED_IMAGE: u8 = b'i';
 /// The exit status of a process that has refused its order. A program can end so too: its [`Report`] alone tells the two apart.
 pub const REFUSED_STATUS: i32 = 125;
 /// A message to an armed process: the order stands in the control area.

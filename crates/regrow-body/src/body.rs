@@ -107,6 +107,8 @@ pub struct Body {
     /// Somebody has waited in vain for it to be put back.
     is_late: bool,
     desk: Desk,
+    /// It was made when its image had all saved pages in the store, and may be renewed.
+    has_all_pages: bool,
     /// How many orders it has had.
     pub(crate) runs: u64,
     pub(crate) keepers: Keepers,
@@ -157,6 +159,8 @@ impl Body {
             ahead::order(&control, image);
         }
         let seed = image.seed();
+        // Before the fork: of a body that was made meanwhile the less is believed.
+        let has_all_pages = !image.has_given_back();
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         drop(theirs);
         let keeper = keeper.map_err(|source| {
@@ -193,6 +197,7 @@ impl Body {
             is_late: false,
             desk: Desk::default(),
             lending,
+            has_all_pages,
             runs: 0,
             keepers: keepers.clone(),
         };
@@ -253,6 +258,17 @@ impl Body {
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.runs
+    }
+
+    /// Whether its image has given pages back since it was made: it keeps the store with all of them, as long as it is there.
+    #[must_use]
+    pub fn is_outdated(&self, image: &Image) -> bool {
+        self.has_all_pages && image.has_given_back()
+    }
+
+    /// It is never outdated from here on.
+    pub fn keep_all_pages(&mut self) {
+        self.has_all_pages = false;
     }
 
     /// Whether it has had the one run that it serves.
