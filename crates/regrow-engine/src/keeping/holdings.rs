@@ -400,7 +400,7 @@ impl Holdings {
     pub(crate) fn lend_to_renew(&mut self, id: BodyId) -> Option<LentBody> {
         let kept = self.tables.images.kept(self.tables.bodies.image_of(id)?)?;
         self.tables.bodies.get(id).filter(|body| is_renewed(body, &kept.image))?;
-        self.lend(id)
+        self.lend_idle(id)
     }
 
     /// An image could not be made.
@@ -450,10 +450,14 @@ impl Holdings {
 
     /// Takes a waiting body out for work on it.
     pub(crate) fn lend(&mut self, id: BodyId) -> Option<LentBody> {
+        self.tables.bodies.get(id).filter(|body| body.state() == Some(State::Armed))?;
+        self.lend_idle(id)
+    }
+
+    fn lend_idle(&mut self, id: BodyId) -> Option<LentBody> {
         let tables = &mut self.tables;
         let image = tables.bodies.image_of(id)?;
         let kept: Arc<Image> = Arc::clone(&tables.images.kept(image)?.image);
-        tables.bodies.get(id).filter(|body| body.state() == Some(State::Armed))?;
         let body = tables.bodies.lend(id)?;
         // A body that has had a run has touched its pages itself.
         let siblings = (body.runs() == 0).then(|| tables.bodies.of(image));
@@ -677,9 +681,10 @@ impl Holdings {
     }
 }
 
-/// Whether a body is to be made anew at once: it waits, and has a store with pages that its image has given back.
+/// Whether a body is to be made anew at once: it waits (in verify mode to be compared), and has a store with pages that its image has given
+/// back.
 fn is_renewed(body: &Body, image: &Image) -> bool {
-    body.is_outdated(image) && body.state() == Some(State::Armed)
+    body.is_outdated(image) && matches!(body.state(), Some(State::Armed | State::Clean))
 }
 
 /// The default policy knows how many processors there are to put bodies back beside their callers.
