@@ -107,7 +107,7 @@ pub struct Body {
     /// Somebody has waited in vain for it to be put back.
     is_late: bool,
     desk: Desk,
-    /// It was made when its image had all saved pages in the store, and may be renewed.
+    /// Its image had all saved pages in the store right before it was made, and it may be renewed.
     has_all_pages: bool,
     /// How many orders it has had.
     pub(crate) runs: u64,
@@ -158,9 +158,7 @@ impl Body {
         if how.ahead {
             ahead::order(&control, image);
         }
-        let seed = image.seed();
-        // Before the fork: of a body that was made meanwhile the less is believed.
-        let has_all_pages = !image.has_given_back();
+        let (seed, has_all_pages) = (image.seed(), !image.has_given_back());
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         drop(theirs);
         let keeper = keeper.map_err(|source| {

@@ -46,9 +46,10 @@ pub(crate) fn can_be_seen(image: &Image, bodies: &[&Body]) -> bool {
     bodies.iter().any(|body| body.runs() > 0) && bodies.iter().all(is_seen)
 }
 
-/// Makes a body anew that has a store with all pages. It stays, for good, where that fails.
+/// Makes a body anew that has a store with all pages. It stays, for good, where that fails. Nothing is mapped ahead in the new one: most of that
+/// no run needs, and its next run meets a fault for each piece that it does.
 pub(crate) fn renew(image: &Image, forker: &BodyForker, mut body: Box<Body>) -> Box<Body> {
-    match forker.fork_ahead(image) {
+    match forker.fork(image) {
         Ok(new) => Box::new(new),
         Err(error) => {
             tracing::debug!(%error, "a body was not renewed");
