@@ -340,7 +340,7 @@ def memory() -> list[Figure]:
     assert point == "warm", why
     # An image that has shown what its runs write gives back what they do not.
     for _ in range(CALLS * CALLS):
-        run = pool.start(image, ["x"], call=b"builtins:eval\n42")
+        run = pool.start(image, ["x"], call=b"builtins:eval\nNone")
         run.wait()
         assert run.returncode == 0
     time.sleep(2)
