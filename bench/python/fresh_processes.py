@@ -332,7 +332,10 @@ def held_images() -> int:
 
 
 def memory() -> list[Figure]:
-    """8 warm bodies with pandas beside 8 interpreters with pandas, all alive. Pages of an image that nobody has mapped count as well."""
+    """8 warm bodies with pandas beside 8 interpreters with pandas, all alive.
+
+    Pages of an image that nobody has mapped count as well.
+    """
     code = "import pandas, sys, time\nprint('ready', flush=True)\ntime.sleep(600)\n"
     image = _core.Image(sys.executable, [], ["--preload", "pandas"])
     pool = _core.Pool(8, warm_only=True)

@@ -461,7 +461,7 @@ fn have_pages_given_back(pool: &Pool, command: &mut Command) {
     loop {
         assert!(began.elapsed() < LIMIT, "the image keeps its pages");
         assert_eq!(warm_output(command), "right\n");
-        pool.last_times(LIMIT);
+        let _put_back = pool.last_times(LIMIT);
         let stores = stores_of(pool);
         if stores.len() > 1 && stores.iter().all(|store| store.0 != inode) {
             assert!(stores.iter().all(|store| (1..4 << 20).contains(&store.1)), "{stores:?}");
