@@ -53,9 +53,14 @@ fn map_image(agent: &Agent, file: i32) -> Res {
     if mapped < 0 {
         return mapped;
     }
-    // SAFETY: this task is the only one in this memory, and what it reads of the image is the same before and after.
+    // SAFETY: the place is the agent's own, and no body has it from here. This task is the only one in this memory, and what it reads of the image is the same before and after.
     let moved = unsafe { sys::move_mapping(mapped as u64, bytes, place) };
-    if moved < 0 { moved } else { 0 }
+    if moved < 0 {
+        // SAFETY: it was mapped here, and nobody uses it.
+        unsafe { sys::munmap(mapped as u64, bytes) };
+        return moved;
+    }
+    0
 }
 
 /// Makes one body. The child never comes back; the engine is told its pid, or the negative errno.
