@@ -88,6 +88,8 @@ pub struct Private {
     pub ranges: [(u64, u64); MAX_RANGES],
     /// Text of `/proc` files.
     pub text: [u8; TEXT_BYTES],
+    /// A saved page that was read from the seed.
+    pub fetched: Page,
     armed_stack: Stack,
     keeper_stack: Stack,
 }
@@ -108,6 +110,8 @@ pub mod fd {
     pub const OOM_SCORE: i32 = KEEPER_SOCKET_FD + 5;
     #[allow(missing_docs, reason = "named as the field")]
     pub const UFFD: i32 = KEEPER_SOCKET_FD + 6;
+    /// The seed's memory, to be read. The seed opens it, which nobody can forbid it, and a body has it from there.
+    pub const SEED_MEMORY: i32 = KEEPER_SOCKET_FD + 7;
 }
 
 impl Private {
@@ -121,6 +125,10 @@ impl Private {
         self.uffd = if tracks { fd::UFFD } else { -1 };
     }
 }
+
+/// A page, aligned to a cache line.
+#[repr(C, align(64))]
+pub struct Page([u8; PAGE_BYTES as usize]);
 
 /// A stack, aligned as the calling convention wants it.
 #[repr(C, align(64))]
@@ -226,7 +234,7 @@ impl Agent {
         unsafe { self.table(header.pages_offset, header.page_count as usize) }
     }
 
-    /// The content of saved page `index`.
+    /// The content of saved page `index`, unless the seed alone has it ([`PageEntry::is_in_seed`]).
     pub fn saved(&self, index: usize) -> *const u8 {
         (self.image as u64 + self.image().store_offset + index as u64 * PAGE_BYTES) as *const u8
     }

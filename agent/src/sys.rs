@@ -177,6 +177,16 @@ pub unsafe fn mmap(start: u64, bytes: u64, prot: u32, flags: u32, fd: i32, offse
     unsafe { call!(nr::MMAP, start, bytes, prot, flags, fd as isize, offset) }
 }
 
+/// Moves a mapping to another address, where it takes the place of what is mapped.
+///
+/// # Safety
+/// Nothing of the mapping's first place is used afterwards, and the other range is one that may be replaced.
+pub unsafe fn move_mapping(from: u64, bytes: u64, to: u64) -> Res {
+    const MAYMOVE_FIXED: usize = 3;
+    // SAFETY: see the contract.
+    unsafe { call!(nr::MREMAP, from, bytes, bytes, MAYMOVE_FIXED, to) }
+}
+
 /// Unmaps memory.
 ///
 /// # Safety

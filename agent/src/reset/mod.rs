@@ -66,6 +66,13 @@ pub fn make_seed(agent: &Agent) {
     unsafe { (*private).was_reset = 0 };
 }
 
+/// Opens the seed's memory for its bodies, whose resets read pages there that their image does not have. False where the kernel refuses:
+/// the image keeps all its pages then.
+pub fn open_seed_memory() -> bool {
+    const RDONLY_CLOEXEC: u32 = 0o2_000_000;
+    open_at_number(b"/proc/self/mem\0", RDONLY_CLOEXEC, fd::SEED_MEMORY) >= 0
+}
+
 /// Opens the files of `/proc/self` that a reset reads. Gives the body up when there is no `/proc`. It is done before the first
 /// run, which may make the memory undumpable: then `/proc/self` is root's.
 pub fn open_proc(agent: &Agent) {

@@ -57,13 +57,16 @@ pub struct VmaEntry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PageEntry {
-    /// Its address; bit 0 is [`PAGE_WAS_ANONYMOUS`].
+    /// Its address; bit 0 is [`PAGE_WAS_ANONYMOUS`], bit 1 [`PAGE_IN_SEED`].
     pub address_and_flags: u64,
 }
 
 /// The page was anonymous at the snapshot: when it is not there after a run, it must be written again. A saved page
 /// without this bit was still the file's own, so that a clean page needs nothing.
 pub const PAGE_WAS_ANONYMOUS: u64 = 1;
+
+/// The image memfd has a hole in the place of the page's content: the seed's memory alone has it.
+pub const PAGE_IN_SEED: u64 = 2;
 
 impl PageEntry {
     /// The page's address.
@@ -76,6 +79,12 @@ impl PageEntry {
     #[must_use]
     pub const fn was_anonymous(self) -> bool {
         self.address_and_flags & PAGE_WAS_ANONYMOUS != 0
+    }
+
+    /// Whether the seed alone has the page's content.
+    #[must_use]
+    pub const fn is_in_seed(self) -> bool {
+        self.address_and_flags & PAGE_IN_SEED != 0
     }
 }
 
@@ -204,12 +213,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_and_its_bit_are_told_apart() {
+    fn an_address_and_its_bits_are_told_apart() {
         for address in [0, PAGE_BYTES, 0x7fff_ffff_f000] {
             let file = PageEntry { address_and_flags: address };
             let own = PageEntry { address_and_flags: address | PAGE_WAS_ANONYMOUS };
-            assert_eq!((file.address(), file.was_anonymous()), (address, false));
-            assert_eq!((own.address(), own.was_anonymous()), (address, true));
+            let given_back = PageEntry { address_and_flags: address | PAGE_WAS_ANONYMOUS | PAGE_IN_SEED };
+            assert_eq!((file.address(), file.was_anonymous(), file.is_in_seed()), (address, false, false));
+            assert_eq!((own.address(), own.was_anonymous(), own.is_in_seed()), (address, true, false));
+            assert_eq!(given_back.address(), address);
+            assert!(given_back.was_anonymous() && given_back.is_in_seed());
         }
     }
 

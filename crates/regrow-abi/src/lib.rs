@@ -38,7 +38,8 @@ pub mod task;
 pub use arch::{PAGE_BYTES, PAGE_LEN, Registers};
 pub use exchange::{EXCHANGE_BYTES, Exchange, MOST_ANSWER_BYTES, MOST_ORDER_BYTES};
 pub use image::{
-    ImageHeader, MAX_TID_WORDS, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, features, point, vma_flags,
+    ImageHeader, MAX_TID_WORDS, PAGE_IN_SEED, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, features, point,
+    vma_flags,
 };
 pub use report::{REPORT_WORDS, Report};
 pub use scheduling::SchedAttr;
@@ -237,6 +238,9 @@ pub struct Control {
 /// A message to a seed (an image's first keeper, which never runs the program): make a body by `fork`. The control
 /// memfd and the body's end of its socket come with it as descriptors.
 pub const SEED_FORK: u8 = b'f';
+/// A message to a seed: map the image memfd that comes with it in the place of the one that is mapped. It differs in the pages of which the seed
+/// alone has the content ([`PAGE_IN_SEED`]). The answer is zero or a negative errno.
+pub const SEED_IMAGE: u8 = b'i';
 /// The exit status of a process that has refused its order. A program can end so too: its [`Report`] alone tells the two apart.
 pub const REFUSED_STATUS: i32 = 125;
 /// A message to an armed process: the order stands in the control area.

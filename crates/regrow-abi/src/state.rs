@@ -76,6 +76,8 @@ pub enum Broken {
     Guarded = 15,
     /// A run has changed the keeper: its limits, or how it is scheduled.
     Keeper = 16,
+    /// A page could not be read from the seed, which alone has its content.
+    Seed = 17,
 }
 
 impl Broken {
@@ -99,6 +101,7 @@ impl Broken {
             14 => Broken::Sealed,
             15 => Broken::Guarded,
             16 => Broken::Keeper,
+            17 => Broken::Seed,
             _ => return None,
         })
     }
@@ -185,10 +188,10 @@ mod tests {
 
     #[test]
     fn a_reason_is_read_back_from_its_number_and_no_other_number_is_one() {
-        let known = (1..=16).filter_map(Broken::from_raw);
+        let known = (1..=17).filter_map(Broken::from_raw);
         assert!(known.clone().zip(1..).all(|(reason, number)| reason as u32 == number));
-        assert_eq!(known.count(), 16);
-        assert!([0, 17, u32::MAX].into_iter().all(|number| Broken::from_raw(number).is_none()));
+        assert_eq!(known.count(), 17);
+        assert!([0, 18, u32::MAX].into_iter().all(|number| Broken::from_raw(number).is_none()));
     }
 
     #[test]

@@ -110,6 +110,8 @@ pub struct Body {
     desk: Desk,
     /// What its last run was told, and has said, where that went through the exchange.
     exchange: Option<Arc<RunExchange>>,
+    /// Its image had all saved pages in the store right before it was made, and it may be renewed.
+    has_all_pages: bool,
     /// How many orders it has had.
     pub(crate) runs: u64,
     pub(crate) keepers: Keepers,
@@ -159,7 +161,7 @@ impl Body {
         if how.ahead {
             ahead::order(&control, image);
         }
-        let seed = image.seed();
+        let (seed, has_all_pages) = (image.seed(), !image.has_given_back());
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         drop(theirs);
         let keeper = keeper.map_err(|source| {
@@ -197,6 +199,7 @@ impl Body {
             desk: Desk::default(),
             exchange: None,
             lending,
+            has_all_pages,
             runs: 0,
             keepers: keepers.clone(),
         };
@@ -258,6 +261,17 @@ impl Body {
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.runs
+    }
+
+    /// Whether its image has given pages back since it was made: it keeps the store with all of them, as long as it is there.
+    #[must_use]
+    pub fn is_outdated(&self, image: &Image) -> bool {
+        self.has_all_pages && image.has_given_back()
+    }
+
+    /// It is never outdated from here on.
+    pub fn keep_all_pages(&mut self) {
+        self.has_all_pages = false;
     }
 
     /// Whether it has had the one run that it serves.

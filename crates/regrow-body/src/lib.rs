@@ -30,5 +30,6 @@ pub use keepers::Keepers;
 pub use leased::{Layout, LeaseRun, Leased, LeasedBody};
 pub use lent::{LeaseEnd, Lent};
 pub use place::Processors;
+pub use prefault::own_pages;
 pub use run::Run;
 pub use shell::Shell;

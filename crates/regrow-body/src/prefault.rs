@@ -29,8 +29,11 @@ impl Body {
     }
 }
 
-/// The pages of a keeper's program that it shares with nobody, as ranges of address and bytes.
-fn own_pages(vmas: &[VmaEntry], keeper: i32) -> io::Result<Vec<(u64, u64)>> {
+/// The pages of a keeper's program that it shares with nobody, as ranges of address and bytes: runs have written them.
+///
+/// # Errors
+/// When the kernel does not tell, or the keeper is gone.
+pub fn own_pages(vmas: &[VmaEntry], keeper: i32) -> io::Result<Vec<(u64, u64)>> {
     let pagemap = File::open(format!("/proc/{keeper}/pagemap"))?;
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let ours = |vma: &&VmaEntry| vma.flags & (vma_flags::WRITE | vma_flags::HANDS_OFF) == vma_flags::WRITE;

@@ -4,7 +4,8 @@
 //! ```text
 //!   /proc/KEEPER/smaps     beside the image's table, and piece by piece beside the seed's: flags, names
 //!   /proc/KEEPER/pagemap   which pages differ from their file, are swapped, or are guards
-//!   /proc/KEEPER/mem       their content, beside the sealed image; where that has none, beside the file as the seed sees it
+//!   /proc/KEEPER/mem       their content, beside the sealed image, or the seed where that alone has the page; where the image has no
+//!                          page, beside the file as the seed sees it
 //!   /proc/KEEPER/auxv, …   what lies in no page, beside the seed's
 //! ```
 //!
@@ -16,6 +17,7 @@ use std::os::unix::fs::FileExt;
 
 use regrow_abi::{PAGE_BYTES, PAGE_LEN, State, VmaEntry, vma_flags};
 use regrow_image::image::Image;
+use regrow_image::saved::SavedReader;
 use regrow_image::vmas::{joined, vma_table};
 use regrow_sys::maps::{SmapsEntry, VmFlag, VmFlags, read_smaps};
 
@@ -131,6 +133,7 @@ fn compare_flags<'a>(
 /// The pages of a body beside those of its image.
 struct BodyPages<'a> {
     image: &'a Image,
+    saved: SavedReader<'a>,
     pid: i32,
     memory: File,
     pagemap: File,
@@ -151,7 +154,20 @@ impl<'a> BodyPages<'a> {
         let (memory, pagemap) = (open(pid, "mem")?, open(pid, "pagemap")?);
         let (have, want) = (buffer(), buffer());
         let seed = SeedPages::open(image.seed().pid())?;
-        Ok(BodyPages { image, pid, memory, pagemap, seed, own, next_saved: 0, batch: None, have, want })
+        let saved = image.saved();
+        Ok(BodyPages {
+            image,
+            saved,
+            pid,
+            memory,
+            pagemap,
+            seed,
+            own,
+            next_saved: 0,
+            batch: None,
+            have,
+            want,
+        })
     }
 
     fn compare(&mut self, vma: &VmaEntry) -> Result<(), Difference> {
@@ -206,7 +222,7 @@ impl<'a> BodyPages<'a> {
         let want = match expected {
             Expected::Saved(index) => {
                 let want = &mut self.want[..pages * PAGE_LEN];
-                let read = self.image.read_saved(index, want);
+                let read = self.saved.read(index, want);
                 read.map_err(|source| Difference::Read { what: "image", pid, source })?;
                 &*want
             }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::ids::{BodyId, ProgramId, ShellId};
+use crate::ids::{BodyId, ImageId, ProgramId, ShellId};
+use crate::keeping::giving;
 use crate::keeping::holdings::Holdings;
 use crate::keeping::inspection::Reports;
 use crate::keeping::work::{Chore, Discarded, Finished, Work, WorkResult, WorkStep};
@@ -43,6 +44,11 @@ fn step(finder: &mut Finder<'_>, chore: Chore) -> Option<WorkStep> {
         Chore::Prefault { body } => finder.holdings.lend(body).map(WorkStep::Prefault),
         Chore::Trim { body } => finder.holdings.lend(body).map(WorkStep::Trim),
         Chore::Check { body } => finder.holdings.lend_for_check(body).map(WorkStep::Check),
+        Chore::GiveBack { image } => give_back_step(finder.holdings, image),
+        Chore::Renew { body } => {
+            let forker = Box::new(finder.workshop.forker(finder.settings));
+            finder.holdings.lend_to_renew(body).map(|lent| WorkStep::Renew { lent, forker })
+        }
         Chore::AddShell { shell } => shell_step(finder, shell),
         Chore::AddBody { program, body } => body_step(finder, program, body),
     }
@@ -58,6 +64,13 @@ fn body_step(finder: &mut Finder<'_>, program: ProgramId, body: BodyId) -> Optio
         finder.holdings.chores.push(Chore::AddBody { program, body });
     }
     None
+}
+
+fn give_back_step(holdings: &Holdings, id: ImageId) -> Option<WorkStep> {
+    let image = Arc::clone(&holdings.tables.images.kept(id)?.image);
+    let bodies: Vec<_> = holdings.tables.bodies.of(id).map(|(_, body)| body).collect();
+    let keepers = bodies.iter().map(|body| body.keeper()).collect();
+    giving::can_be_seen(&image, &bodies).then_some(WorkStep::GiveBack { id, image, keepers })
 }
 
 /// Whether an image is being made with this body as its first.
@@ -84,6 +97,7 @@ pub(crate) fn finish(holdings: &mut Holdings, finished: Finished, max_bodies: us
     match finished.0 {
         WorkResult::Nothing => {}
         WorkResult::Body { image, id, made } => holdings.body_added(id, image, made, max_bodies),
+        WorkResult::GivenBack { image } => holdings.image_gave_back(image),
         WorkResult::Returned { id, body } => holdings.take_back(id, body),
         WorkResult::Checked { id, body, seen } => {
             let goes_on = reports.note(body.keeper(), seen);

@@ -1,7 +1,8 @@
 //! An image: what is kept of a program at a snapshot point, and its seed, the process that bodies are forked from.
 
+use std::collections::HashSet;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use regrow_sys::maps::{ReadMapsError, SmapsEntry, read_smaps};
 pub use crate::patch::PatchKind;
 use crate::point::Point;
 use crate::recipe::Dependencies;
+use crate::saved::{SavedPages, SavedReader};
 pub use crate::seed::Seed;
 use crate::stack_plan::StackPlan;
-use crate::store;
 
 /// All that the engine must know of an image, as it is read while the image is contents.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ pub struct Image {
     /// The point.
     pub point: Point,
     seed: Seed,
-    store: OwnedFd,
+    saved: SavedPages,
     seed_smaps: OnceLock<Vec<SmapsEntry>>,
 }
 
@@ -76,7 +77,7 @@ impl Image {
             report,
             point,
             seed,
-            store,
+            saved: SavedPages::new(store),
             seed_smaps: OnceLock::new(),
         }
     }
@@ -99,12 +100,32 @@ impl Image {
         Ok(self.seed_smaps.get_or_init(|| read))
     }
 
-    /// Reads saved pages, from the one of this index on.
+    /// Reads saved pages.
+    #[must_use]
+    pub fn saved(&self) -> SavedReader<'_> {
+        self.saved.reader(&self.header, &self.pages, self.seed.pid())
+    }
+
+    /// Keeps the saved pages at these addresses, which runs write, and leaves the others to the seed, as far as it has them. Bodies that are
+    /// made from then on read those there that a run writes nevertheless; for the others nothing changes. Gives how many pages the seed has
+    /// alone. What was given back once stays so.
     ///
     /// # Errors
-    /// As `pread(2)`; `UnexpectedEof` when there are not as many.
-    pub fn read_saved(&self, index: usize, pages: &mut [u8]) -> io::Result<()> {
-        store::read_saved(self.store.as_fd(), &self.header, index, pages)
+    /// When the seed is gone, or somebody may not read its memory: all pages are kept.
+    pub fn give_back(&self, written: &HashSet<u64>) -> io::Result<usize> {
+        self.saved.give_back(&self.header, &self.pages, &self.seed, written)
+    }
+
+    /// Whether pages were given back.
+    #[must_use]
+    pub fn has_given_back(&self) -> bool {
+        self.saved.has_given_back()
+    }
+
+    /// How many saved pages the seed alone has.
+    #[must_use]
+    pub fn given_back(&self) -> usize {
+        self.saved.given_back()
     }
 
     /// Whether its bodies are told what their runs write, where they can be.

@@ -8,6 +8,7 @@ mod patch;
 pub mod point;
 mod program;
 mod recipe;
+pub mod saved;
 mod seed;
 pub mod stack_plan;
 mod store;

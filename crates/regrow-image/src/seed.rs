@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use regrow_abi::{Control, SEED_FORK, State};
+use regrow_abi::{Control, SEED_FORK, SEED_IMAGE, State};
 use regrow_sys::child;
 use regrow_sys::raw::{self, SharedMapping};
 
@@ -83,15 +83,28 @@ impl Seed {
     /// # Errors
     /// When the seed is gone, or its `clone` fails. `UnexpectedEof`: it has died meanwhile, and may have made the body.
     pub fn fork(&self, control: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> io::Result<i32> {
+        let pid = self.ask(SEED_FORK, &[control, socket])?;
+        i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Has it map another memfd of its image in the place of the one that it has, for the bodies that it makes from then on.
+    ///
+    /// # Errors
+    /// When the seed is gone, could not open its own memory for its bodies, or the kernel refuses the mapping.
+    pub(crate) fn map_image(&self, image: BorrowedFd<'_>) -> io::Result<()> {
+        self.ask(SEED_IMAGE, &[image]).map(|_| ())
+    }
+
+    /// Sends a message, and waits for the answer.
+    fn ask(&self, message: u8, fds: &[BorrowedFd<'_>]) -> io::Result<i64> {
         use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
         let channel = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let _one_at_a_time = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let fds = [control, socket];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-        let message = [io::IoSlice::new(&[SEED_FORK])];
-        sendmsg(channel, &message, &mut ancillary, SendFlags::NOSIGNAL)?;
+        ancillary.push(SendAncillaryMessage::ScmRights(fds));
+        let bytes = [io::IoSlice::new(std::slice::from_ref(&message))];
+        sendmsg(channel, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?;
         if !raw::readable_within(channel.as_fd(), FORK_TIMEOUT) {
             // What it says later would be taken for the answer to another question.
             self.kill();
@@ -107,11 +120,10 @@ impl Seed {
         if got != answer.len() {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the seed is gone"));
         }
-        let pid = i64::from_ne_bytes(answer);
-        if pid < 0 {
-            return Err(io::Error::from_raw_os_error(i32::try_from(-pid).unwrap_or(libc::EINVAL)));
+        match i64::from_ne_bytes(answer) {
+            value @ 0.. => Ok(value),
+            error => Err(io::Error::from_raw_os_error(i32::try_from(-error).unwrap_or(libc::EINVAL))),
         }
-        i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 }
 

@@ -5,12 +5,14 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use regrow_abi::{ImageHeader, PAGE_BYTES, PageEntry, VmaEntry};
+use regrow_abi::{ImageHeader, PAGE_BYTES, PAGE_IN_SEED, PAGE_LEN, PageEntry, VmaEntry};
 use regrow_sys::maps::Mapping;
+use regrow_sys::raw;
 use rustix::fs::{SealFlags, fcntl_add_seals};
 
 /// What the header and the floating-point state are aligned to: a cache line, which loading the state wants.
@@ -133,6 +135,39 @@ pub(crate) fn write(
     let mut file = File::from(store.try_clone_to_owned()?);
     file.write_all(&bytes)?;
     file.write_all(contents.saved)?;
+    seal(store)
+}
+
+/// A copy of a store that has no content of some of its saved pages: they are holes, and their entries say so.
+pub(crate) fn without(
+    store: BorrowedFd<'_>,
+    header: &ImageHeader,
+    pages: &[PageEntry],
+    left_out: &[bool],
+) -> io::Result<OwnedFd> {
+    let saved_at = header.store_offset;
+    let copy = raw::memfd(NAME, saved_at + pages.len() as u64 * PAGE_BYTES)?;
+    let (from, to) = (File::from(store.try_clone_to_owned()?), File::from(copy.try_clone()?));
+    let mut tables = vec![0; usize::try_from(saved_at).unwrap_or(0)];
+    from.read_exact_at(&mut tables, 0)?;
+    let entries = tables.get_mut(usize::try_from(header.pages_offset).unwrap_or(0)..).unwrap_or_default();
+    for ((entry, page), _) in entries.chunks_exact_mut(8).zip(pages).zip(left_out).filter(|(_, out)| **out) {
+        entry.copy_from_slice(&(page.address_and_flags | PAGE_IN_SEED).to_ne_bytes());
+    }
+    to.write_all_at(&tables, 0)?;
+    let mut page = [0; PAGE_LEN];
+    for (index, _) in left_out.iter().enumerate().filter(|(_, left_out)| !**left_out) {
+        read_saved(store, header, index, &mut page)?;
+        to.write_all_at(&page, saved_at + index as u64 * PAGE_BYTES)?;
+    }
+    seal(copy.as_fd())?;
+    Ok(copy)
+}
+
+/// The name of a store, as the kernel shows it.
+pub(crate) const NAME: &str = "regrow-image";
+
+fn seal(store: BorrowedFd<'_>) -> io::Result<()> {
     fcntl_add_seals(store, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
     Ok(())
 }
@@ -173,17 +208,16 @@ fn bytes_of_vma(vma: &VmaEntry) -> &[u8] {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::mem::MaybeUninit;
-    use std::os::fd::AsFd;
-    use std::os::unix::fs::FileExt;
 
-    use regrow_abi::PAGE_LEN;
+    use regrow_abi::PAGE_WAS_ANONYMOUS;
     use regrow_sys::maps::parse_maps;
 
     use super::*;
 
-    fn header() -> ImageHeader {
+    /// A header of zeros.
+    pub(crate) fn header() -> ImageHeader {
         // SAFETY: integers, of which zero is one.
         unsafe { MaybeUninit::zeroed().assume_init() }
     }
@@ -262,5 +296,46 @@ mod tests {
         assert_eq!(word, [7; 8]);
         assert_eq!(file.metadata().expect("it is open").len(), layout.bytes());
         assert!(file.write_at(&[0], 0).is_err());
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_copy_is_a_hole_and_noted() {
+        const PAGES: usize = 64;
+        let (paths, float_state) = (paths(), [7; 100]);
+        let pages: Vec<_> = (1..=PAGES as u64)
+            .map(|page| PageEntry { address_and_flags: (page * PAGE_BYTES) | PAGE_WAS_ANONYMOUS })
+            .collect();
+        let layout = StoreLayout::new(0, pages.len(), &paths, &float_state);
+        let mut header = header();
+        layout.note_in(&mut header);
+        let saved: Vec<u8> = (1..=64).flat_map(|byte| [byte; PAGE_LEN]).collect();
+        let store = raw::memfd("regrow-test", 0).expect("a memfd");
+        let contents = StoreContents {
+            header: &header,
+            vmas: &[],
+            pages: &pages,
+            paths: &paths,
+            float_state: &float_state,
+            saved: &saved,
+        };
+        write(store.as_fd(), &layout, &contents).expect("there is memory");
+        let left_out: Vec<bool> = (0..PAGES).map(|index| index % 8 != 0).collect();
+        let copy = without(store.as_fd(), &header, &pages, &left_out).expect("there is memory");
+        let mut read = vec![0; PAGES * PAGE_LEN];
+        read_saved(copy.as_fd(), &header, 0, &mut read).expect("a hole is read as zeros");
+        let (store, copy) = (File::from(store), File::from(copy));
+        let mut word = [0; 8];
+        for (index, page) in read.chunks_exact(PAGE_LEN).enumerate() {
+            let is_there = index % 8 == 0;
+            assert_eq!(page[9], if is_there { saved[index * PAGE_LEN] } else { 0 });
+            copy.read_exact_at(&mut word, header.pages_offset + index as u64 * 8)
+                .expect("the table of pages");
+            let entry = PageEntry { address_and_flags: u64::from_ne_bytes(word) };
+            assert_eq!((entry.address(), entry.is_in_seed()), (pages[index].address(), !is_there));
+        }
+        let allocated = |file: &File| rustix::fs::fstat(file).expect("it is open").st_blocks * 512 / 4096;
+        assert_eq!(allocated(&store) - allocated(&copy), 56);
+        assert_eq!(copy.metadata().expect("it is open").len(), layout.bytes());
+        assert!(copy.write_at(&[0], 0).is_err());
     }
 }

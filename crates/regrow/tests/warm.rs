@@ -2,6 +2,7 @@
 //! but a way to send itself a signal.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -482,6 +483,116 @@ print('right')",
         assert!((10..1000).contains(&later), "{later} pages are looked at");
         fs::remove_file(&mark).expect("a file");
     }
+}
+
+/// The image memfds that the seeds and bodies of a pool have mapped: the inode of each, and the bytes that it holds.
+fn stores_of(pool: &Pool) -> Vec<(u64, u64)> {
+    let inode_of = |pid: i32| {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+        // A shell has none.
+        let line = maps.lines().find(|line| line.contains("memfd:regrow-image"))?;
+        line.split_whitespace().nth(4)?.parse().ok()
+    };
+    let bytes_of = |inode: u64| {
+        // Whoever keeps the image has it open.
+        let own = fs::read_dir("/proc/self/fd").expect("a folder").flatten();
+        let mut files = own.filter_map(|entry| fs::metadata(entry.path()).ok());
+        files.find(|file| file.ino() == inode).map_or(0, |file| file.blocks() * 512)
+    };
+    let inodes = pool.keepers().into_iter().filter_map(inode_of);
+    inodes.map(|inode| (inode, bytes_of(inode))).collect()
+}
+
+/// A front end with a large image, whose runs write and drop the pages that the file `mark` says, after a look at all pages.
+fn writes_what_it_is_told(mark: &Path) -> String {
+    let run = format!(
+        "
+assert zlib.crc32(memory) == right, 'another run has written'
+first, last, dropped = map(int, open('{mark}').read().split())
+for page in range(first, last): memory[page * 4096 + page % 4096] = ord('z')
+if dropped: memory.madvise(mmap.MADV_DONTNEED, last * 4096, dropped * 4096)
+print('right')",
+        mark = mark.display()
+    );
+    let prepare = "
+import zlib
+memory = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory[:] = b'x' * len(memory)
+right = zlib.crc32(memory)";
+    python(prepare, &run)
+}
+
+/// Has an image give its pages back: calls it until all its bodies have a smaller store.
+fn have_pages_given_back(pool: &Pool, command: &mut Command) {
+    let (inode, bytes) = stores_of(pool)[0];
+    assert!(bytes > 8 << 20, "{bytes}");
+    let began = Instant::now();
+    loop {
+        assert!(began.elapsed() < LIMIT, "the image keeps its pages");
+        assert_eq!(warm_output(command), "right\n");
+        let _put_back = pool.last_times(LIMIT);
+        let stores = stores_of(pool);
+        if stores.len() > 1 && stores.iter().all(|store| store.0 != inode) {
+            assert!(stores.iter().all(|store| (1..4 << 20).contains(&store.1)), "{stores:?}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn pages_that_were_given_back_and_are_written_are_put_back() {
+    for (verify, trusts) in [(false, true), (false, false), (true, true), (true, false)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mark = directory.path().join("mark");
+        let tell = |what: &str| fs::write(&mark, what).expect("a file");
+        tell("0 10 0");
+        let pool =
+            Pool::builder().verify(verify).trusts_runs(trusts).timed(true).max_bodies_per_program(1).build();
+        let mut command = prepared(&pool, PYTHON, &writes_what_it_is_told(&mark));
+        have_pages_given_back(&pool, &mut command);
+        for (what, pages) in [("300 1000 0", 700), ("0 10 0", 10), ("1000 1200 400", 200), ("2000 2001 0", 1)]
+        {
+            tell(what);
+            assert_eq!(warm_output(&mut command), "right\n");
+            let work = pool.last_times(LIMIT).expect("it was recycled").work;
+            assert!(work.copied >= pages, "{what}: {work:?}");
+        }
+        assert_eq!(warm_output(&mut command), "right\n");
+        let reports = pool.reports();
+        assert!(reports.differences.is_empty() && reports.given_up.is_empty(), "{reports:?}");
+        assert!(!verify || reports.compared > 32, "{reports:?}");
+    }
+}
+
+#[test]
+fn a_body_whose_pages_went_with_the_seed_is_given_up() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mark = directory.path().join("mark");
+    fs::write(&mark, "0 10 0").expect("a file");
+    let pool = Pool::builder().trusts_runs(true).max_bodies_per_program(1).build();
+    let mut command = prepared(&pool, PYTHON, &writes_what_it_is_told(&mark));
+    have_pages_given_back(&pool, &mut command);
+    let seed = *pool.keepers().last().expect("seeds come last");
+    let pid = rustix::process::Pid::from_raw(seed).expect("a number");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
+    let mut warm_runs = 0;
+    // What is in the store needs no seed.
+    for _ in 0..3 {
+        assert_eq!(warm_output(&mut command), "right\n");
+    }
+    assert!(pool.reports().given_up.is_empty());
+    fs::write(&mark, "500 501 0").expect("a file");
+    let began = Instant::now();
+    // A run costs its body; the last one's makes way for another image, and exec is the way meanwhile.
+    while Path::new(&format!("/proc/{seed}")).exists() || warm_runs < 3 {
+        assert!(began.elapsed() < LIMIT, "the image is not made anew");
+        let (creation, output) = output(&mut command);
+        let is_warm = creation.point() == Some(Point::Warm);
+        assert_eq!(output, if is_warm { "right\n" } else { "plain\n" });
+        warm_runs = if is_warm { warm_runs + 1 } else { 0 };
+    }
+    let reports = pool.reports();
+    assert!(reports.given_up.keys().eq(&["seed"]) && reports.given_up["seed"] < 4, "{reports:?}");
 }
 
 #[test]

@@ -265,6 +265,7 @@ fn image(tables: &Tables, id: ImageId, row: &ImageRow) -> Value {
         ("bodies", list(ids)),
         ("runs", Value::Number(runs)),
         ("kept_bytes", kept.map_or(Value::None, |kept| Value::Number(kept.bytes(bodies.len())))),
+        ("given_back", kept.map_or(Value::None, |kept| Value::Number(kept.image.given_back() as u64))),
         ("start_us", kept.and_then(|kept| kept.image.start_time).map_or(Value::None, micros)),
     ])
 }

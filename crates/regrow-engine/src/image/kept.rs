@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use regrow_abi::PAGE_BYTES;
 use regrow_abi::task::Task;
 use regrow_image::envkey::KeyNames;
 use regrow_image::image::Image;
@@ -20,6 +21,11 @@ const PAGES_PER_TABLE: u64 = 512;
 /// What the runs of a large image are reckoned to write.
 const WRITTEN_BYTES: u64 = 1024 * 1024;
 
+/// After how many runs it is looked which saved pages of a large image they write. Where nothing is given back then, after twice as many.
+const RUNS_BEFORE: u64 = 32;
+/// An image of fewer saved pages keeps them in its store.
+const LARGE_PAGES: usize = 1024;
+
 /// Files by the names that lead to them.
 pub(crate) type Identities = Vec<(PathBuf, FileIdentity)>;
 
@@ -35,6 +41,8 @@ pub(crate) struct KeptImage {
     identities: Identities,
     /// An environment that is known to fit: most runs have the same as the last one.
     fitting_env: Vec<u8>,
+    /// How many runs there were after which a body is put back.
+    runs: u64,
 }
 
 impl KeptImage {
@@ -46,7 +54,15 @@ impl KeptImage {
         then: Task,
         identities: Identities,
     ) -> KeptImage {
-        KeptImage { image: Arc::new(image), names, key_env, then, identities, fitting_env: Vec::new() }
+        let (image, fitting_env) = (Arc::new(image), Vec::new());
+        KeptImage { image, names, key_env, then, identities, fitting_env, runs: 0 }
+    }
+
+    /// Counts a run after which its body is put back. True when it is time to look which saved pages runs write, and to give the others back.
+    pub(crate) fn count_run(&mut self) -> bool {
+        self.runs += 1;
+        let is_large = self.image.pages.len() >= LARGE_PAGES && self.image.tracks_writes();
+        is_large && self.runs >= RUNS_BEFORE && self.runs.is_power_of_two() && !self.image.has_given_back()
     }
 
     /// What the keepers inherited from the caller.
@@ -92,9 +108,10 @@ impl KeptImage {
         self.image_bytes() + self.body_bytes() * bodies as u64
     }
 
-    /// Bytes of the image: its saved pages, once in the store and once in the seed.
+    /// Bytes of the image: its saved pages in the seed, and those that were not given back in the store.
     pub(crate) fn image_bytes(&self) -> u64 {
-        (self.image.saved_bytes() + TABLES_BYTES) * 2
+        let given_back = self.image.given_back() as u64 * PAGE_BYTES;
+        (self.image.saved_bytes() + TABLES_BYTES) * 2 - given_back
     }
 
     /// Bytes of a body: a copy of the saved pages. A body whose writes are tracked copies the pages that its runs write, and

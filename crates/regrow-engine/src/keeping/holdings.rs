@@ -376,6 +376,33 @@ impl Holdings {
         }
     }
 
+    /// An image has given pages back: the policy is told what it holds from then on, and bodies that wait are renewed.
+    pub(crate) fn image_gave_back(&mut self, id: ImageId) {
+        let Some(row) = self.tables.images.get(id) else { return };
+        let (program, Some(facts)) = (row.program, row.kept().map(|kept| facts::of_image(kept, None))) else {
+            return;
+        };
+        self.tell(|ledger, _| ledger.program_known(program, facts));
+        self.have_renewed();
+    }
+
+    /// Has the bodies renewed that wait, and that have a store with all pages of an image that has given some back.
+    fn have_renewed(&mut self) {
+        let Tables { images, bodies, .. } = &self.tables;
+        for (id, kept) in images.iter_kept().filter(|(_, kept)| kept.image.has_given_back()) {
+            for (body, _) in bodies.of(id).filter(|(_, body)| is_renewed(body, &kept.image)) {
+                self.chores.push_renewal(body);
+            }
+        }
+    }
+
+    /// Takes a waiting body out to be renewed.
+    pub(crate) fn lend_to_renew(&mut self, id: BodyId) -> Option<LentBody> {
+        let kept = self.tables.images.kept(self.tables.bodies.image_of(id)?)?;
+        self.tables.bodies.get(id).filter(|body| is_renewed(body, &kept.image))?;
+        self.lend_idle(id)
+    }
+
     /// An image could not be made.
     pub(crate) fn image_refused(&mut self, id: ImageId, why: Fallback) {
         let Some(row) = self.tables.images.get_mut(id) else { return };
@@ -423,10 +450,14 @@ impl Holdings {
 
     /// Takes a waiting body out for work on it.
     pub(crate) fn lend(&mut self, id: BodyId) -> Option<LentBody> {
+        self.tables.bodies.get(id).filter(|body| body.state() == Some(State::Armed))?;
+        self.lend_idle(id)
+    }
+
+    fn lend_idle(&mut self, id: BodyId) -> Option<LentBody> {
         let tables = &mut self.tables;
         let image = tables.bodies.image_of(id)?;
         let kept: Arc<Image> = Arc::clone(&tables.images.kept(image)?.image);
-        tables.bodies.get(id).filter(|body| body.state() == Some(State::Armed))?;
         let body = tables.bodies.lend(id)?;
         // A body that has had a run has touched its pages itself.
         let siblings = (body.runs() == 0).then(|| tables.bodies.of(image));
@@ -476,6 +507,9 @@ impl Holdings {
     pub(crate) fn take_back(&mut self, id: BodyId, body: Option<Box<Body>>) {
         match body {
             Some(body) => {
+                if body.runs() == 0 {
+                    self.checks.forget_body(id);
+                }
                 if let Some(nobodys) = self.tables.bodies.give_back(id, body) {
                     self.chores.discard_body(nobodys);
                 }
@@ -570,6 +604,11 @@ impl Holdings {
         if self.checks.count_run() {
             self.have_checked();
         }
+        let image = run.of.image;
+        let kept = self.tables.images.kept_mut(image).filter(|_| !run.single_use);
+        if kept.is_some_and(KeptImage::count_run) {
+            self.chores.push(Chore::GiveBack { image });
+        }
     }
 
     /// Looks which runs of an image have ended, and tells the planner of all that were started.
@@ -604,6 +643,7 @@ impl Holdings {
         self.retire_spent();
         self.look_at_all();
         self.have_checked();
+        self.have_renewed();
         let now = Instant::now();
         if self.next_tick().is_none_or(|tick| tick > now) {
             return;
@@ -639,6 +679,12 @@ impl Holdings {
         self.tick();
         self.tell(|ledger, _| ledger.set_budget(bytes));
     }
+}
+
+/// Whether a body is to be made anew at once: it waits (in verify mode to be compared), and has a store with pages that its image has given
+/// back.
+fn is_renewed(body: &Body, image: &Image) -> bool {
+    body.is_outdated(image) && matches!(body.state(), Some(State::Armed | State::Clean))
 }
 
 /// The default policy knows how many processors there are to put bodies back beside their callers.

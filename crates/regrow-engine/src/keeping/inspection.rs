@@ -164,6 +164,11 @@ impl SpotChecks {
         runs > self.checked.get(&body).copied().unwrap_or(0)
     }
 
+    /// A body was made anew.
+    pub(crate) fn forget_body(&mut self, body: BodyId) {
+        self.checked.remove(&body);
+    }
+
     /// No body is the one that it was.
     pub(crate) fn forget(&mut self) {
         self.checked.clear();
@@ -242,6 +247,7 @@ fn reason(why: Broken) -> &'static str {
         Broken::Sealed => "sealed",
         Broken::Guarded => "guarded",
         Broken::Keeper => "keeper",
+        Broken::Seed => "seed",
     }
 }
 

@@ -1,4 +1,5 @@
-//! What is done for the pool between runs: bodies are forked, broken up, trimmed, given pages, checked, dropped; shells are made.
+//! What is done for the pool between runs: bodies are forked, broken up, trimmed, given pages, checked, renewed, dropped; shells are made;
+//! images give pages back.
 //!
 //! ```text
 //!   Decision ──> Chore, in a queue ──taken, with what it needs──> Work ──carried out without the lock──> Finished ──> tables
@@ -17,6 +18,7 @@ use regrow_image::image::Image;
 
 use crate::ids::{BodyId, ImageId, ProgramId, ShellId};
 use crate::image::forking::BodyForker;
+use crate::keeping::giving;
 use crate::keeping::inspection::{self, Observed};
 use crate::tables::shells::ShellSlot;
 
@@ -48,6 +50,8 @@ pub(crate) enum Chore {
     Prefault { body: BodyId },
     Trim { body: BodyId },
     Check { body: BodyId },
+    GiveBack { image: ImageId },
+    Renew { body: BodyId },
     Discard(Discarded),
 }
 
@@ -58,8 +62,11 @@ impl Chore {
             Chore::AddBody { body, .. }
             | Chore::Prefault { body }
             | Chore::Trim { body }
-            | Chore::Check { body } => *body == wanted,
-            Chore::AddShell { .. } | Chore::BreakUp { .. } | Chore::Discard(_) => false,
+            | Chore::Check { body }
+            | Chore::Renew { body } => *body == wanted,
+            Chore::AddShell { .. } | Chore::BreakUp { .. } | Chore::GiveBack { .. } | Chore::Discard(_) => {
+                false
+            }
         }
     }
 
@@ -84,6 +91,13 @@ impl Chores {
         let is_there = |chore: &Chore| matches!(chore, Chore::Prefault { body: other } if *other == body);
         if !self.0.iter().any(is_there) {
             self.push(Chore::Prefault { body });
+        }
+    }
+
+    /// Has a body renewed, where that is not to be done already.
+    pub(crate) fn push_renewal(&mut self, body: BodyId) {
+        if !self.0.iter().any(|chore| matches!(chore, Chore::Renew { body: other } if *other == body)) {
+            self.push(Chore::Renew { body });
         }
     }
 
@@ -156,6 +170,8 @@ pub(crate) enum WorkStep {
     Prefault(LentBody),
     Trim(LentBody),
     Check(LentBody),
+    GiveBack { id: ImageId, image: Arc<Image>, keepers: Vec<i32> },
+    Renew { lent: LentBody, forker: Box<BodyForker> },
     Discard(Discarded),
 }
 
@@ -186,6 +202,10 @@ pub(crate) enum WorkResult {
         id: BodyId,
         body: Box<Body>,
         seen: Observed,
+    },
+    /// An image has given pages back.
+    GivenBack {
+        image: ImageId,
     },
     Nothing,
 }
@@ -223,6 +243,20 @@ impl Work {
             WorkStep::Check(LentBody { id, body, image, .. }) => {
                 let seen = inspection::observe(&image, &body);
                 WorkResult::Checked { id, body, seen }
+            }
+            WorkStep::GiveBack { id, image, keepers } => match giving::give_back(&image, &keepers) {
+                Ok(0) => WorkResult::Nothing,
+                Ok(pages) => {
+                    tracing::debug!(pages, "an image has given pages back");
+                    WorkResult::GivenBack { image: id }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "an image keeps its pages");
+                    WorkResult::Nothing
+                }
+            },
+            WorkStep::Renew { lent: LentBody { id, body, image, .. }, forker } => {
+                WorkResult::Returned { id, body: Some(giving::renew(&image, &forker, body)) }
             }
             WorkStep::Discard(gone) => {
                 gone.end();

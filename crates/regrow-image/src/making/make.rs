@@ -24,6 +24,7 @@ use crate::making::warm;
 use crate::point::Point;
 pub use crate::recipe::{Dependencies, Recipe};
 use crate::seed::Seed;
+use crate::store;
 
 /// Makes an image. Its seed is a child of the calling process.
 ///
@@ -32,7 +33,7 @@ use crate::seed::Seed;
 pub fn make(agent: &AgentCode, recipe: &Recipe<'_>) -> Result<Image, MakeError> {
     let setup = MakeError::tracing;
     let (ours, theirs) = raw::agent_socket().map_err(setup("making a socket"))?;
-    let store = raw::memfd("regrow-image", 0).map_err(setup("making the image's memfd"))?;
+    let store = raw::memfd(store::NAME, 0).map_err(setup("making the image's memfd"))?;
     let control =
         raw::memfd("regrow-control", CONTROL_BYTES as u64).map_err(setup("making the control memfd"))?;
     let shared = raw::SharedMapping::new(control.as_fd(), CONTROL_BYTES)
