@@ -36,10 +36,14 @@ pub unsafe fn page_differs(a: *const u64, b: *const u64) -> bool {
 ///
 /// # Safety
 /// `to` is a writable page that nobody uses meanwhile, `from` a readable one; both are aligned.
-pub unsafe fn restore_page(to: *mut u64, from: *const u64) -> bool {
+///
+/// `next` are the two pages that come after these: the processor brings their lines into its caches meanwhile. They may be any addresses.
+pub unsafe fn restore_page(to: *mut u64, from: *const u64, next: (u64, *const u8)) -> bool {
     let mut differed = false;
     let mut at = 0;
     while at < WORDS {
+        arch::prefetch((next.0 as *const u8).wrapping_add(at * 8));
+        arch::prefetch(next.1.wrapping_add(at * 8));
         // SAFETY: the line at word `at` lies in the page, as `LINE_WORDS` divides the number of words; both lines are aligned.
         unsafe { differed |= arch::restore_line(to.add(at), from.add(at)) };
         at += LINE_WORDS;
@@ -61,16 +65,6 @@ pub unsafe fn page_is_zero(address: u64) -> bool {
         at += 1;
     }
     at == WORDS
-}
-
-/// Has the processor bring the beginnings of two pages into its caches, of which the second is compared with the first soon. It goes on by itself from there.
-pub fn fetch_ahead(a: u64, b: *const u8) {
-    let mut at = 0;
-    while at < 4 * arch::LINE_BYTES {
-        arch::prefetch((a as *const u8).wrapping_add(at));
-        arch::prefetch(b.wrapping_add(at));
-        at += arch::LINE_BYTES;
-    }
 }
 
 /// Copies a page.

@@ -51,10 +51,21 @@ struct PageCursor<'a> {
     protects: bool,
     /// Range of pages that are protected together.
     protect: (u64, u64),
+    /// A page that is compared as soon as it is known which one comes after it.
+    pending: Option<Pending>,
     zeroed: u32,
     compared: u32,
     copied: u32,
     dropped: u32,
+}
+
+/// A writable page of the image that a run may have written.
+#[derive(Clone, Copy)]
+struct Pending {
+    address: u64,
+    index: usize,
+    /// Whether it is protected again if it is as it should be.
+    protects: bool,
 }
 
 /// Gives every page the image's content. At most `hot` pages that the image does not have stay mapped, after the first run
@@ -73,6 +84,7 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> ResetResult {
         tracked: track::is_on(agent),
         protects: track::begins_anew(agent),
         protect: (0, 0),
+        pending: None,
         zeroed: 0,
         compared: 0,
         copied: 0,
@@ -86,6 +98,7 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> ResetResult {
     cursor.finish_pass()?;
     if cursor.tracked && !agent.trusts_runs() {
         scan::each_protected(agent, &mut |from, to, found| cursor.take(from, to, found))?;
+        cursor.restore_last()?;
         cursor.flush()?;
     }
     cursor.count();
@@ -214,18 +227,15 @@ impl PageCursor<'_> {
 
     fn compare(&mut self, address: u64, index: usize) -> ResetResult {
         self.compared += 1;
-        let from = self.saved(index)?;
-        if let Some(next) = self.pages.get(index + 1).filter(|next| !next.is_in_seed()) {
-            // Most pages that runs write are neighbours in the table.
-            memory::fetch_ahead(next.address(), self.agent.saved(index + 1));
-        }
         if let Some(vma) = self.vma_at(address).filter(|vma| vma.flags & vma_flags::WRITE != 0) {
-            // SAFETY: a page of the image that is there and writable, and its saved one; nobody else runs in this memory.
-            let differed = unsafe { memory::restore_page(address as *mut u64, from.cast()) };
-            self.copied += u32::from(differed);
-            let is_idle = self.protects && !differed && track::is_tracked(vma.flags);
-            return if is_idle { self.protect_again(address) } else { Ok(()) };
+            let protects = self.protects && track::is_tracked(vma.flags);
+            let next = Pending { address, index, protects };
+            return match self.pending.replace(next) {
+                Some(page) => self.restore(page, next),
+                None => Ok(()),
+            };
         }
+        let from = self.saved(index)?;
         // SAFETY: the page is there and readable (the image has no saved page in an unreadable mapping), and so is the
         // saved one; nobody else runs in this memory.
         if unsafe { memory::page_differs(address as *const u64, from.cast()) } {
@@ -233,6 +243,21 @@ impl PageCursor<'_> {
             self.write(address, index)?;
         }
         Ok(())
+    }
+
+    /// Gives the last page of a pass its content.
+    fn restore_last(&mut self) -> ResetResult {
+        self.pending.take().map_or(Ok(()), |page| self.restore(page, page))
+    }
+
+    /// Gives a page its content, while the processor fetches what `next` needs.
+    fn restore(&mut self, page: Pending, next: Pending) -> ResetResult {
+        let from = self.saved(page.index)?;
+        let ahead = (next.address, self.agent.saved(next.index));
+        // SAFETY: a page of the image that is there and writable, and its saved one; nobody else runs in this memory.
+        let differed = unsafe { memory::restore_page(page.address as *mut u64, from.cast(), ahead) };
+        self.copied += u32::from(differed);
+        if page.protects && !differed { self.protect_again(page.address) } else { Ok(()) }
     }
 
     /// The content of a saved page: in the image, or read from the seed, which has not changed it since the image was made. It is there
@@ -339,6 +364,7 @@ impl PageCursor<'_> {
         if !self.tracked {
             self.absent_below(u64::MAX)?;
         }
+        self.restore_last()?;
         (self.vma, self.page) = (0, 0);
         self.flush_protect()?;
         self.flush()
