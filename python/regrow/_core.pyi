@@ -122,8 +122,11 @@ class Runner:
         flush_c: Callable[[None], object],
         leave: Callable[[], object],
     ) -> Optional[bytes]:
-        """Carries out the order in the exchange or in a descriptor and ends the process. Where it does not know such an order it returns what it
-        has taken of the exchange."""
+        """Carries out the order in the exchange or in a descriptor and ends the process. Where it does not know such an order
+        it returns what it has taken of the exchange."""
+
+    def make_immortal(self) -> int:
+        """Has the interpreter count no references to what all runs have. Returns to how many objects."""
 
 @final
 class TaskRunner:
@@ -138,3 +141,5 @@ class TaskRunner:
         flush_c: Callable[[None], object],
         leave: Callable[[], object],
     ) -> None: ...
+    def make_immortal(self) -> int:
+        """As that of a `Runner`."""

@@ -190,7 +190,7 @@ impl PyRunner {
     }
 
     /// Has the interpreter count no references to what all runs have, before the image is made. Returns to how many objects.
-    fn settle(&self, py: Python<'_>) -> PyResult<usize> {
+    fn make_immortal(&self, py: Python<'_>) -> PyResult<usize> {
         immortal::make_all(py)
     }
 }

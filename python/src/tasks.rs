@@ -70,7 +70,7 @@ impl PyTaskRunner {
     }
 
     /// As that of a `Runner`.
-    fn settle(&self, py: Python<'_>) -> PyResult<usize> {
+    fn make_immortal(&self, py: Python<'_>) -> PyResult<usize> {
         immortal::make_all(py)
     }
 }

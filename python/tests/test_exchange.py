@@ -31,8 +31,8 @@ def executor(request: pytest.FixtureRequest) -> Iterator[regrow.Executor]:
     """An executor of one body, or of a new one for each call."""
     with regrow.Executor(1, reuse=request.param) as executor:
         future = executor.submit(calls.same, 1)
-        if future.result() == 1 and not future.creation.endswith("warm"):
-            pytest.skip(f"calls are {future.creation}")
+        assert future.result() == 1
+        assert str(future.creation).endswith("warm"), future.creation
         yield executor
 
 

@@ -136,6 +136,19 @@ pub struct Making {
     pub lendable: bool,
 }
 
+/// The control area of a body that is made so, as its keeper finds it.
+fn told(shared: SharedMapping, image: &Image, how: Making) -> ControlArea {
+    let control = ControlArea::new(shared);
+    control.set_verify(how.verify);
+    control.set_sessions(how.sessions);
+    control.set_trusts_runs(how.trusts_runs);
+    control.set_purpose(how.purpose);
+    if how.ahead {
+        ahead::order(&control, image);
+    }
+    control
+}
+
 impl Body {
     /// Makes a body of an image and waits until it is armed (in verify mode: until it can be compared). The keeper stands in the
     /// registry as long as there is the body.
@@ -153,14 +166,7 @@ impl Body {
             SharedMapping::new(memfd.as_fd(), CONTROL_BYTES).map_err(setup("mapping a control memfd"))?;
         let (ours, theirs) = raw::agent_socket().map_err(setup("making a socket"))?;
         let mut ours = Some(ours);
-        let control = ControlArea::new(shared);
-        control.set_verify(how.verify);
-        control.set_sessions(how.sessions);
-        control.set_trusts_runs(how.trusts_runs);
-        control.set_purpose(how.purpose);
-        if how.ahead {
-            ahead::order(&control, image);
-        }
+        let control = told(shared, image, how);
         let (seed, has_all_pages) = (image.seed(), !image.has_given_back());
         let keeper = seed.fork(memfd.as_fd(), theirs.as_fd());
         drop(theirs);

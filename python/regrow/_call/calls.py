@@ -256,7 +256,7 @@ class Calls(Polled):
         future = running.future
         running.finisher = threading.get_ident()
         if self._waiting and not running.has_ended and self._is_polling():
-            # The process leaves its slot to the next one, which runs while the answer is read. No handler raises in this thread.
+            # The next process runs while the answer of this one is read. No handler raises in this thread.
             with self.lock:
                 running.has_ended = True
                 self._ended += 1

@@ -82,7 +82,7 @@ class Capturing:
             self._kept.append((part.targetfd_save, part.targetfd))
         capturing.in_.tmpfile.close()
         self._nowhere = moved(os.open(os.devnull, os.O_RDONLY))
-        capturing.in_.tmpfile = open(self._nowhere, encoding="utf-8")
+        capturing.in_.tmpfile = open(self._nowhere, encoding="utf-8")  # noqa: SIM115
         self._files.extend(part.tmpfile.fileno() for part in parts[1:])
 
     def _reopen(self) -> bool:

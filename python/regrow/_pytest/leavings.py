@@ -63,7 +63,8 @@ PROBER = prober()
 
 
 def open_descriptors() -> frozenset[int]:
-    """The numbers of the open descriptors. Linux 6.2 tells how many there are; where that is the number of low ones, those are all."""
+    """The numbers of the open descriptors."""
+    # Linux 6.2 tells how many there are: where that is the number of low ones, those are all.
     # A limit of fewer descriptors makes the poll fail.
     with contextlib.suppress(OSError):
         closed = {number for number, events in PROBER.poll(0) if events & select.POLLNVAL}

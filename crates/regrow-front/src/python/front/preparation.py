@@ -159,9 +159,9 @@ def stop(report: int, prepared: Prepared, options: Options) -> None:
         refuse(report, error)
     forget_names()
     gc.collect()
-    settle = getattr(prepared.runner, "settle", None)
-    if settle is not None:
-        settle()
+    make_immortal = getattr(prepared.runner, "make_immortal", None)
+    if make_immortal is not None:
+        make_immortal()
     HELD.extend((*holes(), prepared, options, *sys.argv, *getattr(sys, "orig_argv", ())))
     gc.freeze()
     for words in (sys.argv, getattr(sys, "orig_argv", [])):
