@@ -23,7 +23,7 @@ export PYTHONDONTWRITEBYTECODE=1
 PYTHONPATH=$here/.. "$tools/bin/python" "$here/fresh_processes.py" "$(dirname "$target")/release/regrow" "$output"
 PYTHONPATH=$here/.. "$tools/bin/python" "$here/celery_tasks.py" "$(dirname "$output")/celery.json"
 # The suites of packages have environments of their own, which are kept.
-PYTHONPATH=$here/..:../tests "$tools/bin/python" "$here/package_suites.py" "$target/suites" "${output%.json}-suites.json"
+PYTHONPATH=$here/..:tests "$tools/bin/python" "$here/package_suites.py" "$target/suites" "${output%.json}-suites.json"
 # Each CPython from 3.11 that is here, with the wheel alone.
 pythons=()
 while read -r interpreter; do

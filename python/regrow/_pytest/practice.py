@@ -8,6 +8,7 @@ to be done before there is a test.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,30 @@ class PracticeTest(pytest.Function):
     @property
     def ihook(self) -> Any:
         return self.hooks
+
+
+class Loop:
+    """What pytest's own plugins do around the loop over tests (their loggers catch records), begun before the stop.
+
+    Where another plugin has anything to do with the loop, pytest calls it in the run.
+    """
+
+    def __init__(self, worker: Worker, recorder: object) -> None:
+        self._around: list[Any] = []
+        found = worker.config.hook.pytest_runtestloop.get_hookimpls()
+        others = [one for one in found if one.plugin is not recorder]
+        around = [one for one in others if getattr(one, "wrapper", False)]
+        self.is_begun = all(is_of_pytest(one.plugin) and not one.hookwrapper for one in others)
+        if self.is_begun:
+            self._around += [one.function(worker.session) for one in reversed(around)]
+            for one in self._around:
+                next(one)
+
+    def end(self) -> None:
+        """Ends what was begun."""
+        for one in reversed(self._around):
+            with contextlib.suppress(StopIteration):
+                one.send(True)
 
 
 def practice_test() -> None:

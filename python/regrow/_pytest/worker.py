@@ -34,7 +34,7 @@ import regrow
 from regrow._pytest import answers, patterns
 from regrow._pytest.capturing import Capturing, memory_file
 from regrow._pytest.leavings import Leavings
-from regrow._pytest.practice import is_of_pytest, practise
+from regrow._pytest.practice import Loop, is_of_pytest, practise
 from regrow._pytest.reports import as_plain
 
 if TYPE_CHECKING:
@@ -143,6 +143,8 @@ class Worker:
         self.order: dict[str, Any] = {}
         # The frame of a run that has no results descriptor.
         self.answer = b""
+        # What is around the loop over tests, in an image.
+        self.loop: Optional[Loop] = None
         # What `re` has compiled before a test.
         self.compiled: frozenset[Any] = frozenset()
         sys.path[:] = setup["search_path"]
@@ -236,7 +238,11 @@ class Worker:
             os.close(order["gate"])
         if order["tell_ready"]:
             self._send(READY, [])
-        self.config.hook.pytest_runtestloop(session=self.session)
+        if self.loop is not None and self.loop.is_begun:
+            self.run_tests()
+            self.loop.end()
+        else:
+            self.config.hook.pytest_runtestloop(session=self.session)
         self.capturing.restore()
 
     def run_tests(self) -> None:
@@ -329,6 +335,7 @@ def prepare(data: bytes) -> Optional[answers.Runner]:
     if cache is not None:
         patterns.compile_ahead(cache.get(patterns.KEY, None))
     practise(_prepared, _prepared.recorder)
+    _prepared.loop = Loop(_prepared, _prepared.recorder)
     _prepared.compiled = frozenset(patterns.cached())
     return answers.prepare()
 
