@@ -83,7 +83,7 @@ def measure() -> list[Figure]:
     compared, copied, seconds = put_back()
     return [
         figure(f"{name}: Executor.submit(f).result(), p50", ours * 1e6, None, "us"),
-        figure(f"{name}: against os.fork + _exit + wait of a warm interpreter", fork / ours, 5, "times"),
+        figure(f"{name}: against os.fork + pipe + wait of a warm interpreter", fork / ours, 3, "times"),
         figure(f"{name}: pages compared after a call", compared, None, "pages"),
         figure(f"{name}: pages put back after a call", copied, None, "pages"),
         figure(f"{name}: putting them back", seconds * 1e6, None, "us"),

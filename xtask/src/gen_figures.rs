@@ -31,7 +31,7 @@ pub(crate) const PAGES: [&str; 2] = [README, EVALUATION];
 const HEADLINE: &str = "headline";
 
 /// All places.
-const PLACES: [Place; 21] = [
+const PLACES: [Place; 24] = [
     Place { page: README, name: "programs", benchmark: "programs", write: programs },
     Place { page: EVALUATION, name: "trace-by-existing", benchmark: "trace", write: trace::by_existing },
     Place { page: EVALUATION, name: "trace-by-creations", benchmark: "trace", write: trace::by_creations },
@@ -40,6 +40,14 @@ const PLACES: [Place; 21] = [
     Place { page: EVALUATION, name: "resources", benchmark: "resources", write: resources },
     Place { page: EVALUATION, name: "daemon", benchmark: "daemon", write: figures },
     Place { page: EVALUATION, name: "python", benchmark: "python", write: figures },
+    Place { page: EVALUATION, name: "python-suites", benchmark: "python-suites", write: figures },
+    Place {
+        page: EVALUATION,
+        name: "python-interpreters",
+        benchmark: "python-interpreters",
+        write: figures,
+    },
+    Place { page: EVALUATION, name: "celery", benchmark: "celery", write: figures },
     Place { page: EVALUATION, name: "pages", benchmark: "pages", write: pages::times },
     Place { page: EVALUATION, name: "pages-memory", benchmark: "pages", write: pages::memory },
     Place { page: EVALUATION, name: "web", benchmark: "web", write: figures },

@@ -18,7 +18,18 @@ use regrow_bench::replay::result::ReplayResult;
 use regrow_bench::results::{ResultsError, ResultsFile};
 
 /// The benchmarks whose files are lists of figures.
-const FIGURES: [&str; 7] = ["daemon", "ladder", "memory", "pool", "python", "sites", "web"];
+const FIGURES: [&str; 10] = [
+    "celery",
+    "daemon",
+    "ladder",
+    "memory",
+    "pool",
+    "python",
+    "python-interpreters",
+    "python-suites",
+    "sites",
+    "web",
+];
 /// The others. What they write is their own.
 const OTHERS: [&str; 3] = ["programs", "resources", "pages"];
 /// The replay of the first experiment, of which there are plots.
