@@ -53,7 +53,7 @@ fn front(has_exchange: bool) -> Arc<Warm> {
     args.push(&[b"-c"]).expect("no NUL");
     let names = if has_exchange { "NAMES = True" } else { "NAMES = False" };
     args.push(&[names.as_bytes(), FRONT.as_bytes()]).expect("no NUL");
-    Arc::new(Warm { args, variables: Vec::new(), directory: None })
+    Arc::new(Warm { args, ..Warm::default() })
 }
 
 fn command(pool: &Pool, has_exchange: bool, order: &str) -> Command {
