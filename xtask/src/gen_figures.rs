@@ -41,12 +41,7 @@ const PLACES: [Place; 24] = [
     Place { page: EVALUATION, name: "daemon", benchmark: "daemon", write: figures },
     Place { page: EVALUATION, name: "python", benchmark: "python", write: figures },
     Place { page: EVALUATION, name: "python-suites", benchmark: "python-suites", write: figures },
-    Place {
-        page: EVALUATION,
-        name: "python-interpreters",
-        benchmark: "python-interpreters",
-        write: figures,
-    },
+    Place { page: EVALUATION, name: "python-interpreters", benchmark: "python-interpreters", write: figures },
     Place { page: EVALUATION, name: "celery", benchmark: "celery", write: figures },
     Place { page: EVALUATION, name: "pages", benchmark: "pages", write: pages::times },
     Place { page: EVALUATION, name: "pages-memory", benchmark: "pages", write: pages::memory },
