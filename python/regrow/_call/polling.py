@@ -16,6 +16,14 @@ from regrow._call.poller import Poller
 TELL = 1.0
 
 
+def begins(thread: threading.Thread) -> bool:
+    """Whether a thread begins within a second."""
+    until = time.monotonic() + LOOK
+    while not thread.is_alive() and time.monotonic() < until:
+        time.sleep(0.001)
+    return thread.is_alive()
+
+
 class Polled(abc.ABC):
     """Calls that a thread polls for, once there is something that it has to do.
 
@@ -83,9 +91,11 @@ class Polled(abc.ABC):
         self._thread = threading.Thread(target=self._poll, name="regrow-calls", daemon=True)
         try:
             self._thread.start()
-        except RuntimeError:
-            self._end_polling()
-            self._thread = None
+        except BaseException as error:
+            # A signal handler may have raised before the thread was started, or after.
+            if isinstance(error, RuntimeError) or not begins(self._thread):
+                self._end_polling()
+                self._thread = None
             raise
 
     def _watch(self, running: Running, now: float) -> None:
