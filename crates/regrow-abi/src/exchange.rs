@@ -102,12 +102,13 @@ impl Exchange {
         read(&self.answer, room);
     }
 
-    /// The caller clears what was used: an order of so many bytes, and what the run says of its answer. Where a run has not taken its order
-    /// and answered as it should, all is cleared.
-    pub fn clear(&self, order_bytes: usize) {
+    /// The caller clears what was used: an order of so many bytes, and what the run says of its answer. All is cleared where nobody trusts
+    /// the run, and where it has not taken its order and answered as it should.
+    pub fn clear(&self, order_bytes: usize, trusts_runs: bool) {
         let head = [&self.order_bytes, &self.answer_bytes, &self.is_answered, &self.reserved];
         let [untaken, answer_bytes, is_answered, reserved] = head.map(|word| word.load(SeqCst));
-        let is_usual = untaken == 0 && reserved == 0 && is_answered == u32::from(answer_bytes != 0);
+        let is_usual =
+            trusts_runs && untaken == 0 && reserved == 0 && is_answered == u32::from(answer_bytes != 0);
         clear(&self.order, if is_usual { order_bytes } else { MOST_ORDER_BYTES });
         clear(&self.answer, if is_usual { answer_bytes as usize } else { MOST_ANSWER_BYTES });
         head.iter().for_each(|word| word.store(0, SeqCst));
@@ -203,7 +204,7 @@ mod tests {
         for length in [1, 8, 15, 4096, MOST_ANSWER_BYTES] {
             assert!(exchange.put_answer(&bytes(length)));
             assert_eq!(answer(&exchange), Some(bytes(length)));
-            exchange.clear(0);
+            exchange.clear(0, true);
             assert_eq!(answer(&exchange), None);
             assert!(exchange.is_clear());
         }
@@ -225,7 +226,7 @@ mod tests {
         exchange.answer_bytes.store(20, SeqCst);
         write(&exchange.answer, &bytes(20));
         assert_eq!(answer(&exchange), None);
-        exchange.clear(100);
+        exchange.clear(100, true);
         assert!(exchange.is_clear());
     }
 
@@ -245,7 +246,7 @@ mod tests {
         for word in exchange.answer.iter().chain(&exchange.order) {
             word.store(u64::MAX, Relaxed);
         }
-        exchange.clear(1);
+        exchange.clear(1, true);
         assert!(exchange.is_clear(), "of a run that does as it likes all is cleared");
     }
 }

@@ -108,6 +108,8 @@ pub struct Body {
     /// Somebody has waited in vain for it to be put back.
     is_late: bool,
     desk: Desk,
+    /// As it was made: a run can write to the control area.
+    trusts_runs: bool,
     /// What its last run was told, and has said, where that went through the exchange.
     exchange: Option<Arc<RunExchange>>,
     /// Its image had all saved pages in the store right before it was made, and it may be renewed.
@@ -203,6 +205,7 @@ impl Body {
             place: Place::default(),
             is_late: false,
             desk: Desk::default(),
+            trusts_runs: how.trusts_runs,
             exchange: None,
             lending,
             has_all_pages,
@@ -473,7 +476,8 @@ impl Body {
     /// that; zero where it is told nothing. The state must be `Taken`: no run is in the body.
     fn change_exchange(&mut self, order: Option<&[u8]>) -> u64 {
         self.close_exchange();
-        self.exchange = order.and_then(|order| self.control.open_exchange(order)).map(Arc::new);
+        self.exchange =
+            order.and_then(|order| self.control.open_exchange(order, self.trusts_runs)).map(Arc::new);
         self.exchange.as_ref().map_or(0, |_| self.control_address + EXCHANGE_OFFSET as u64)
     }
 

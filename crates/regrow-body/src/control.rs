@@ -360,8 +360,8 @@ impl ControlArea {
     }
 
     /// Writes what a run is told in the exchange. `None` when that does not fit.
-    pub(crate) fn open_exchange(&self, order: &[u8]) -> Option<RunExchange> {
-        RunExchange::open(&self.shared, order)
+    pub(crate) fn open_exchange(&self, order: &[u8], trusts_runs: bool) -> Option<RunExchange> {
+        RunExchange::open(&self.shared, order, trusts_runs)
     }
 
     /// Whether nothing stands in the exchange.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Whoever comes first closes it: who has waited for the run, or who gives the body another one. Invariant: after that nobody reads or
-//! writes the exchange for this run, and nothing of this run stands there but what it has put beside what it was given. A forked copy of
-//! the caller has the memory too, and leaves it alone.
+//! writes the exchange for this run, and nothing of this run stands there; in a pool that trusts its runs nothing but what the run has put
+//! beside its order and its answer. A forked copy of the caller has the memory too, and leaves it alone.
 
 #![allow(unsafe_code, reason = "shared memory that the other side writes")]
 
@@ -21,6 +21,8 @@ use regrow_sys::raw::SharedMapping;
 pub(crate) struct RunExchange {
     shared: Arc<SharedMapping>,
     order_bytes: usize,
+    /// Whether the run writes nothing there but its answer.
+    trusts_runs: bool,
     /// The caller.
     process: u32,
     state: Mutex<ExchangeState>,
@@ -43,10 +45,11 @@ pub(crate) fn of(shared: &SharedMapping) -> &Exchange {
 
 impl RunExchange {
     /// Writes the order of a run that is about to begin. `None` when it is not one that fits.
-    pub(crate) fn open(shared: &Arc<SharedMapping>, order: &[u8]) -> Option<RunExchange> {
+    pub(crate) fn open(shared: &Arc<SharedMapping>, order: &[u8], trusts_runs: bool) -> Option<RunExchange> {
         of(shared).put_order(order).then(|| RunExchange {
             shared: Arc::clone(shared),
             order_bytes: order.len(),
+            trusts_runs,
             process: std::process::id(),
             state: Mutex::new(ExchangeState::Open),
         })
@@ -64,7 +67,7 @@ impl RunExchange {
             exchange.copy_answer(&mut answer);
             answer
         });
-        exchange.clear(self.order_bytes);
+        exchange.clear(self.order_bytes, self.trusts_runs);
         *state = ExchangeState::Closed(answer);
     }
 
@@ -97,7 +100,7 @@ mod tests {
     #[test]
     fn an_answer_is_taken_once_and_nothing_is_left_behind() {
         let (ours, runs) = mappings();
-        let exchange = RunExchange::open(&ours, b"order").expect("it fits");
+        let exchange = RunExchange::open(&ours, b"order", true).expect("it fits");
         let mut order = [0; 5];
         of(&runs).take_order(&mut order);
         assert_eq!(&order, b"order");
@@ -111,11 +114,11 @@ mod tests {
     #[test]
     fn an_answer_is_that_of_its_own_run_whoever_has_the_body_since() {
         let (ours, runs) = mappings();
-        let first = RunExchange::open(&ours, b"first").expect("it fits");
+        let first = RunExchange::open(&ours, b"first", true).expect("it fits");
         assert!(of(&runs).put_answer(b"one"));
         // Nobody has waited for it, and the body gets another run.
         first.close();
-        let second = RunExchange::open(&ours, b"second").expect("it fits");
+        let second = RunExchange::open(&ours, b"second", true).expect("it fits");
         assert!(of(&runs).put_answer(b"another"));
         assert_eq!(first.take_answer().as_deref(), Some(&b"one"[..]));
         assert_eq!(of(&runs).order_bytes(), Some(6), "the first run is over");
@@ -125,7 +128,7 @@ mod tests {
     #[test]
     fn an_order_that_nobody_has_taken_is_cleared() {
         let (ours, runs) = mappings();
-        let exchange = RunExchange::open(&ours, b"a secret").expect("it fits");
+        let exchange = RunExchange::open(&ours, b"a secret", true).expect("it fits");
         assert_eq!(exchange.take_answer(), None);
         assert!(of(&runs).is_clear());
     }
@@ -134,7 +137,7 @@ mod tests {
     fn a_run_that_writes_anything_has_no_answer_and_harms_nobody() {
         for byte in [1, 0x7f, 0xff] {
             let (ours, runs) = mappings();
-            let exchange = RunExchange::open(&ours, b"order").expect("it fits");
+            let exchange = RunExchange::open(&ours, b"order", true).expect("it fits");
             // SAFETY: all of the mapping may be written.
             unsafe { std::ptr::write_bytes(runs.as_ptr().add(EXCHANGE_OFFSET), byte, size_of::<Exchange>()) };
             assert_eq!(exchange.take_answer(), None);
@@ -144,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_another_process_s_is_left_alone() {
         let (ours, runs) = mappings();
-        let mut exchange = RunExchange::open(&ours, b"order").expect("it fits");
+        let mut exchange = RunExchange::open(&ours, b"order", true).expect("it fits");
         exchange.process += 1;
         assert!(of(&runs).put_answer(b"answer"));
         assert_eq!(exchange.take_answer(), None);
@@ -154,8 +157,8 @@ mod tests {
     #[test]
     fn an_order_that_does_not_fit_is_not_taken() {
         let (ours, _) = mappings();
-        assert!(RunExchange::open(&ours, &[]).is_none());
-        assert!(RunExchange::open(&ours, &vec![1; MOST_ORDER_BYTES + 1]).is_none());
+        assert!(RunExchange::open(&ours, &[], true).is_none());
+        assert!(RunExchange::open(&ours, &vec![1; MOST_ORDER_BYTES + 1], true).is_none());
         assert!(of(&ours).is_clear());
     }
 }

@@ -233,7 +233,7 @@ fn lengths_that_a_run_invents_are_no_answer() {
 
 #[test]
 fn what_a_run_leaves_beside_its_answer_is_found_in_verify_mode() {
-    let pool = prepared(Pool::builder().verify(true));
+    let pool = prepared(Pool::builder().trusts_runs(true).verify(true));
     assert_eq!(answer(&pool, "ctypes.memset(area + 60000, 1, 1)"), None);
     let seen = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -241,6 +241,17 @@ fn what_a_run_leaves_beside_its_answer_is_found_in_verify_mode() {
     });
     assert!(seen);
     assert_nothing_is_left_in_a_new_body(&pool);
+}
+
+/// With production settings: nobody looks at the body but its next run.
+#[test]
+fn what_a_run_puts_beside_its_answer_is_gone_in_the_next_run() {
+    let pool = prepared(Pool::builder());
+    for place in [20_000, 40_000, 65_000] {
+        let told = answer(&pool, &format!("ctypes.memset(area + {place}, 1, 8)\nanswer(b'as usual')"));
+        assert_eq!(told.as_deref(), Some(&b"as usual"[..]));
+        assert_nothing_is_left_in_a_new_body(&pool);
+    }
 }
 
 fn assert_nothing_is_left_in_a_new_body(pool: &Pool) {
