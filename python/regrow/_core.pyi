@@ -1,8 +1,9 @@
 """What of the package is not Python (`src/`)."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from types import ModuleType
-from typing import Optional, final
+from typing import Any, Optional, final
 
 @final
 class Image:
@@ -104,6 +105,79 @@ class Process:
 
     def send_signal(self, signal: int) -> None: ...
     def kill(self) -> None: ...
+
+def pickled_call(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, list[memoryview]]:
+    """The order of a call, and its large buffers, which are not in it."""
+
+@final
+class Call:
+    """A call of an executor."""
+
+    @property
+    def creation(self) -> Optional[str]:
+        """How its process was made, in words; None while it has none."""
+
+    @property
+    def returncode(self) -> Optional[int]: ...
+    def answer(self, most: Optional[int] = None) -> bytes:
+        """As that of its `Process`."""
+
+    def map_answer(self, address: int, size: int, offset: int) -> None:
+        """As that of its `Process`."""
+
+@final
+class Calls:
+    """The calls of one executor: so many run at a time, none longer than so many seconds, each with so much memory."""
+
+    def __new__(cls, slots: int, timeout: Optional[float] = None, memory_limit: Optional[int] = None) -> Calls: ...
+    def start_from(self, pool: Pool, image: Image) -> None:
+        """Has the next calls start from this image."""
+
+    def submit(
+        self,
+        future: Future[Any],
+        words: list[str],
+        order: bytes,
+        place: str,
+        fds: list[tuple[int, int]] = ...,
+        shared: Optional[object] = None,
+    ) -> None:
+        """Starts a call, or has it wait for a slot. The future is told of it."""
+
+    def attend(self, future: Future[Any], call: Call) -> None:
+        """Has the polling thread serve a call that nobody serves: somebody looks at its future."""
+
+    def serve(self, future: Future[Any], call: Call, patience: Optional[float] = None) -> None:
+        """Serves a call until its end, or for this many seconds, unless another thread does so."""
+
+    def poll(self) -> int:
+        """One round of the polling thread. Returns what is next: 0, the next round; 1, the list of pools; 2, its end."""
+
+    def cancel(self, call: Call) -> bool:
+        """Cancels a call that waits for its slot. False when it does not."""
+
+    def kill(self, call: Call) -> None:
+        """Kills the process of a call, which may be about to start."""
+
+    def end_running(self, signal: int) -> None:
+        """Sends a signal to the processes of all calls."""
+
+    def resize(self, slots: int) -> None:
+        """Has another number of calls run at a time."""
+
+    def close(self) -> bool:
+        """Takes no further calls. True when the polling thread is needed for those that there are."""
+
+    def waiting(self) -> list[Future[Any]]:
+        """The futures of calls that wait for a slot."""
+
+    def count_waiting(self) -> int:
+        """How many calls wait for a slot."""
+
+    @property
+    def is_closed(self) -> bool: ...
+    def is_served_here(self) -> bool:
+        """Whether the caller's thread polls, or is setting a future."""
 
 @final
 class Runner:

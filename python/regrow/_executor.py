@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from regrow._call.calls import Calls
 from regrow._call.future import Future
-from regrow._call.order import Shared, order_with_buffers, place_of
+from regrow._call.order import Shared, order_with_buffers
 from regrow._starter import Reuse, Starter, checked_preload, checked_reuse, worker_starter
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ class Executor(concurrent.futures.Executor):
         try:
             order, shared = self._order_of(fn, args, kwargs)
         except Exception as error:
-            failed: Future[T] = Future(self._calls, b"", "")
+            failed: Future[T] = Future(self._calls)
             failed.set_exception(error)
             return failed
-        return self._calls.submit(order, place_of(fn), shared)
+        return self._calls.submit(fn, order, shared)
 
     def map(
         self,

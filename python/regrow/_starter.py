@@ -135,7 +135,8 @@ class Starter:
             words += ["--path", directory]
         if words:
             words += ["--streams", ",".join((_kind_of(os.devnull), _kind_of(1), _kind_of(2)))]
-        self._image = _core.Image(sys.executable, list(options), words, preload=self._preload)
+        #: What is started.
+        self.image = _core.Image(sys.executable, list(options), words, preload=self._preload)
         self._prepares = bool(words)
         self._number = next(_numbers)
         self._renew()
@@ -192,7 +193,7 @@ class Starter:
                 return
             what = f"importing {', '.join(self._preload)}" if self._preload else "preparing an interpreter"
             with progress(what):
-                pool.prepare(self._image, words, call=call)
+                pool.prepare(self.image, words, call=call)
             self._is_prepared = True
 
     def start(
@@ -211,7 +212,7 @@ class Starter:
     ) -> _core.Process:
         """Starts a process; see `Pool.start`."""
         return self.pool.start(
-            self._image,
+            self.image,
             words,
             call=call,
             environment=environment,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   PyImage    what an interpreter is started with, and what it prepares
+//!   PyCalls    the calls of an executor, each a PyCall: slots, processes, futures
 //!   PyPool     starts processes of images ──> PyProcess: its pipes, its end
 //!   PyRunner   inside the process of a call: the quick way through it; PyTaskRunner, that into a task of Celery's
 //! ```
@@ -9,6 +10,7 @@
 //! In Python they have these names without `Py`. Whatever may take time releases the interpreter's lock first. A wait that a signal interrupts has Python run its
 //! handlers, and goes on unless one of them raises.
 
+mod calls;
 mod descriptors;
 mod errors;
 mod exchange;
@@ -16,6 +18,7 @@ mod files;
 mod image;
 mod immortal;
 mod left;
+mod order;
 mod pipes;
 mod pool;
 mod process;
@@ -26,7 +29,11 @@ mod tasks;
 #[pyo3::pymodule]
 mod _core {
     #[pymodule_export]
+    use crate::calls::{PyCall, PyCalls};
+    #[pymodule_export]
     use crate::image::PyImage;
+    #[pymodule_export]
+    use crate::order::pickled_call;
     #[pymodule_export]
     use crate::pool::PyPool;
     #[pymodule_export]

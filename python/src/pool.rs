@@ -33,17 +33,18 @@ pub(crate) struct PyPool {
 }
 
 /// What one run is asked to be, in the caller's descriptors.
-struct StartArguments<'a> {
-    words: &'a [OsString],
-    call: Option<&'a [u8]>,
-    environment: Option<Vec<(OsString, OsString)>>,
-    directory: Option<PathBuf>,
-    input: Option<Vec<u8>>,
-    outputs: Vec<RawFd>,
-    answer: Option<RawFd>,
-    fds: Vec<(RawFd, RawFd)>,
-    memory_limit: Option<u64>,
-    place: Option<&'a str>,
+#[derive(Default)]
+pub(crate) struct StartArguments<'a> {
+    pub(crate) words: &'a [OsString],
+    pub(crate) call: Option<&'a [u8]>,
+    pub(crate) environment: Option<Vec<(OsString, OsString)>>,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) input: Option<Vec<u8>>,
+    pub(crate) outputs: Vec<RawFd>,
+    pub(crate) answer: Option<RawFd>,
+    pub(crate) fds: Vec<(RawFd, RawFd)>,
+    pub(crate) memory_limit: Option<u64>,
+    pub(crate) place: Option<&'a str>,
 }
 
 #[pymethods]
@@ -204,7 +205,8 @@ impl PyPool {
         Ok(command)
     }
 
-    fn start_process(&self, image: &PyImage, asked: StartArguments<'_>) -> io::Result<PyProcess> {
+    /// Starts a process; see `start`.
+    pub(crate) fn start_process(&self, image: &PyImage, asked: StartArguments<'_>) -> io::Result<PyProcess> {
         let has_order = asked.call.is_some_and(|payload| !PyImage::is_for_runner(payload));
         let files = CallFiles::new(&self.files, self.trusts_runs, (has_order, asked.answer.is_some()))?;
         let mut command = self.command(image, asked.words, asked.call, asked.environment, &files)?;

@@ -92,7 +92,7 @@ impl PyProcess {
     /// The exit status, or the negative number of the signal that ended the process; None before its end has been waited
     /// for, or if somebody else has waited for it.
     #[getter]
-    fn returncode(&self) -> Option<i32> {
+    pub(crate) fn returncode(&self) -> Option<i32> {
         match lock(&self.child).end {
             Some(End::Known(status)) => status.code().or_else(|| status.signal().map(|signal| -signal)),
             Some(End::Unknown) | None => None,
@@ -123,13 +123,7 @@ impl PyProcess {
             None => None,
         };
         let until = if outputs { Until::OutputsEnd } else { Until::End };
-        loop {
-            match py.detach(|| self.wait_until(deadline, until)) {
-                Ok(over) => return Ok(over),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => py.check_signals()?,
-                Err(error) => return Err(os_error(&error)),
-            }
-        }
+        self.wait_in_python(py, deadline, until)
     }
 
     /// What has been read of an output.
@@ -152,7 +146,7 @@ impl PyProcess {
 
     /// What a process that has ended has answered, or as much of it: in memory, or else in the file for that.
     #[pyo3(signature = (most = None))]
-    fn answer<'py>(&self, py: Python<'py>, most: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
+    pub(crate) fn answer<'py>(&self, py: Python<'py>, most: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
         if let Some(answer) = lock(&self.child).answer() {
             let bytes = most.unwrap_or(usize::MAX).min(answer.len());
             return Ok(PyBytes::new(py, &answer[..bytes]));
@@ -168,13 +162,13 @@ impl PyProcess {
 
     /// Puts part of the answer's file, private to the caller, in the place of pages that are the caller's: `size` bytes at `address`, a
     /// mapping of its own. The file is not used for other calls then.
-    fn map_answer(&self, py: Python<'_>, address: usize, size: usize, offset: u64) -> PyResult<()> {
+    pub(crate) fn map_answer(&self, py: Python<'_>, address: usize, size: usize, offset: u64) -> PyResult<()> {
         let mapped = py.detach(|| lock(&self.files).map_answer(address, size, offset));
         mapped.map_err(|error| os_error(&error))
     }
 
     /// Closes the descriptors of a process that has ended, and drops what was read of its outputs.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         let as_it_should = {
             let mut state = lock(&self.child);
             let Some(end) = state.end else {
@@ -193,14 +187,14 @@ impl PyProcess {
     }
 
     /// Sends a signal, to a process that has not been waited for.
-    fn send_signal(&self, signal: i32) -> PyResult<()> {
+    pub(crate) fn send_signal(&self, signal: i32) -> PyResult<()> {
         let signal = Signal::from_named_raw(signal)
             .ok_or_else(|| PyValueError::new_err(format!("there is no signal {signal}")))?;
         self.signal(signal).map_err(|error| os_error(&error))
     }
 
     /// Kills the process, if it has not ended.
-    fn kill(&self) -> PyResult<()> {
+    pub(crate) fn kill(&self) -> PyResult<()> {
         self.signal(Signal::KILL).map_err(|error| os_error(&error))
     }
 }
@@ -225,6 +219,36 @@ impl PyProcess {
             files: Mutex::new(files),
             pidfd: Mutex::new(None),
             parent: std::process::id(),
+        }
+    }
+
+    /// How the process was made, in words.
+    pub(crate) fn how_made(&self) -> &str {
+        &self.creation
+    }
+
+    /// What a process that has ended has answered in memory.
+    pub(crate) fn short_answer(&self) -> Option<Vec<u8>> {
+        lock(&self.child).answer().map(<[u8]>::to_vec)
+    }
+
+    /// Waits for the end. False when the deadline has passed first.
+    pub(crate) fn wait_for_end(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<bool> {
+        self.wait_in_python(py, deadline, Until::End)
+    }
+
+    /// The same where no signal handler is to run: `Interrupted` when a signal came.
+    pub(crate) fn wait_until_end(&self, deadline: Option<Instant>) -> io::Result<bool> {
+        self.wait_until(deadline, Until::End)
+    }
+
+    fn wait_in_python(&self, py: Python<'_>, deadline: Option<Instant>, until: Until) -> PyResult<bool> {
+        loop {
+            match py.detach(|| self.wait_until(deadline, until)) {
+                Ok(over) => return Ok(over),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => py.check_signals()?,
+                Err(error) => return Err(os_error(&error)),
+            }
         }
     }
 
@@ -347,7 +371,7 @@ impl PyProcess {
         lock(&self.pidfd).clone()
     }
 
-    fn open_pidfd(&self) -> io::Result<Arc<OwnedFd>> {
+    pub(crate) fn open_pidfd(&self) -> io::Result<Arc<OwnedFd>> {
         if let Some(pidfd) = self.opened() {
             return Ok(pidfd);
         }

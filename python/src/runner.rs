@@ -37,9 +37,11 @@ pub(crate) const FINALIZE: &[u8] = b"REGROW_PYTHON_FINALIZE=";
 /// The longest order that is taken; a longer one goes the front end's way.
 const ORDER_BYTES: usize = 48 * 1024;
 /// The descriptor of the answer: the worker's `ANSWER_FD`.
-const ANSWER: RawFd = 62;
+pub(crate) const ANSWER: RawFd = 62;
+/// The descriptor of an order that is not part of the start: the worker's `ORDER_FD`.
+pub(crate) const LONG_ORDER: RawFd = 61;
 /// The protocol of pickles, as `pickle.HIGHEST_PROTOCOL` has been since 3.8.
-const PROTOCOL: u8 = 5;
+pub(crate) const PROTOCOL: u8 = 5;
 
 /// What every call needs, looked up before the image is made. The worker makes it; the front end calls it in each run.
 #[pyclass(frozen, name = "Runner", module = "regrow._core")]

@@ -40,7 +40,7 @@ def image() -> _core.Image:
 
 def test_calls_start_in_a_warm_image() -> None:
     pool = _core.Pool(4, warm_only=True)
-    image = _starter.worker_starter(["json"], None)._image
+    image = _starter.worker_starter(["json"], None).image
     point, why = pool.prepare(image, ["x"], call=b"regrow._call.worker:call\n")
     if point is None and "kernel" in why:
         pytest.skip(why)

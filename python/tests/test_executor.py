@@ -16,6 +16,7 @@ import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any, Optional
 
 import pytest
 
@@ -24,6 +25,7 @@ import calls
 import regrow
 import regrow._call.calls
 import regrow._call.future
+import regrow._call.order
 
 
 def test_a_call_gives_its_value(executor: regrow.Executor) -> None:
@@ -153,6 +155,8 @@ def test_results_that_are_held_hold_no_descriptors(executor: regrow.Executor) ->
 
 
 def test_calls_that_are_killed_hold_no_descriptors(executor: regrow.Executor) -> None:
+    executor.submit(calls.pid).result()
+    before = open_descriptors()
     futures = []
     for _ in range(40):
         futures.append(executor.submit(calls.sleep, 60))
@@ -161,12 +165,10 @@ def test_calls_that_are_killed_hold_no_descriptors(executor: regrow.Executor) ->
         executor.submit(calls.pid).result()
     # What was killed may not have been looked at yet.
     end = time.monotonic() + 60
-    while any(future.call is not None for future in futures) and time.monotonic() < end:
+    while open_descriptors() - before >= 20 and time.monotonic() < end:
         time.sleep(0.01)
-    held = open_descriptors()
-    futures.clear()
-    gc.collect()
-    assert held - open_descriptors() < 20
+    assert open_descriptors() - before < 20
+    assert all(future.cancelled() for future in futures)
 
 
 def test_asyncio_can_wait_for_a_call(executor: regrow.Executor) -> None:
@@ -495,8 +497,7 @@ def test_shutdown_in_a_callback_says_that_it_cannot_wait(tmp_path: Path, is_wait
 
     def let_end() -> None:
         # The main thread waits for the call by then, or is about to.
-        while future.call is None or not future.call.claimed:
-            time.sleep(0.001)
+        time.sleep(0.1)
         (tmp_path / "end").touch()
 
     future.add_done_callback(close)
@@ -515,11 +516,17 @@ def test_shutdown_in_the_callback_of_a_start_that_fails_says_that_it_cannot_wait
     executor = regrow.Executor(1)
     executor.submit(calls.add, 1).result()
     told: list[str] = []
-    begins = regrow._call.future.Future.begins
+    set_outcome = regrow._call.future.Future.set_outcome
 
-    def watched(future: regrow._call.future.Future[int]) -> bool:
+    class Closed:
+        """Something whose descriptor is not open."""
+
+        def fileno(self) -> int:
+            return 1_000_000
+
+    def watched(future: regrow._call.future.Future[int], value: Any, error: Optional[BaseException]) -> None:
         future.add_done_callback(close)
-        return begins(future)
+        set_outcome(future, value, error)
 
     def close(_: object) -> None:
         try:
@@ -527,13 +534,10 @@ def test_shutdown_in_the_callback_of_a_start_that_fails_says_that_it_cannot_wait
         except RuntimeError as error:
             told.append(str(error))
 
-    def fail(*_: object) -> None:
-        raise OSError("no process today")
-
-    monkeypatch.setattr(regrow._call.future.Future, "begins", watched)
-    monkeypatch.setattr(regrow._call.calls, "start_process", fail)
-    with pytest.raises(OSError, match="no process today"):
-        executor.submit(calls.add, 1).result()
+    monkeypatch.setattr(regrow._call.future.Future, "set_outcome", watched)
+    order, _ = regrow._call.order.order_with_buffers(calls.add, (1,), {})
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        executor._calls.submit(calls.add, order, [Closed()]).result()
     assert told == ["cannot join current thread"]
 
 
@@ -583,13 +587,13 @@ def test_no_thread_is_started_for_calls_whose_results_are_asked_for() -> None:
 
 
 def test_shutdown_waits_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    poll = regrow._call.calls.Calls._poll
+    poll = regrow._call.calls._poll
 
-    def slow(calls: regrow._call.calls.Calls) -> None:
-        poll(calls)
+    def slow(calls: regrow._call.calls.Calls, core: regrow._core.Calls) -> None:
+        poll(calls, core)
         time.sleep(0.3)
 
-    monkeypatch.setattr(regrow._call.calls.Calls, "_poll", slow)
+    monkeypatch.setattr(regrow._call.calls, "_poll", slow)
     before = set(threading.enumerate())
     executor = regrow.Executor(1)
     # Who waits for a future in another way than by its result has the thread do so.

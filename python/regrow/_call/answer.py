@@ -39,20 +39,20 @@ class Unclear(BaseException):
         self.error = error
 
 
-def read_answer(process: _core.Process) -> Answer:
+def read_answer(call: _core.Call) -> Answer:
     """The answer of a process that has ended."""
-    answer = process.answer(_FIRST_BYTES)
+    answer = call.answer(_FIRST_BYTES)
     if len(answer) == _FIRST_BYTES:
-        answer = _long_answer(process, answer)
+        answer = _long_answer(call, answer)
     if len(answer) < HEAD_BYTES or len(answer) != _end(answer):
-        code = process.returncode
+        code = call.returncode
         return Answer(None, BrokenProcess(f"the process {how_it_ended(code)} before the call returned", code))
     kind, data = answer[:1], memoryview(answer)[HEAD_BYTES:]
     if kind in (VALUE, WITH_BUFFERS):
-        value, error = _load(data, process if kind == WITH_BUFFERS else None)
+        value, error = _load(data, call if kind == WITH_BUFFERS else None)
         if error is None or isinstance(error, Exception):
             return Answer(value, error)
-        broken = BrokenProcess("the value of the call could not be loaded", process.returncode)
+        broken = BrokenProcess("the value of the call could not be loaded", call.returncode)
         broken.__cause__ = error
         return Answer(None, broken, error)
     try:
@@ -61,7 +61,7 @@ def read_answer(process: _core.Process) -> Answer:
         raised, refusal = _exception(data)
     except Exception as error:
         # The function has written into what its process shares with this one.
-        broken = BrokenProcess("the answer of the call could not be read", process.returncode)
+        broken = BrokenProcess("the answer of the call could not be read", call.returncode)
         broken.__cause__ = error
         return Answer(None, broken)
     if kind == UNPREPARED:
@@ -76,18 +76,18 @@ def _end(answer: bytes) -> int:
     return HEAD_BYTES + int.from_bytes(answer[1:HEAD_BYTES], "little")
 
 
-def _long_answer(process: _core.Process, first: bytes) -> bytes:
+def _long_answer(call: _core.Call, first: bytes) -> bytes:
     """All of an answer that begins so, without the large buffers behind it."""
     if first[:1] != WITH_BUFFERS:
-        return process.answer()
+        return call.answer()
     end = _end(first)
-    return first[:end] if end <= len(first) else process.answer(end)
+    return first[:end] if end <= len(first) else call.answer(end)
 
 
-def _load(data: Union[bytes, memoryview], process: Optional[_core.Process] = None) -> tuple[Any, Optional[BaseException]]:
+def _load(data: Union[bytes, memoryview], call: Optional[_core.Call] = None) -> tuple[Any, Optional[BaseException]]:
     """What a pickle holds, or what loading it raises. Large buffers of it are behind it in the answer of a process."""
     try:
-        return (pickle.loads(data) if process is None else _load_with_buffers(memoryview(data), process)), None
+        return (pickle.loads(data) if call is None else _load_with_buffers(memoryview(data), call)), None
     except Exception as error:
         return None, error
     except BaseException as error:
@@ -96,7 +96,7 @@ def _load(data: Union[bytes, memoryview], process: Optional[_core.Process] = Non
         return None, error
 
 
-def _load_with_buffers(data: memoryview, process: _core.Process) -> Any:
+def _load_with_buffers(data: memoryview, call: _core.Call) -> Any:
     numbers = data.cast("B")
     count = int.from_bytes(numbers[:8], "little")
     first = 8 + 8 * count
@@ -104,7 +104,7 @@ def _load_with_buffers(data: memoryview, process: _core.Process) -> Any:
     # The memory is taken first and the file put there, as an object of `mmap` that has a file holds a descriptor of it too.
     memory = mmap.mmap(-1, buffers.places(sizes)[-1], mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     held = ctypes.c_char.from_buffer(memory)
-    process.map_answer(ctypes.addressof(held), len(memory), buffers.up_to_page(HEAD_BYTES + len(data)))
+    call.map_answer(ctypes.addressof(held), len(memory), buffers.up_to_page(HEAD_BYTES + len(data)))
     del held
     return pickle.loads(data[first:], buffers=buffers.parts(memory, sizes))
 

@@ -1,6 +1,7 @@
-"""The future of a call that runs in a process of its own, and the call once it has that process.
+"""The future of a call that runs in a process of its own.
 
-A thread that asks a future for its result serves the call itself; see `regrow._call.calls`.
+A thread that asks a future for its result serves the call itself. `regrow._core.Calls` sets what it needs of a future: `call` when the
+call is submitted, `_state` when it begins, `_result` when it is over and nobody has looked at the future yet.
 """
 
 from __future__ import annotations
@@ -10,11 +11,9 @@ import contextlib
 import operator
 import threading
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from regrow import _core
-from regrow._call.order import Shared
 
 if TYPE_CHECKING:
     from regrow._call.calls import Calls
@@ -23,9 +22,6 @@ T = TypeVar("T")
 
 #: The states of a future whose call is not over.
 _LASTING = ("PENDING", "RUNNING")
-
-#: How often a call is looked at of which nothing is heard, in seconds.
-LOOK = 1.0
 
 
 class _Condition(threading.Condition):
@@ -45,7 +41,7 @@ class Future(concurrent.futures.Future[T]):
     process was made: `recycled at warm`, for example.
     """
 
-    def __init__(self, calls: Calls, order: bytes, place: str, shared: Sequence[Shared] = ()) -> None:
+    def __init__(self, calls: Calls) -> None:
         # Not by the standard library's `__init__`: it makes a condition, which most futures never need.
         self._state = "PENDING"
         self._result: Any = None
@@ -54,22 +50,17 @@ class Future(concurrent.futures.Future[T]):
         self._done_callbacks: list[Any] = []
         #: The condition, once anybody has looked at the future.
         self._own_condition: Optional[_Condition] = None
-        #: The call, once it has a process.
-        self.call: Optional[Running] = None
+        #: The call, once it is submitted.
+        self.call: Optional[_core.Call] = None
         self._calls = calls
         self.family = calls.family
-        #: What the process is told, until it is.
-        self.order = order
-        #: What the process has copies of the descriptors of, until it has them.
-        self.shared = shared
-        #: Where the call is asked for; see `regrow._call.order.place_of`.
-        self.place = place
-        #: Whether the call may have begun, or never will: it is not to be begun again.
-        self.is_given = False
-        #: How the process of the call was made, in words; None while it has none.
-        self.creation: Optional[str] = None
-        #: Whether the call was cancelled while it was being started.
-        self.is_doomed = False
+        #: What loading the answer raised that asks for the end of the program.
+        self.refusal: Optional[BaseException] = None
+
+    @property
+    def creation(self) -> Optional[str]:
+        """How the process of the call was made, in words; None while it has none."""
+        return None if self.call is None else self.call.creation
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -78,9 +69,8 @@ class Future(concurrent.futures.Future[T]):
         if condition is None:
             with self._calls.lock:
                 condition = self._own_condition = self._own_condition or _Condition()
-        running = self.call
-        if running is not None and not (running.is_watched or running.claimed):
-            self._calls.attend(running)
+        if self.call is not None and self._state in _LASTING and self.family is self._calls.family:
+            self._calls.core.attend(self, self.call)
         return condition
 
     def result(self, timeout: Optional[float] = None) -> T:
@@ -92,13 +82,8 @@ class Future(concurrent.futures.Future[T]):
 
     def set_outcome(self, value: Any, error: Optional[BaseException]) -> None:
         """Sets what has become of the call, unless it was cancelled."""
-        with self._calls.lock:
-            if self._own_condition is None and self._state == "RUNNING":
-                # Nobody has looked at it: there is nobody to tell.
-                self._result = value
-                self._exception = error
-                self._state = "FINISHED"
-                return
+        if error is not None:
+            self._calls.note_failure()
         # It may be cancelled in this moment.
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             if error is None:
@@ -137,69 +122,33 @@ class Future(concurrent.futures.Future[T]):
         self._calls.serve(self, until)
         return max(0.0, until - time.monotonic())
 
-    def begins(self) -> bool:
-        """Notes that the call is no longer to wait. False when it was cancelled."""
-        with self._calls.lock:
-            if self._own_condition is None:
-                # Nobody has cancelled it, or looks at it.
+    def begin(self) -> None:
+        """Notes that the call is no longer to wait."""
+        with self._condition:
+            if self._state == "PENDING":
                 self._state = "RUNNING"
-                return True
-        return self._state == "RUNNING" or (self._state != "CANCELLED_AND_NOTIFIED" and self.set_running_or_notify_cancel())
 
-    def _cancel_waiting(self) -> bool:
+    def become_cancelled(self) -> None:
+        """Notes that the call was cancelled before it had a process, and tells whoever waits for it."""
+        self.cancel_pending()
+        if self._state == "CANCELLED":
+            self.set_running_or_notify_cancel()
+
+    def cancel_pending(self) -> bool:
+        """Cancels a call that has not begun, as far as the future is concerned."""
         return super().cancel()
 
-    def _cancel_running(self) -> bool:
-        """Cancels a call that runs, as far as the future is concerned."""
+    def cancel_running(self) -> bool:
+        """Cancels a call that has begun, and kills its process."""
         with self._condition:
-            if self._state != "RUNNING":
-                return self.cancelled()
+            if self.is_over():
+                return self.was_cancelled()
             self._state = "CANCELLED_AND_NOTIFIED"
             for waiter in self._waiters:
                 waiter.add_cancelled(self)
             self._condition.notify_all()
         # A callback may wait for the end of the process.
-        self._calls.kill(self)
+        assert self.call is not None
+        self._calls.core.kill(self.call)
         self._invoke_callbacks()  # type: ignore[attr-defined]
         return True
-
-
-class Running:
-    """A call whose process has been started and not been seen to end."""
-
-    __slots__ = (
-        "claimed",
-        "deadline",
-        "due",
-        "finisher",
-        "future",
-        "has_ended",
-        "is_late",
-        "is_watched",
-        "process",
-        "refusal",
-        "watched",
-    )
-
-    def __init__(self, future: Future[Any], process: _core.Process, deadline: Optional[float]) -> None:
-        self.future = future
-        self.process = process
-        self.deadline = deadline
-        #: The descriptor that the poller knows it by; -1 before it does.
-        self.watched = -1
-        #: When it is looked at although nothing is heard of it.
-        self.due = 0.0
-        #: Whether the poller waits for it.
-        self.is_watched = False
-        self.claimed = False
-        #: Whether it has left its slot, as its process has ended.
-        self.has_ended = False
-        self.is_late = False
-        #: The thread that sets the future and calls its callbacks; 0 while there is none.
-        self.finisher = 0
-        #: What loading the answer raised that asks for the end of the program.
-        self.refusal: Optional[BaseException] = None
-
-    def next_look(self, now: float) -> float:
-        """When the call is looked at although nothing is heard of it."""
-        return now + LOOK if self.deadline is None else min(now + LOOK, self.deadline)

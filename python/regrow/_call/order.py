@@ -1,9 +1,7 @@
-"""Writes the order of a call and starts a process for it; `regrow._call.worker` reads the order there."""
+"""Writes the order of a call; `regrow._call.worker` reads it in the process."""
 
 from __future__ import annotations
 
-import functools
-import os
 import pickle
 import sys
 from collections.abc import Callable, Sequence
@@ -12,11 +10,10 @@ from typing import Any, Optional, Protocol
 
 from regrow import _core
 from regrow._call import buffers
-from regrow._call.worker import ANSWER_FD, ORDER_FD, carry
+from regrow._call.worker import carry
 from regrow._starter import Starter
 
-#: The longest order of which the bytes are part of the start; a longer one is in a file.
-_LONGEST_ORDER = 32 * 1024
+#: What the image is made with: a call without an order.
 _FUNCTION = b"regrow._call.worker:call\n"
 
 #: The number that the first descriptor which a call shares has in its process.
@@ -44,14 +41,13 @@ def order_with_buffers(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shared: Sequence[Shared] = ()
 ) -> tuple[bytes, Sequence[Shared]]:
     """The same, and what the process has copies of the descriptors of: large buffers are in a memory file."""
-    found: list[memoryview] = []
-    take = functools.partial(buffers.take_for_file, found)
-    data = pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL, buffer_callback=take)
+    order, found = _core.pickled_call(function, args, kwargs)
     if found:
         sizes = [len(buffer) for buffer in found]
-        data = pickled((carry, (SHARED_FD + len(shared), sizes, data), {}))
-        shared = (*shared, buffers.MemoryFile(found))
-    return _key() + data, shared
+        key = _key()
+        data = pickled((carry, (SHARED_FD + len(shared), sizes, order[len(key) :]), {}))
+        return key + data, (*shared, buffers.MemoryFile(found))
+    return order, shared
 
 
 def _key() -> bytes:
@@ -71,26 +67,9 @@ def place_of(function: Any) -> str:
     return f"{getattr(function, '__module__', '')}.{name}"
 
 
-def start_process(
-    starter: Starter, order: bytes, memory_limit: Optional[int], place: str, shared: Sequence[Shared] = ()
-) -> _core.Process:
-    """Starts the process of a call with its order. It has copies of the shared descriptors, numbered from `SHARED_FD`."""
-    fds = [(one.fileno(), number) for number, one in enumerate(shared, SHARED_FD)]
-    if len(order) <= _LONGEST_ORDER:
-        return _start(starter, _FUNCTION + order, fds, memory_limit, place)
-    file = os.memfd_create("regrow-call", os.MFD_CLOEXEC)
-    try:
-        rest = memoryview(order)
-        while rest:
-            rest = rest[os.write(file, rest) :]
-        os.lseek(file, 0, os.SEEK_SET)
-        return _start(starter, _FUNCTION, [(file, ORDER_FD), *fds], memory_limit, place)
-    finally:
-        os.close(file)
-
-
-def _start(starter: Starter, call: bytes, fds: list[tuple[int, int]], memory_limit: Optional[int], place: str) -> _core.Process:
-    return starter.start(_words(), call=call, answer=ANSWER_FD, fds=fds, memory_limit=memory_limit, place=place)
+def shared_fds(shared: Sequence[Shared]) -> list[tuple[int, int]]:
+    """The descriptors that a call shares, and their numbers in its process."""
+    return [(one.fileno(), number) for number, one in enumerate(shared, SHARED_FD)]
 
 
 def _words() -> list[str]:
