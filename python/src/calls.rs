@@ -40,7 +40,7 @@ use crate::image::PyImage;
 use crate::pool::PyPool;
 pub(crate) use call::PyCall;
 use call::{Call, Source, Start};
-use table::{LOOK, Table};
+use table::{LOOK, Next, Table};
 
 /// What the polling thread is to do next.
 const POLL_AGAIN: u8 = 0;
@@ -104,10 +104,11 @@ impl PyCalls {
         self.settle(py)?;
         let needs_thread = {
             let mut table = lock(&self.table);
-            if table.has_waiting() {
+            let is_crowded = table.count_waiting() > 0;
+            if is_crowded {
                 table.attend_all();
             }
-            table.has_waiting() || table.timeout.is_some()
+            is_crowded || table.timeout.is_some()
         };
         if needs_thread { self.ensure_thread(future) } else { Ok(()) }
     }
@@ -138,7 +139,7 @@ impl PyCalls {
         let has_waiting = {
             let mut table = lock(&self.table);
             table.leave_slot(call.number);
-            table.has_waiting()
+            table.count_waiting() > 0
         };
         if has_waiting {
             py.detach(|| self.start_waiting(None));
@@ -175,6 +176,7 @@ impl PyCalls {
             return Ok(false);
         }
         drop(call.0.take_start());
+        py.detach(|| call.0.end_ahead());
         self.finish(py, &call.0).map(|()| true)
     }
 
@@ -216,7 +218,7 @@ impl PyCalls {
 
     /// How many calls wait for a slot.
     fn count_waiting(&self) -> usize {
-        lock(&self.table).waiting().count()
+        lock(&self.table).count_waiting()
     }
 
     #[getter]
@@ -232,13 +234,22 @@ impl PyCalls {
 
 // Without the interpreter's lock.
 impl PyCalls {
-    /// Gives free slots to calls that wait for one.
+    /// Gives free slots to calls that wait for one, and has the next ones started ahead.
     fn start_waiting(&self, mine: Option<u64>) {
-        while let Some(call) = { lock(&self.table).next_to_start() } {
-            call.start(self.memory_limit);
-            let is_doomed = lock(&self.table).started(call.number, mine);
-            if is_doomed {
-                call.kill();
+        while let Some(next) = { lock(&self.table).next() } {
+            match next {
+                Next::LetGo(call) => call.let_go(),
+                Next::StartAhead(call) => {
+                    let waits = !call.start(self.memory_limit, true);
+                    lock(&self.table).started_ahead(call.number, waits);
+                }
+                Next::Start(call) => {
+                    call.start(self.memory_limit, false);
+                    let is_doomed = lock(&self.table).started(call.number, mine);
+                    if is_doomed {
+                        call.kill();
+                    }
+                }
             }
         }
     }

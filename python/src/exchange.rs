@@ -12,6 +12,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use regrow_abi::Exchange;
+use rustix::thread::{Timespec, futex};
+
+/// How often a process that waits for its turn looks whether its caller is still there.
+const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// What a runner has of the exchange.
 #[derive(Debug, Default)]
@@ -38,6 +42,19 @@ impl RunnerExchange {
         exchange.take_order(&mut order);
         self.taken_by.store(std::process::id(), Relaxed);
         Some(order)
+    }
+
+    /// Waits until the caller lets this process begin, where it was started ahead of its turn. False when the caller has ended.
+    pub(crate) fn await_turn(&self) -> bool {
+        let caller = rustix::process::getppid();
+        while let Some((word, value)) = self.exchange().and_then(Exchange::closed_gate) {
+            // Whatever ends the sleep, the word says whether it is time.
+            let _ = futex::wait(word, futex::Flags::empty(), value, Some(&LOOK));
+            if rustix::process::getppid() != caller {
+                return false;
+            }
+        }
+        true
     }
 
     /// Answers. False where the order did not come so, or the answer is too long.

@@ -45,6 +45,8 @@ pub(crate) struct StartArguments<'a> {
     pub(crate) fds: Vec<(RawFd, RawFd)>,
     pub(crate) memory_limit: Option<u64>,
     pub(crate) place: Option<&'a str>,
+    /// The process gets ready and waits until it is let go.
+    pub(crate) is_ahead: bool,
 }
 
 #[pymethods]
@@ -129,6 +131,7 @@ impl PyPool {
             fds,
             memory_limit,
             place,
+            is_ahead: false,
         };
         py.detach(|| self.start_process(image, asked)).map_err(|error| os_error(&error))
     }
@@ -225,6 +228,7 @@ impl PyPool {
         if let Some(place) = asked.place {
             command.creation_site("python", place);
         }
+        command.ahead(asked.is_ahead);
         let pipes = Pipes::give(&mut command, asked.input, &asked.outputs)?;
         if !pipes.has_input() {
             command.stdin(self.null()?);

@@ -222,6 +222,13 @@ impl PyProcess {
         }
     }
 
+    /// Has a process begin that was started ahead of its turn.
+    pub(crate) fn let_go(&self) {
+        if let Some(child) = &lock(&self.child).child {
+            child.let_go();
+        }
+    }
+
     /// How the process was made, in words.
     pub(crate) fn how_made(&self) -> &str {
         &self.creation

@@ -159,6 +159,10 @@ impl PyRunner {
         with_descriptor(ANSWER, |fd| rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC))
             .map_err(|errno| os_error(&errno.into()))?;
         self.become_run(py, &order, skip, streams)?;
+        if !self.exchange.await_turn() {
+            // Nobody is there any more for whom to do anything.
+            self.exit.bind(py).call1((1,))?;
+        }
         let answer = match self.carry_out(py, &call) {
             Ok(answer) => answer,
             Err(error) => (b"!", self.described(py, error)?),

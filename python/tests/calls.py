@@ -131,6 +131,13 @@ def sleep(seconds: float) -> str:
     return "slept"
 
 
+def span(seconds: float) -> tuple[float, float]:
+    """When this began and ended."""
+    start = time.monotonic()
+    time.sleep(seconds)
+    return start, time.monotonic()
+
+
 def touch_and_sleep(path: str, seconds: float) -> None:
     with open(path, "w") as file:
         file.write(str(os.getpid()))

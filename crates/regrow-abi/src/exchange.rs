@@ -3,6 +3,9 @@
 //! ```text
 //!   caller     put_order ──order's message──>                              ──the run has ended──> copy_answer, clear
 //!   program                                    take_order … put_answer, end
+//!
+//!   ahead      close_gate, put_order ──message──>                  open_gate
+//!   program                         take_order, ready, is_closed … ──wakes──> put_answer, end
 //! ```
 //!
 //! It stands behind the arg area in the control memfd of a body. Only a program that has reported a word for its address uses it
@@ -20,6 +23,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes of the exchange. A page of it takes memory when it is used first.
 pub const EXCHANGE_BYTES: usize = 64 * 1024;
+
+/// What says that the gate is closed. Anything else leaves it open.
+const GATE_CLOSED: u32 = 1;
 
 const HEAD_BYTES: usize = 16;
 const WORD_BYTES: usize = size_of::<u64>();
@@ -42,8 +48,8 @@ pub struct Exchange {
     answer_bytes: AtomicU32,
     /// 1 when the answer is whole.
     is_answered: AtomicU32,
-    /// Always zero.
-    reserved: AtomicU32,
+    /// 1 while the program that has taken its order is not to begin with it. It sleeps on this.
+    gate: AtomicU32,
     answer: [AtomicU64; ANSWER_WORDS],
     order: [AtomicU64; ORDER_WORDS],
 }
@@ -60,6 +66,24 @@ impl Exchange {
         write(&self.order, order);
         self.order_bytes.store(order.len() as u32, SeqCst);
         true
+    }
+
+    /// The caller has the program wait with the order that is put next until the gate is opened.
+    pub fn close_gate(&self) {
+        self.gate.store(GATE_CLOSED, SeqCst);
+    }
+
+    /// The caller lets the program begin. Whoever sleeps on the word that this returns is to be woken.
+    #[must_use]
+    pub fn open_gate(&self) -> &AtomicU32 {
+        self.gate.store(0, SeqCst);
+        &self.gate
+    }
+
+    /// The word to sleep on, and the value to sleep at, while the program is not to begin.
+    #[must_use]
+    pub fn closed_gate(&self) -> Option<(&AtomicU32, u32)> {
+        (self.gate.load(SeqCst) == GATE_CLOSED).then_some((&self.gate, GATE_CLOSED))
     }
 
     /// How many bytes of an order the program finds; `None` where there is none.
@@ -105,10 +129,10 @@ impl Exchange {
     /// The caller clears what was used: an order of so many bytes, and what the run says of its answer. All is cleared where nobody trusts
     /// the run, and where it has not taken its order and answered as it should.
     pub fn clear(&self, order_bytes: usize, trusts_runs: bool) {
-        let head = [&self.order_bytes, &self.answer_bytes, &self.is_answered, &self.reserved];
-        let [untaken, answer_bytes, is_answered, reserved] = head.map(|word| word.load(SeqCst));
+        let head = [&self.order_bytes, &self.answer_bytes, &self.is_answered, &self.gate];
+        let [untaken, answer_bytes, is_answered, gate] = head.map(|word| word.load(SeqCst));
         let is_usual =
-            trusts_runs && untaken == 0 && reserved == 0 && is_answered == u32::from(answer_bytes != 0);
+            trusts_runs && untaken == 0 && gate == 0 && is_answered == u32::from(answer_bytes != 0);
         clear(&self.order, if is_usual { order_bytes } else { MOST_ORDER_BYTES });
         clear(&self.answer, if is_usual { answer_bytes as usize } else { MOST_ANSWER_BYTES });
         head.iter().for_each(|word| word.store(0, SeqCst));
@@ -117,7 +141,7 @@ impl Exchange {
     /// Whether nothing stands in it.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        let head = [&self.order_bytes, &self.answer_bytes, &self.is_answered, &self.reserved];
+        let head = [&self.order_bytes, &self.answer_bytes, &self.is_answered, &self.gate];
         head.iter().all(|word| word.load(SeqCst) == 0)
             && self.answer.iter().chain(&self.order).all(|word| word.load(Relaxed) == 0)
     }
@@ -163,7 +187,7 @@ mod tests {
             order_bytes: AtomicU32::new(0),
             answer_bytes: AtomicU32::new(0),
             is_answered: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
+            gate: AtomicU32::new(0),
             answer: [const { AtomicU64::new(0) }; ANSWER_WORDS],
             order: [const { AtomicU64::new(0) }; ORDER_WORDS],
         })
@@ -208,6 +232,21 @@ mod tests {
             assert_eq!(answer(&exchange), None);
             assert!(exchange.is_clear());
         }
+    }
+
+    #[test]
+    fn a_gate_is_closed_until_it_is_opened_and_leaves_nothing() {
+        let exchange = exchange();
+        assert!(exchange.closed_gate().is_none());
+        exchange.close_gate();
+        assert!(exchange.put_order(&bytes(9)));
+        let (word, value) = exchange.closed_gate().expect("it is closed");
+        assert_eq!(word.load(SeqCst), value);
+        assert_eq!(exchange.open_gate().load(SeqCst), 0);
+        assert!(exchange.closed_gate().is_none());
+        exchange.close_gate();
+        exchange.clear(9, true);
+        assert!(exchange.is_clear() && exchange.closed_gate().is_none());
     }
 
     #[test]

@@ -459,7 +459,7 @@ impl Body {
             self.place.prepare([self.keeper, pid], all, run.caller_sleeps && is_short);
         }
         let to = Addressee { pid, serial: self.runs + 1 };
-        let exchange = self.change_exchange(run.order);
+        let exchange = self.change_exchange(run);
         self.desk.write(&self.control, to, run, &image.patches, exchange);
         self.line.send_order(to.serial, run.fds).map_err(StartError::Broken)?;
         self.is_given(pid);
@@ -474,10 +474,10 @@ impl Body {
 
     /// Ends what the last run had of the exchange, and gives it to the next one with what that is told. Gives where the next one finds
     /// that; zero where it is told nothing. The state must be `Taken`: no run is in the body.
-    fn change_exchange(&mut self, order: Option<&[u8]>) -> u64 {
+    fn change_exchange(&mut self, run: &Run<'_>) -> u64 {
         self.close_exchange();
         self.exchange =
-            order.and_then(|order| self.control.open_exchange(order, self.trusts_runs)).map(Arc::new);
+            run.order.and_then(|order| self.control.open_exchange(order, run.is_ahead, self.trusts_runs)).map(Arc::new);
         self.exchange.as_ref().map_or(0, |_| self.control_address + EXCHANGE_OFFSET as u64)
     }
 

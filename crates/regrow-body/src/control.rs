@@ -156,6 +156,13 @@ impl Bell {
         self.line.set_over(self.serial);
     }
 
+    /// Has a run begin that is ready with its order and waits.
+    pub fn let_go(&self) {
+        if let Some(exchange) = &self.exchange {
+            exchange.let_go();
+        }
+    }
+
     /// What a run that has ended has said in the exchange, the first time.
     #[must_use]
     pub fn take_answer(&self) -> Option<Vec<u8>> {
@@ -360,8 +367,8 @@ impl ControlArea {
     }
 
     /// Writes what a run is told in the exchange. `None` when that does not fit.
-    pub(crate) fn open_exchange(&self, order: &[u8], trusts_runs: bool) -> Option<RunExchange> {
-        RunExchange::open(&self.shared, order, trusts_runs)
+    pub(crate) fn open_exchange(&self, order: &[u8], is_ahead: bool, trusts_runs: bool) -> Option<RunExchange> {
+        RunExchange::open(&self.shared, order, is_ahead, trusts_runs)
     }
 
     /// Whether nothing stands in the exchange.

@@ -44,15 +44,34 @@ pub(crate) fn of(shared: &SharedMapping) -> &Exchange {
 }
 
 impl RunExchange {
-    /// Writes the order of a run that is about to begin. `None` when it is not one that fits.
-    pub(crate) fn open(shared: &Arc<SharedMapping>, order: &[u8], trusts_runs: bool) -> Option<RunExchange> {
-        of(shared).put_order(order).then(|| RunExchange {
+    /// Writes the order of a run that is about to begin, or that is to be ready and wait: [`RunExchange::let_go`] has it begin. `None` when it is not one that fits.
+    pub(crate) fn open(
+        shared: &Arc<SharedMapping>,
+        order: &[u8],
+        is_ahead: bool,
+        trusts_runs: bool,
+    ) -> Option<RunExchange> {
+        if !of(shared).put_order(order) {
+            return None;
+        }
+        if is_ahead {
+            of(shared).close_gate();
+        }
+        Some(RunExchange {
             shared: Arc::clone(shared),
             order_bytes: order.len(),
             trusts_runs,
             process: std::process::id(),
             state: Mutex::new(ExchangeState::Open),
         })
+    }
+
+    /// Has a run that waits ahead begin. Nothing comes of it where the run is over.
+    pub(crate) fn let_go(&self) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, ExchangeState::Open) && std::process::id() == self.process {
+            regrow_sys::raw::futex_wake(of(&self.shared).open_gate());
+        }
     }
 
     /// The run has ended: copies its answer, and clears the exchange. Only the first time.
@@ -100,7 +119,7 @@ mod tests {
     #[test]
     fn an_answer_is_taken_once_and_nothing_is_left_behind() {
         let (ours, runs) = mappings();
-        let exchange = RunExchange::open(&ours, b"order", true).expect("it fits");
+        let exchange = RunExchange::open(&ours, b"order", false, true).expect("it fits");
         let mut order = [0; 5];
         of(&runs).take_order(&mut order);
         assert_eq!(&order, b"order");
@@ -114,11 +133,11 @@ mod tests {
     #[test]
     fn an_answer_is_that_of_its_own_run_whoever_has_the_body_since() {
         let (ours, runs) = mappings();
-        let first = RunExchange::open(&ours, b"first", true).expect("it fits");
+        let first = RunExchange::open(&ours, b"first", false, true).expect("it fits");
         assert!(of(&runs).put_answer(b"one"));
         // Nobody has waited for it, and the body gets another run.
         first.close();
-        let second = RunExchange::open(&ours, b"second", true).expect("it fits");
+        let second = RunExchange::open(&ours, b"second", false, true).expect("it fits");
         assert!(of(&runs).put_answer(b"another"));
         assert_eq!(first.take_answer().as_deref(), Some(&b"one"[..]));
         assert_eq!(of(&runs).order_bytes(), Some(6), "the first run is over");
@@ -128,7 +147,7 @@ mod tests {
     #[test]
     fn an_order_that_nobody_has_taken_is_cleared() {
         let (ours, runs) = mappings();
-        let exchange = RunExchange::open(&ours, b"a secret", true).expect("it fits");
+        let exchange = RunExchange::open(&ours, b"a secret", false, true).expect("it fits");
         assert_eq!(exchange.take_answer(), None);
         assert!(of(&runs).is_clear());
     }
@@ -137,7 +156,7 @@ mod tests {
     fn a_run_that_writes_anything_has_no_answer_and_harms_nobody() {
         for byte in [1, 0x7f, 0xff] {
             let (ours, runs) = mappings();
-            let exchange = RunExchange::open(&ours, b"order", true).expect("it fits");
+            let exchange = RunExchange::open(&ours, b"order", false, true).expect("it fits");
             // SAFETY: all of the mapping may be written.
             unsafe { std::ptr::write_bytes(runs.as_ptr().add(EXCHANGE_OFFSET), byte, size_of::<Exchange>()) };
             assert_eq!(exchange.take_answer(), None);
@@ -147,7 +166,7 @@ mod tests {
     #[test]
     fn what_is_another_process_s_is_left_alone() {
         let (ours, runs) = mappings();
-        let mut exchange = RunExchange::open(&ours, b"order", true).expect("it fits");
+        let mut exchange = RunExchange::open(&ours, b"order", false, true).expect("it fits");
         exchange.process += 1;
         assert!(of(&runs).put_answer(b"answer"));
         assert_eq!(exchange.take_answer(), None);
@@ -155,10 +174,25 @@ mod tests {
     }
 
     #[test]
+    fn a_run_ahead_is_let_go_once_and_only_while_it_is_there() {
+        let (ours, runs) = mappings();
+        let first = RunExchange::open(&ours, b"order", true, true).expect("it fits");
+        assert!(of(&runs).closed_gate().is_some());
+        first.let_go();
+        assert!(of(&runs).closed_gate().is_none());
+        first.close();
+        let second = RunExchange::open(&ours, b"order", true, true).expect("it fits");
+        first.let_go();
+        assert!(of(&runs).closed_gate().is_some(), "that is another run's");
+        assert_eq!(second.take_answer(), None);
+        assert!(of(&runs).is_clear());
+    }
+
+    #[test]
     fn an_order_that_does_not_fit_is_not_taken() {
         let (ours, _) = mappings();
-        assert!(RunExchange::open(&ours, &[], true).is_none());
-        assert!(RunExchange::open(&ours, &vec![1; MOST_ORDER_BYTES + 1], true).is_none());
+        assert!(RunExchange::open(&ours, &[], false, true).is_none());
+        assert!(RunExchange::open(&ours, &vec![1; MOST_ORDER_BYTES + 1], false, true).is_none());
         assert!(of(&ours).is_clear());
     }
 }

@@ -59,6 +59,7 @@ mod tests {
             env,
             fds: &[],
             order: None,
+            is_ahead: false,
             task,
             processors: None,
             caller_sleeps: false,

@@ -18,6 +18,8 @@ pub struct Run<'a> {
     pub fds: &'a [(BorrowedFd<'a>, i32)],
     /// What is passed in the exchange: the order of a front end that takes it there.
     pub order: Option<&'a [u8]>,
+    /// It gets ready with that order, and waits until it is let go.
+    pub is_ahead: bool,
     /// What the run is told to be. What is not set it has from the keeper.
     pub task: &'a Task,
     /// The processors that the run may use, where a body's processes can be told.

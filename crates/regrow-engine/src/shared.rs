@@ -64,9 +64,13 @@ impl SharedShard {
     /// Spawns a request: in a body if it can be, else by exec. The lock is not held during an exec.
     ///
     /// # Errors
-    /// What exec of the request would say.
+    /// What exec of the request would say; `WouldBlock` where a process that is to wait for its turn could not.
     pub fn spawn(&self, request: &Request) -> io::Result<Started> {
         let attempt = self.lock().start(request);
+        if request.is_ahead && attempt.is_err() {
+            // What is started in another way begins at once.
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let attempt = attempt.or_else(|why| self.lock().start_in_shell(request, why));
         let started = match attempt {
             Ok(started) => started,

@@ -205,6 +205,11 @@ impl Child {
         self.finish()
     }
 
+    /// Has a process begin that was started ahead of its turn ([`Command::ahead`](crate::Command::ahead)).
+    pub fn let_go(&self) {
+        self.started.let_go();
+    }
+
     /// After the end: what a run has answered whose order ([`Command::order`](crate::Command::order)) its front end has taken from memory,
     /// the first time; `None` where it has answered nothing, or in another way.
     pub fn take_answer(&mut self) -> Option<Vec<u8>> {

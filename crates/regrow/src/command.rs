@@ -76,6 +76,7 @@ pub struct Command {
     preload: Vec<String>,
     compile: bool,
     busy_poll: bool,
+    is_ahead: bool,
     single_use: bool,
     site: Option<u64>,
     pub(crate) identity: Identity,
@@ -114,6 +115,7 @@ impl Command {
             preload: Vec::new(),
             compile: false,
             busy_poll: false,
+            is_ahead: false,
             single_use: false,
             site: None,
             identity: Identity::default(),
@@ -315,6 +317,13 @@ impl Command {
         self
     }
 
+    /// Starts the process ahead of its turn: its front end gets ready with the order and waits until [`Child::let_go`]. Where that cannot be,
+    /// because there is no body for it or the order goes another way, nothing is started, and [`Command::spawn`] says `WouldBlock`.
+    pub fn ahead(&mut self, is_ahead: bool) -> &mut Self {
+        self.is_ahead = is_ahead;
+        self
+    }
+
     /// Whether the run has its body alone: no run was in it before, and none comes after. [`PoolBuilder::reuse`](crate::PoolBuilder::reuse) says so
     /// for all runs of a pool.
     pub fn single_use(&mut self, single_use: bool) -> &mut Self {
@@ -457,6 +466,7 @@ impl Command {
         request.waits_for_end = start == Start::Unawaited;
         request.traced = self.traced;
         request.busy_poll = self.busy_poll;
+        request.is_ahead = self.is_ahead;
         request.single_use = self.single_use;
         let (stdin, our_stdin) = self.stdin.as_ref().unwrap_or(default_stdin).open(Direction::In)?;
         let (stdout, our_stdout) = self.stdout.as_ref().unwrap_or(default_output).open(Direction::Out)?;

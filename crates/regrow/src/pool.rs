@@ -166,6 +166,9 @@ impl Pool {
 
     pub(crate) fn spawn(&self, request: &Request) -> io::Result<Started> {
         if self.is_in_a_copy() {
+            if request.is_ahead {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             let started = spawn_exec(request, Fallback::CallerChanged { what: CallerPart::Process })?;
             self.shard().count(&started.creation);
             return Ok(started);

@@ -271,3 +271,64 @@ answer(str(status).encode())
 ";
     assert_eq!(answer(&pool, order).as_deref(), Some(&b"11"[..]), "it dies of SIGSEGV");
 }
+
+#[test]
+fn a_run_ahead_waits_until_it_is_let_go() {
+    for (name, pool) in pools() {
+        let order = "
+import time
+while head[3] == 1:
+    time.sleep(0.001)
+answer(b'begun')";
+        for turn in 0..5 {
+            let mut command = command(&pool, true, order);
+            let mut child = loop {
+                match command.ahead(true).spawn() {
+                    Ok(child) => break child,
+                    // The body is not back yet, or the image is made anew: nothing has been started.
+                    Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{name}"),
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                let _ = pool.prepare(&command);
+            };
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(child.try_wait().expect("a child"), None, "{name}, {turn}: it waits");
+            child.let_go();
+            assert_eq!(ended(child), (Some(b"begun".to_vec()), true), "{name}, {turn}");
+        }
+        assert_nothing_is_left(name, &pool, "the gate");
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_while_it_is_ahead_leaves_nothing() {
+    for (name, pool) in pools() {
+        drop(begin(&pool, "").wait());
+        let mut child = loop {
+            if let Ok(child) = command(&pool, true, "while head[3] == 1: pass").ahead(true).spawn() {
+                break child;
+            }
+            let _ = pool.prepare(&command(&pool, true, ""));
+        };
+        child.kill().expect("it is there");
+        child.wait().expect("its end");
+        child.let_go();
+        assert_nothing_is_left(name, &pool, "a gate that nobody has opened");
+    }
+}
+
+#[test]
+fn nothing_is_started_ahead_that_could_not_wait() {
+    let pool = prepared(Pool::builder());
+    let mark = std::env::temp_dir().join(format!("regrow-ahead-{}", std::process::id()));
+    let order = format!("open({:?}, 'w').close()", mark.display().to_string());
+    let long = format!("{order}#{}", "x".repeat(MOST_ORDER));
+    // The order goes through a file, or its front end has no exchange, or there is no image at all.
+    let none = Pool::builder().recycle(false).build();
+    for (pool, has_exchange, order) in [(&pool, true, &long), (&pool, false, &order), (&none, true, &order)] {
+        let refused = command(pool, has_exchange, order).ahead(true).spawn().map(|child| child.id());
+        assert_eq!(refused.map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(!mark.exists());
+}

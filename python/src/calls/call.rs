@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,6 +20,9 @@ use crate::runner::{ANSWER, CALL, LONG_ORDER};
 
 /// The longest order of which the bytes are part of the start; a longer one is in a file.
 const LONGEST_ORDER: usize = 32 * 1024;
+
+/// How long a process may take to end that is killed before it has begun.
+const KILLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the processes of calls are started from.
 pub(super) struct Source {
@@ -55,10 +59,22 @@ impl Call {
         Self { number, start: Some(start).into(), process: OnceLock::new(), future: Some(future).into() }
     }
 
-    /// Starts its process, once.
-    pub(super) fn start(&self, memory_limit: Option<u64>) {
-        if let Some(start) = self.take_start() {
-            self.process.get_or_init(|| start.process(memory_limit));
+    /// Starts its process, once; ahead of its turn where that is asked. False when that cannot be: it is to be started in its turn then.
+    pub(super) fn start(&self, memory_limit: Option<u64>, is_ahead: bool) -> bool {
+        let Some(start) = self.take_start() else { return true };
+        let process = start.process(memory_limit, is_ahead);
+        if is_ahead && process.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            *lock(&self.start) = Some(start);
+            return false;
+        }
+        self.process.get_or_init(|| process);
+        true
+    }
+
+    /// Has a process begin that was started ahead of its turn.
+    pub(super) fn let_go(&self) {
+        if let Some(process) = self.process() {
+            process.let_go();
         }
     }
 
@@ -88,6 +104,14 @@ impl Call {
         drop(future);
     }
 
+    /// Ends a process that has not begun: it is gone at once.
+    pub(super) fn end_ahead(&self) {
+        if let Some(process) = self.process() {
+            self.kill();
+            let _ = process.wait_until_end(Instant::now().checked_add(KILLED_WITHIN));
+        }
+    }
+
     pub(super) fn kill(&self) {
         if let Some(process) = self.process() {
             let _ = process.kill();
@@ -96,7 +120,7 @@ impl Call {
 }
 
 impl Start {
-    fn process(&self, memory_limit: Option<u64>) -> io::Result<PyProcess> {
+    fn process(&self, memory_limit: Option<u64>, is_ahead: bool) -> io::Result<PyProcess> {
         let mut fds = self.fds.clone();
         let mut call = CALL.to_vec();
         let file: OwnedFd;
@@ -114,6 +138,7 @@ impl Start {
             memory_limit,
             place: Some(&self.place),
             words: &self.words,
+            is_ahead,
             ..StartArguments::default()
         };
         self.source.pool.get().start_process(self.source.image.get(), asked)

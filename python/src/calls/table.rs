@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   Waiting ──slot free──> Starting ──> Running ──end seen──> Ended ──future set──> gone
-//!      └──cancelled──────────────────────────────────────────────┘
+//!      ├──first in line──> StartingAhead ──> Ahead ──slot free──> Running
+//!      └──cancelled, as Ahead is───────────────────────────────> Ended
 //! ```
 //!
-//! A call has a slot while it is Starting or Running. Whoever has claimed a running call is the one that waits for its process, and
+//! A call has a slot while it is Starting or Running. The next ones are started *ahead*: their processes make themselves ready and wait, so
+//! that a slot is given on as soon as it is free. Whoever has claimed a running call is the one that waits for its process, and
 //! the poller does not have it then. Whoever has taken an ended call is the one that sets its future.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,13 +22,25 @@ use super::poller::Poller;
 /// How often a call is looked at of which nothing is heard, and the list of pools is brought up to date.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
+/// How many calls are ahead at most, and never more than run.
+const MOST_AHEAD: usize = 2;
+
 /// Where a call stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Waiting,
+    StartingAhead,
+    Ahead,
     Starting,
     Running,
     Ended,
+}
+
+/// What is to be done next for a call.
+pub(super) enum Next {
+    Start(Arc<Call>),
+    StartAhead(Arc<Call>),
+    LetGo(Arc<Call>),
 }
 
 /// A call of the table.
@@ -65,6 +79,10 @@ pub(super) struct Table {
     begun: Vec<u64>,
     /// Calls that are over, and whose futures nobody sets yet.
     ended: VecDeque<u64>,
+    /// Those whose processes are started ahead, or are about to be.
+    ahead: VecDeque<u64>,
+    /// Whether that could not be, and no slot has become free since.
+    is_held_back: bool,
     /// Those that have a slot.
     in_slots: Vec<u64>,
     /// Those whose futures are being set, and by whom.
@@ -104,11 +122,12 @@ impl Table {
     }
 
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Call>> {
-        self.waiting.iter().filter_map(|number| self.entries.get(number)).map(|entry| &entry.call)
+        let numbers = self.ahead.iter().chain(&self.waiting);
+        numbers.filter_map(|number| self.entries.get(number)).map(|entry| &entry.call)
     }
 
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    pub(super) fn count_waiting(&self) -> usize {
+        self.ahead.len() + self.waiting.len()
     }
 
     /// Those that have a slot and a process.
@@ -142,39 +161,76 @@ impl Table {
         self.was_used = true;
     }
 
-    /// Gives a free slot to the call that has waited longest.
-    pub(super) fn next_to_start(&mut self) -> Option<Arc<Call>> {
-        if self.in_slots.len() >= self.slots {
+    /// Gives a free slot to the call that has waited longest, or has it started ahead.
+    pub(super) fn next(&mut self) -> Option<Next> {
+        if self.in_slots.len() < self.slots {
+            let is_ready = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage == Stage::Ahead);
+            if let Some(place) = self.ahead.iter().position(is_ready) {
+                return self.ahead.remove(place).and_then(|number| self.begin(number));
+            }
+            let number = self.waiting.pop_front()?;
+            let entry = self.entries.get_mut(&number)?;
+            entry.stage = Stage::Starting;
+            self.in_slots.push(number);
+            self.begun.push(number);
+            return Some(Next::Start(Arc::clone(&entry.call)));
+        }
+        if self.ahead.len() >= self.slots.min(MOST_AHEAD) || self.is_held_back {
             return None;
         }
         let number = self.waiting.pop_front()?;
         let entry = self.entries.get_mut(&number)?;
-        entry.stage = Stage::Starting;
+        entry.stage = Stage::StartingAhead;
+        self.ahead.push_back(number);
+        Some(Next::StartAhead(Arc::clone(&entry.call)))
+    }
+
+    /// Gives a slot to a call that is ahead.
+    fn begin(&mut self, number: u64) -> Option<Next> {
         self.in_slots.push(number);
         self.begun.push(number);
-        Some(Arc::clone(&entry.call))
+        self.run(number, None);
+        self.entries.get(&number).map(|entry| Next::LetGo(Arc::clone(&entry.call)))
+    }
+
+    /// Notes that a call is ahead, or why it is not: it `waits` for its turn to be started then, or never will be.
+    pub(super) fn started_ahead(&mut self, number: u64, waits: bool) {
+        self.is_held_back = waits;
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        if !waits && entry.call.process().is_some() {
+            entry.stage = Stage::Ahead;
+            return;
+        }
+        entry.stage = Stage::Waiting;
+        self.ahead.retain(|&other| other != number);
+        if waits { self.waiting.push_front(number) } else { self.end(number) }
     }
 
     /// Notes that a call has a process, or that it never will. True when that is to be killed.
     ///
     /// `mine` is one that nobody but its submitter can know of: it is left unattended.
     pub(super) fn started(&mut self, number: u64, mine: Option<u64>) -> bool {
-        let is_crowded = self.has_waiting() || self.is_closed;
-        let now = Instant::now();
-        let Some(entry) = self.entries.get_mut(&number) else { return false };
+        let Some(entry) = self.entries.get(&number) else { return false };
         if entry.call.process().is_none() {
             self.end(number);
             return false;
         }
+        self.run(number, mine);
+        self.entries.get(&number).is_some_and(|entry| entry.is_doomed)
+    }
+
+    /// Notes that a call runs.
+    fn run(&mut self, number: u64, mine: Option<u64>) {
+        let is_crowded = self.count_waiting() > 0 || self.is_closed;
+        let now = Instant::now();
+        let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.stage = Stage::Running;
         entry.deadline = self.timeout.and_then(|timeout| now.checked_add(timeout));
         entry.due = next_look(now, entry.deadline);
         entry.is_attended |= is_crowded || mine != Some(number) || entry.deadline.is_some();
-        let is_doomed = entry.is_doomed;
         if entry.is_attended {
             self.watch(number);
         }
-        is_doomed
     }
 
     /// Has the polling thread know of a call that nobody has claimed. True when it now waits for it.
@@ -256,6 +312,7 @@ impl Table {
     pub(super) fn leave_slot(&mut self, number: u64) {
         self.unwatch(number);
         self.in_slots.retain(|&other| other != number);
+        self.is_held_back = false;
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.stage = Stage::Ended;
         }
@@ -263,12 +320,12 @@ impl Table {
 
     /// Takes a call out that waits for its slot. False when it does not.
     pub(super) fn withdraw(&mut self, number: u64) -> bool {
-        let Some(entry) = self.entries.get_mut(&number).filter(|entry| entry.stage == Stage::Waiting) else {
-            return false;
-        };
+        let waits = |entry: &&mut Entry| matches!(entry.stage, Stage::Waiting | Stage::Ahead);
+        let Some(entry) = self.entries.get_mut(&number).filter(waits) else { return false };
         entry.stage = Stage::Ended;
         entry.is_cancelled = true;
         self.waiting.retain(|&other| other != number);
+        self.ahead.retain(|&other| other != number);
         true
     }
 
@@ -365,7 +422,7 @@ impl Table {
         if !self.ended.is_empty() {
             return Some(now);
         }
-        let quiet = if self.told_waiting == self.waiting.len() { None } else { self.told_until };
+        let quiet = if self.told_waiting == self.count_waiting() { None } else { self.told_until };
         let nothing = if is_used { Some(now + LOOK) } else { quiet };
         let looks = self.running().filter(|entry| !entry.is_claimed).map(|entry| entry.due);
         looks.chain(nothing).min()
@@ -386,7 +443,7 @@ impl Table {
             return false;
         }
         self.told_until = Some(now + LOOK);
-        self.told_waiting = self.waiting.len();
+        self.told_waiting = self.count_waiting();
         true
     }
 }

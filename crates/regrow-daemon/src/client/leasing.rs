@@ -315,6 +315,7 @@ impl Held {
             env: &run.env,
             fds,
             order: None,
+            is_ahead: false,
             task: &self.grant.task,
             processors: self.grant.task.affinity(),
             caller_sleeps: true,

@@ -143,6 +143,8 @@ pub enum RequestPart {
     Message,
     /// Nothing more: the client has taken it back.
     TakenBack,
+    /// A start ahead of its turn, where the process could not wait with its order.
+    Ahead,
 }
 
 impl fmt::Display for RequestPart {
@@ -157,6 +159,7 @@ impl fmt::Display for RequestPart {
             Self::Identity => f.write_str("another user or other groups"),
             Self::Hook => f.write_str("a function that is called before the exec (pre_exec)"),
             Self::LongName => f.write_str("a program whose path and PATH are too long"),
+            Self::Ahead => f.write_str("a start ahead of its turn"),
             Self::Step(Some(step)) => write!(f, "{}, which the kernel refused", step.what()),
             Self::Step(None) => f.write_str("something that the kernel refused"),
             Self::FrontEndArguments => f.write_str("arguments that the front end cannot be started with"),

@@ -132,6 +132,9 @@ pub struct Request {
     pub warm: Option<Arc<Warm>>,
     /// The order of that front end, where the caller has made it; a descriptor that the request passes at its number comes first.
     pub order: Option<Arc<WarmOrder>>,
+    /// The process gets ready with that order and waits until it is let go ([`Started::let_go`](crate::run::started::Started::let_go)). Nothing is started where
+    /// it could not.
+    pub is_ahead: bool,
     /// The modules that an interpreter with a front end of Regrow's own is to have imported.
     pub preload: Vec<String>,
     /// Whether a script whose interpreter's front end can do so is to be compiled ahead.
@@ -163,6 +166,7 @@ impl Request {
             single_use: false,
             warm: None,
             order: None,
+            is_ahead: false,
             preload: Vec::new(),
             compile: false,
             site: None,
@@ -226,6 +230,7 @@ impl Request {
             env: &self.env,
             fds,
             order: None,
+            is_ahead: false,
             task,
             processors: None,
             caller_sleeps: false,

@@ -116,6 +116,13 @@ impl Started {
         has_ended.then(|| bell.take_answer())?
     }
 
+    /// Has a process begin that was started ahead of its turn ([`Request::is_ahead`](crate::run::request::Request::is_ahead)).
+    pub fn let_go(&self) {
+        if let Some(bell) = &self.bell {
+            bell.let_go();
+        }
+    }
+
     /// Kills the process with `SIGKILL`. A process that has ended and was not waited for can still be killed,
     /// without effect.
     ///

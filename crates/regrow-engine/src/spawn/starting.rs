@@ -127,6 +127,9 @@ impl Starter<'_> {
         let kept = tables.images.kept_mut(image).ok_or(Fallback::BodyBroken)?;
         let arguments = resolved.arguments(request);
         let in_exchange = order_in_exchange(&kept.image, request);
+        if request.is_ahead && in_exchange.is_none() {
+            return Err(Fallback::UnsupportedRequest { what: RequestPart::Ahead });
+        }
         let fds =
             if in_exchange.is_some() { request.descriptors_beside_order() } else { request.descriptors() };
         let mut fds =
@@ -139,6 +142,7 @@ impl Starter<'_> {
         let task = task.beyond(kept.then());
         let run = Run {
             order: in_exchange,
+            is_ahead: request.is_ahead,
             processors: processors.filter(|_| !is_warm),
             caller_sleeps: self.caller_sleeps,
             exec_path: resolved.own_exec_path(),
