@@ -207,6 +207,10 @@ class TaskRunner:
     """The quick way into the process of a Celery task; see `Runner`."""
 
     def __new__(cls, worker: ModuleType, child: ModuleType) -> TaskRunner: ...
+    @property
+    def exchange(self) -> int:
+        """As that of a `Runner`."""
+
     def __call__(
         self,
         number: int,
@@ -214,6 +218,6 @@ class TaskRunner:
         streams: list[object],
         flush_c: Callable[[None], object],
         leave: Callable[[], object],
-    ) -> None: ...
+    ) -> Optional[bytes]: ...
     def make_immortal(self) -> int:
         """As that of a `Runner`."""

@@ -128,7 +128,9 @@ impl PyCalls {
             return Ok(());
         };
         let until = patience.and_then(|seconds| {
-            Duration::try_from_secs_f64(seconds.max(0.0)).ok().and_then(|patience| Instant::now().checked_add(patience))
+            Duration::try_from_secs_f64(seconds.max(0.0))
+                .ok()
+                .and_then(|patience| Instant::now().checked_add(patience))
         });
         let waited = self.wait(py, call, until, deadline);
         if !matches!(waited, Ok(true)) {
@@ -258,7 +260,8 @@ impl PyCalls {
     fn look_at(&self, number: u64) {
         let found = lock(&self.table).claim_to_look(number);
         let Some((call, deadline)) = found else { return };
-        let has_ended = call.process().is_none_or(|process| process.wait_until_end(Some(Instant::now())).unwrap_or(true));
+        let has_ended =
+            call.process().is_none_or(|process| process.wait_until_end(Some(Instant::now())).unwrap_or(true));
         if !has_ended && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             call.kill();
             lock(&self.table).note_late(number);
@@ -271,7 +274,13 @@ impl PyCalls {
 // With it.
 impl PyCalls {
     /// Waits for the end of a claimed call, and kills it at its deadline. False when the time is over first.
-    fn wait(&self, py: Python<'_>, call: &Call, until: Option<Instant>, deadline: Option<Instant>) -> PyResult<bool> {
+    fn wait(
+        &self,
+        py: Python<'_>,
+        call: &Call,
+        until: Option<Instant>,
+        deadline: Option<Instant>,
+    ) -> PyResult<bool> {
         let Some(process) = call.process() else { return Ok(true) };
         let (mut until, mut deadline) = (until, deadline);
         loop {
@@ -333,4 +342,3 @@ impl PyCalls {
         Ok(())
     }
 }
-

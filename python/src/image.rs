@@ -24,7 +24,8 @@ use rustix::fs::MemfdFlags;
 
 use crate::errors::os_error;
 use crate::files;
-use crate::runner::CALL;
+use crate::runner::{CALL, PROCESS};
+use crate::tasks::TASK;
 
 /// An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command lines
 /// the modules that are imported. `variables` are names of variables that it reads beside those that it is seen to read
@@ -106,9 +107,10 @@ impl PyImage {
         command.args(&self.options).args(words).preload(&self.preload);
     }
 
-    /// Whether an order with these bytes is one of a call that the runner carries out: it needs no file then, unless there is no body.
+    /// Whether an order with these bytes is one that a runner takes out of the exchange: it needs no file then, unless there is no body.
     pub(crate) fn is_for_runner(payload: &[u8]) -> bool {
-        payload.strip_prefix(CALL).is_some_and(|call| !call.is_empty())
+        let rest = [CALL, TASK, PROCESS].iter().find_map(|kind| payload.strip_prefix(*kind));
+        rest.is_some_and(|rest| !rest.is_empty())
     }
 
     /// Has a command be a call, which has these words as `sys.argv`. Its order is written to an empty file, where it is given one.

@@ -162,7 +162,13 @@ impl PyProcess {
 
     /// Puts part of the answer's file, private to the caller, in the place of pages that are the caller's: `size` bytes at `address`, a
     /// mapping of its own. The file is not used for other calls then.
-    pub(crate) fn map_answer(&self, py: Python<'_>, address: usize, size: usize, offset: u64) -> PyResult<()> {
+    pub(crate) fn map_answer(
+        &self,
+        py: Python<'_>,
+        address: usize,
+        size: usize,
+        offset: u64,
+    ) -> PyResult<()> {
         let mapped = py.detach(|| lock(&self.files).map_answer(address, size, offset));
         mapped.map_err(|error| os_error(&error))
     }

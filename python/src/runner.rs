@@ -32,6 +32,8 @@ use crate::left::Left;
 
 /// What the order of a call begins with, behind arguments and environment: the worker's `call`.
 pub(crate) const CALL: &[u8] = b"regrow._call.worker:call\n";
+/// The same of a process of `multiprocessing`: the front end carries it out.
+pub(crate) const PROCESS: &[u8] = b"regrow._call.worker:process\n";
 /// Has the interpreter finalize at the end (docs/warm.md).
 pub(crate) const FINALIZE: &[u8] = b"REGROW_PYTHON_FINALIZE=";
 /// The longest order that is taken; a longer one goes the front end's way.
@@ -67,7 +69,28 @@ pub(crate) struct PyRunner {
     /// `sys.stdout` and `sys.stderr`.
     outputs: OnceLock<[Py<PyAny>; 2]>,
     left: Left,
-    exchange: RunnerExchange,
+    pub(crate) exchange: RunnerExchange,
+}
+
+/// An order that a runner has read.
+pub(crate) struct TakenOrder {
+    pub(crate) bytes: Vec<u8>,
+    /// It is nowhere else any more.
+    is_of_exchange: bool,
+}
+
+impl TakenOrder {
+    /// What a runner returns that does not know it: what the front end does not find any more.
+    pub(crate) fn left<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.is_of_exchange.then(|| PyBytes::new(py, &self.bytes))
+    }
+
+    /// Closes the descriptor that it came in.
+    pub(crate) fn close(&self, number: RawFd) {
+        if !self.is_of_exchange {
+            close(number);
+        }
+    }
 }
 
 /// What decides how the interpreter opens a stream: type, device, and size of blocks. None for a closed descriptor.
@@ -145,16 +168,10 @@ impl PyRunner {
         flush_c: &Bound<'py, PyAny>,
         leave: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let taken = self.exchange.take_order();
-        let is_taken = taken.is_some();
-        let bytes = taken.map_or_else(|| read_order(number), |bytes| Ok(Some(bytes)))?;
-        let Some(bytes) = bytes else { return Ok(None) };
-        let left = || is_taken.then(|| PyBytes::new(py, &bytes));
-        let Ok(order) = order::read(&bytes) else { return Ok(left()) };
-        let Some(call) = Call::of(&order) else { return Ok(left()) };
-        if !is_taken {
-            close(number);
-        }
+        let Some(taken) = self.take_order(number)? else { return Ok(None) };
+        let Ok(order) = order::read(&taken.bytes) else { return Ok(taken.left(py)) };
+        let Some(call) = Call::of(&order) else { return Ok(taken.left(py)) };
+        taken.close(number);
         // The file of the answer serves other calls: what this one starts and leaves behind is not to have it.
         with_descriptor(ANSWER, |fd| rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC))
             .map_err(|errno| os_error(&errno.into()))?;
@@ -202,6 +219,14 @@ impl PyRunner {
 }
 
 impl PyRunner {
+    /// The order, out of the exchange or of this descriptor. None where it is a long one in the descriptor.
+    pub(crate) fn take_order(&self, number: RawFd) -> PyResult<Option<TakenOrder>> {
+        if let Some(bytes) = self.exchange.take_order() {
+            return Ok(Some(TakenOrder { bytes, is_of_exchange: true }));
+        }
+        Ok(read_order(number)?.map(|bytes| TakenOrder { bytes, is_of_exchange: false }))
+    }
+
     /// Makes the process what it is already, and does the rest of a rehearsal.
     pub(crate) fn rehearse_beginning(
         &self,

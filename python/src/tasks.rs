@@ -8,12 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyModule};
 use regrow_front::order;
 
-use crate::descriptors::close;
 use crate::immortal;
-use crate::runner::{FINALIZE, PyRunner, read_order};
+use crate::runner::{FINALIZE, PyRunner};
 
 /// What the order of a task begins with, behind arguments and environment: the child's `run`.
-const TASK: &[u8] = b"regrow._celery.child:run\n";
+pub(crate) const TASK: &[u8] = b"regrow._celery.child:run\n";
 
 /// What every task needs, looked up before the image is made. The child makes it; the front end calls it in each run.
 #[pyclass(frozen, name = "TaskRunner", module = "regrow._core")]
@@ -37,26 +36,32 @@ impl PyTaskRunner {
         })
     }
 
-    /// Carries out the order in this descriptor and ends the process; see `Runner`. Returns where that is not the order of a task, or
-    /// a long one; nothing has been changed then.
-    fn __call__(
+    /// As that of a `Runner`.
+    #[getter]
+    fn exchange(&self) -> usize {
+        self.runner.exchange.word_address()
+    }
+
+    /// Carries out the order in the exchange, or in this descriptor, and ends the process; see `Runner`.
+    fn __call__<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         number: RawFd,
         skip: usize,
-        streams: &Bound<'_, PyList>,
-        _flush_c: &Bound<'_, PyAny>,
-        _leave: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let Some(bytes) = read_order(number)? else { return Ok(()) };
-        let Ok(order) = order::read(&bytes) else { return Ok(()) };
-        let Some(task) = order.payload.strip_prefix(TASK) else { return Ok(()) };
+        streams: &Bound<'py, PyList>,
+        _flush_c: &Bound<'py, PyAny>,
+        _leave: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let Some(taken) = self.runner.take_order(number)? else { return Ok(None) };
+        let Some(order) = order::read(&taken.bytes).ok() else { return Ok(taken.left(py)) };
+        let Some(task) = order.payload.strip_prefix(TASK) else { return Ok(taken.left(py)) };
         if order::strings(order.environment).any(|entry| entry.starts_with(FINALIZE)) {
-            return Ok(());
+            return Ok(taken.left(py));
         }
-        close(number);
+        taken.close(number);
         self.runner.become_run(py, &order, skip, streams)?;
-        self.run.call1(py, (PyBytes::new(py, task),)).map(drop)
+        self.run.call1(py, (PyBytes::new(py, task),))?;
+        Ok(None)
     }
 
     /// Does what every task does, without an order, an answer and an end, before the image is made.

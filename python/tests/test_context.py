@@ -30,6 +30,26 @@ class Subclass(context.Process):  # type: ignore[name-defined, misc]
         calls.put(self.queue, (self.name, os.getpid()))
 
 
+def files_of_orders() -> int:
+    """How many files there are through which processes are told what to do."""
+    found = 0
+    for number in os.listdir("/proc/self/fd"):
+        # The descriptor that lists them is closed by now.
+        with contextlib.suppress(FileNotFoundError):
+            found += "regrow-call" in os.readlink(f"/proc/self/fd/{number}")
+    return found
+
+
+def test_a_process_is_told_what_to_do_without_a_file(tmp_path: Path) -> None:
+    before = files_of_orders()
+    process = context.Process(target=calls.wait_for, args=(str(tmp_path / "end"),))
+    process.start()
+    assert files_of_orders() == before
+    (tmp_path / "end").touch()
+    process.join()
+    assert process.exitcode == 0
+
+
 def test_a_process_runs_and_ends() -> None:
     process = context.Process(target=calls.exit_with, args=(5,))
     process.start()

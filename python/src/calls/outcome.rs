@@ -56,7 +56,10 @@ fn short_value<'py>(py: Python<'py>, call: &Call) -> PyResult<Option<PyResult<Bo
     let Some(answer) = call.process().and_then(PyProcess::short_answer) else { return Ok(None) };
     let Some((head, pickle)) = answer.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
     let [kind, length @ ..] = *head;
-    if kind != VALUE || pickle.len() >= MOST_BYTES || u64::try_from(pickle.len()) != Ok(u64::from_le_bytes(length)) {
+    if kind != VALUE
+        || pickle.len() >= MOST_BYTES
+        || u64::try_from(pickle.len()) != Ok(u64::from_le_bytes(length))
+    {
         return Ok(None);
     }
     let loads = LOADS.import(py, "pickle", "loads")?;

@@ -164,7 +164,8 @@ impl Table {
     /// Gives a free slot to the call that has waited longest, or has it started ahead.
     pub(super) fn next(&mut self) -> Option<Next> {
         if self.in_slots.len() < self.slots {
-            let is_ready = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage == Stage::Ahead);
+            let is_ready =
+                |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage == Stage::Ahead);
             if let Some(place) = self.ahead.iter().position(is_ready) {
                 return self.ahead.remove(place).and_then(|number| self.begin(number));
             }
@@ -332,7 +333,11 @@ impl Table {
     /// Calls that have begun since the last time that this was asked.
     pub(super) fn take_begun(&mut self) -> Vec<Arc<Call>> {
         let begun = std::mem::take(&mut self.begun);
-        begun.iter().filter_map(|number| self.entries.get(number)).map(|entry| Arc::clone(&entry.call)).collect()
+        begun
+            .iter()
+            .filter_map(|number| self.entries.get(number))
+            .map(|entry| Arc::clone(&entry.call))
+            .collect()
     }
 
     /// A call that is over and whose future nobody sets: the caller does.
