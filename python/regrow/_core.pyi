@@ -108,7 +108,6 @@ class Process:
 
 def pickled_call(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, list[memoryview]]:
     """The order of a call, and its large buffers, which are not in it."""
-
 @final
 class Call:
     """A call of an executor."""

@@ -476,8 +476,10 @@ impl Body {
     /// that; zero where it is told nothing. The state must be `Taken`: no run is in the body.
     fn change_exchange(&mut self, run: &Run<'_>) -> u64 {
         self.close_exchange();
-        self.exchange =
-            run.order.and_then(|order| self.control.open_exchange(order, run.is_ahead, self.trusts_runs)).map(Arc::new);
+        self.exchange = run
+            .order
+            .and_then(|order| self.control.open_exchange(order, run.is_ahead, self.trusts_runs))
+            .map(Arc::new);
         self.exchange.as_ref().map_or(0, |_| self.control_address + EXCHANGE_OFFSET as u64)
     }
 

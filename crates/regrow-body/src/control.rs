@@ -367,7 +367,12 @@ impl ControlArea {
     }
 
     /// Writes what a run is told in the exchange. `None` when that does not fit.
-    pub(crate) fn open_exchange(&self, order: &[u8], is_ahead: bool, trusts_runs: bool) -> Option<RunExchange> {
+    pub(crate) fn open_exchange(
+        &self,
+        order: &[u8],
+        is_ahead: bool,
+        trusts_runs: bool,
+    ) -> Option<RunExchange> {
         RunExchange::open(&self.shared, order, is_ahead, trusts_runs)
     }
 

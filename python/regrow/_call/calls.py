@@ -1,7 +1,7 @@
 """Calls in processes of their own: the calls of one executor, and the thread that polls for them.
 
-`regrow._core.Calls` starts and serves them, and says how. Here is what Python has to do for it: the starter is made and prepared
-when the first call is submitted, the thread is begun, and the list of pools is told.
+`regrow._core.Calls` starts and serves them, and says how. Here is what Python has to do for it: the starter is made and
+prepared when the first call is submitted, the thread is begun, and the list of pools is told.
 """
 
 from __future__ import annotations
@@ -210,5 +210,3 @@ def _poll(calls: Calls, core: _core.Calls) -> None:
             return
         if done == _TELL:
             calls._tell()
-
-

@@ -1,7 +1,7 @@
 """The future of a call that runs in a process of its own.
 
-A thread that asks a future for its result serves the call itself. `regrow._core.Calls` sets what it needs of a future: `call` when the
-call is submitted, `_state` when it begins, `_result` when it is over and nobody has looked at the future yet.
+A thread that asks a future for its result serves the call itself. `regrow._core.Calls` sets what it needs of a future: `call`
+when the call is submitted, `_state` when it begins, `_result` when it is over and nobody has looked at the future yet.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import pickle
 import sys
 from collections.abc import Callable, Sequence
 from multiprocessing import process as mp_process
-from typing import Any, Optional, Protocol
+from typing import Any, Protocol
 
 from regrow import _core
 from regrow._call import buffers
