@@ -160,7 +160,9 @@ impl PyCalls {
         let Some((poller, patience)) = sleep.map_err(|error| os_error(&error))? else { return Ok(OVER) };
         let waited = py.detach(|| {
             let ready = poller.wait(patience);
-            let due = lock(&self.table).awake();
+            let due = lock(&self.table).awake(ready.as_deref().unwrap_or(&[]));
+            // The next ones first: nothing runs in the slots that have become free.
+            self.let_go_ahead();
             for number in ready.iter().flatten().chain(&due) {
                 self.look_at(*number);
             }
@@ -253,6 +255,13 @@ impl PyCalls {
                     }
                 }
             }
+        }
+    }
+
+    /// Gives free slots to calls that are ahead.
+    fn let_go_ahead(&self) {
+        while let Some(call) = { lock(&self.table).next_ahead() } {
+            call.let_go();
         }
     }
 

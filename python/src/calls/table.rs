@@ -164,10 +164,8 @@ impl Table {
     /// Gives a free slot to the call that has waited longest, or has it started ahead.
     pub(super) fn next(&mut self) -> Option<Next> {
         if self.in_slots.len() < self.slots {
-            let is_ready =
-                |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage == Stage::Ahead);
-            if let Some(place) = self.ahead.iter().position(is_ready) {
-                return self.ahead.remove(place).and_then(|number| self.begin(number));
+            if let Some(call) = self.next_ahead() {
+                return Some(Next::LetGo(call));
             }
             let number = self.waiting.pop_front()?;
             let entry = self.entries.get_mut(&number)?;
@@ -186,12 +184,19 @@ impl Table {
         Some(Next::StartAhead(Arc::clone(&entry.call)))
     }
 
-    /// Gives a slot to a call that is ahead.
-    fn begin(&mut self, number: u64) -> Option<Next> {
+    /// Gives a free slot to the call that has been ahead longest.
+    pub(super) fn next_ahead(&mut self) -> Option<Arc<Call>> {
+        if self.in_slots.len() >= self.slots {
+            return None;
+        }
+        let is_ready =
+            |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage == Stage::Ahead);
+        let place = self.ahead.iter().position(is_ready)?;
+        let number = self.ahead.remove(place)?;
         self.in_slots.push(number);
         self.begun.push(number);
         self.run(number, None);
-        self.entries.get(&number).map(|entry| Next::LetGo(Arc::clone(&entry.call)))
+        self.entries.get(&number).map(|entry| Arc::clone(&entry.call))
     }
 
     /// Notes that a call is ahead, or why it is not: it `waits` for its turn to be started then, or never will be.
@@ -433,9 +438,14 @@ impl Table {
         looks.chain(nothing).min()
     }
 
-    /// Notes that the thread is awake. The calls that are to be looked at although nothing is heard of them.
-    pub(super) fn awake(&mut self) -> Vec<u64> {
+    /// Notes that the thread is awake, and that the slots of calls are free whose processes have ended. The calls that are to be looked at
+    /// although nothing is heard of them.
+    pub(super) fn awake(&mut self, ended: &[u64]) -> Vec<u64> {
         self.is_asleep = false;
+        let is_ours = |number: &u64| self.entries.get(number).is_some_and(|entry| !entry.is_claimed);
+        let free: Vec<u64> = ended.iter().copied().filter(is_ours).collect();
+        self.in_slots.retain(|number| !free.contains(number));
+        self.is_held_back &= free.is_empty();
         let now = Instant::now();
         let due = |entry: &&Entry| !entry.is_claimed && entry.due <= now;
         self.running().filter(due).map(|entry| entry.call.number).collect()
