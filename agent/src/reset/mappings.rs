@@ -2,51 +2,52 @@
 //!
 //! Both lists are sorted by address, with like neighbours joined. When they are equal, nothing is done. Otherwise the
 //! differences are worked off in one pass, and the lists must be equal afterwards.
+//!
+//! To ask the kernel for each mapping is much of a reset. Where runs are trusted it is asked for those that can be written to, and how much is
+//! mapped in all, and of that how much can be executed. What this does not tell: what cannot be written to is another thing of the same
+//! size, or can be read no more. No program does that to memory that it has not mapped itself. Such a body is put back by the next of its
+//! resets that looks closer, which is one in 32.
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use regrow_abi::{Broken, VmaEntry, vma_flags};
+use regrow_abi::{Broken, Comparison, MappedSizes, VmaEntry, features, vma_flags};
 
 use super::result::ResetResult;
 use super::{query, track};
 use crate::state::Agent;
 use crate::sys::{self, map};
 
-/// What decides whether a mapping is the image's.
-const BACKING: u32 = vma_flags::SHARED | vma_flags::FILE;
-/// What the kernel tells of a mapping.
-const SEEN: u32 = vma_flags::PROTECTION | vma_flags::FILE;
-
-/// Makes the mappings those of the image.
-pub fn put_back(agent: &Agent) -> ResetResult {
+/// Makes the mappings those of the image. With `looks_closer` each is looked at, whether runs are trusted or not.
+pub fn put_back(agent: &Agent, looks_closer: bool) -> ResetResult {
     let brk = agent.image().brk;
     // A mapping that the run put in the heap's way goes first: then the break is set again.
     let moved = sys::brk(0) != brk;
     let blocked = moved && sys::brk(brk) != brk;
-    if !blocked && read_and_compare(agent)? {
+    let seem_equal = if blocked || looks_closer { None } else { seem_equal(agent)? };
+    if seem_equal == Some(true) {
         return Ok(());
     }
+    let differ = blocked || seem_equal == Some(false);
+    if differ || !are_equal(agent)? {
+        make_equal(agent, blocked)?;
+    }
+    note_sizes(agent);
+    Ok(())
+}
+
+/// Makes the mappings equal, which are not. `blocked` is whether something is in the heap's way.
+fn make_equal(agent: &Agent, blocked: bool) -> ResetResult {
+    let brk = agent.image().brk;
+    write_down(agent)?;
     if blocked {
-        write_down(agent)?;
         unmap_above(agent, brk)?;
         if sys::brk(brk) != brk {
             return Err((Broken::Brk, 0));
         }
-        if read_and_compare(agent)? {
-            return Ok(());
-        }
+        write_down(agent)?;
     }
     undo(agent)?;
-    if read_and_compare(agent)? { Ok(()) } else { Err((Broken::Mappings, 0)) }
-}
-
-/// Whether the mappings equal the image's. Where they do not, the private area has those that are there.
-fn read_and_compare(agent: &Agent) -> Result<bool, (Broken, i32)> {
-    if are_equal(agent)? {
-        return Ok(true);
-    }
-    write_down(agent)?;
-    Ok(false)
+    if are_equal(agent)? { Ok(()) } else { Err((Broken::Mappings, 0)) }
 }
 
 /// Writes the mappings that are there into the private area, where [`undo`] compares them with the image's.
@@ -57,31 +58,43 @@ fn write_down(agent: &Agent) -> ResetResult {
     Ok(())
 }
 
-/// Whether the mappings that are there are the image's, neighbours that differ in nothing joined. The kernel does not tell advice, by which
-/// neighbours of an image can differ: of these it tells as one.
+/// Whether the mappings that are there are the image's.
 fn are_equal(agent: &Agent) -> Result<bool, (Broken, i32)> {
-    let mut want = agent.vmas().iter().peekable();
-    let same = |want: &VmaEntry, have: &VmaEntry| same_backing(want, have) && same_protection(want, have);
-    let mut is_wanted = |have: &VmaEntry| {
-        let Some(first) = want.next_if(|want| want.start == have.start && same(want, have)) else {
-            return false;
-        };
-        let mut end = first.end;
-        while let Some(next) = want.next_if(|want| want.start == end && end < have.end && same(want, have)) {
-            end = next.end;
-        }
-        end == have.end
-    };
-    let mut last: Option<VmaEntry> = None;
-    let mut equal = true;
+    let mut comparison = Comparison::with_all(agent.vmas());
     query::each_vma(agent, &mut |vma| {
-        match &mut last {
-            Some(last) if query::joins(last, &vma) => last.end = vma.end,
-            last => equal &= last.replace(vma).is_none_or(|last| is_wanted(&last)),
-        }
+        comparison.add(vma);
         Ok(())
     })?;
-    Ok(equal && last.is_none_or(|last| is_wanted(&last)) && want.next().is_none())
+    Ok(comparison.is_equal())
+}
+
+/// Whether those mappings are the image's that can be written to, and as much is mapped as there was when all were. Nothing where that is not
+/// asked.
+fn seem_equal(agent: &Agent) -> Result<Option<bool>, (Broken, i32)> {
+    // SAFETY: the private area is this body's.
+    let sizes = unsafe { (*agent.private()).sizes };
+    if !may_seem_equal(agent) || sizes == MappedSizes::default() {
+        return Ok(None);
+    }
+    if query::sizes(agent) != Some(sizes) {
+        return Ok(Some(false));
+    }
+    let mut comparison = Comparison::with_writable(agent.vmas());
+    query::each_writable(agent, &mut |vma| comparison.add(vma))?;
+    Ok(Some(comparison.is_equal()))
+}
+
+/// Whether a look at some of the mappings is enough.
+fn may_seem_equal(agent: &Agent) -> bool {
+    agent.trusts_runs() && agent.has(features::PROCMAP_QUERY)
+}
+
+/// Notes how much is mapped, which is the image's mappings.
+fn note_sizes(agent: &Agent) {
+    if may_seem_equal(agent) {
+        // SAFETY: as above.
+        unsafe { (*agent.private()).sizes = query::sizes(agent).unwrap_or_default() };
+    }
 }
 
 fn current(agent: &Agent, count: usize) -> &[VmaEntry] {
@@ -89,24 +102,9 @@ fn current(agent: &Agent, count: usize) -> &[VmaEntry] {
     unsafe { core::slice::from_raw_parts((&raw const (*agent.private()).vmas).cast(), count) }
 }
 
-fn same_backing(want: &VmaEntry, have: &VmaEntry) -> bool {
-    if want.flags & vma_flags::HANDS_OFF != 0 {
-        return true;
-    }
-    (want.flags ^ have.flags) & BACKING == 0
-        && want.inode == have.inode
-        && want.dev_major == have.dev_major
-        && want.dev_minor == have.dev_minor
-        && (want.inode == 0 || want.offset.wrapping_sub(want.start) == have.offset.wrapping_sub(have.start))
-}
-
-fn same_protection(want: &VmaEntry, have: &VmaEntry) -> bool {
-    want.flags & vma_flags::HANDS_OFF != 0 || (want.flags ^ have.flags) & vma_flags::PROTECTION & SEEN == 0
-}
-
 /// Walks both lists over all addresses and treats each piece that only one of them has, or that differs.
 fn undo(agent: &Agent) -> ResetResult {
-    // SAFETY: see `read_and_compare`.
+    // SAFETY: see `write_down`.
     let count = unsafe { (*agent.private()).vma_count } as usize;
     let want = agent.vmas();
     let have = current(agent, count);
@@ -148,10 +146,10 @@ fn piece(
         (None, Some(_)) => unmap(agent, start, end),
         (Some(wanted), None) => map_again(agent, start, end, wanted),
         (Some(wanted), Some(had)) => {
-            if !same_backing(wanted, had) {
+            if !wanted.has_backing_of(had) {
                 unmap(agent, start, end)?;
                 map_again(agent, start, end, wanted)
-            } else if !same_protection(wanted, had) {
+            } else if !wanted.has_protection_of(had) {
                 protect(agent, start, end, wanted)
             } else {
                 Ok(())
@@ -164,7 +162,7 @@ fn piece(
 /// image has nothing in that place.
 fn unmap_above(agent: &Agent, brk: u64) -> ResetResult {
     let at = sys::brk(0);
-    // SAFETY: see `read_and_compare`.
+    // SAFETY: see `write_down`.
     let count = unsafe { (*agent.private()).vma_count } as usize;
     let page = regrow_abi::PAGE_BYTES;
     let (from, to) = (at.next_multiple_of(page), brk.next_multiple_of(page) + page);
