@@ -71,7 +71,9 @@ pub fn resume(agent: &Agent, flags: u32, start: u64, bytes: u64) -> bool {
 /// Protects a range of pages of one or more mappings that are tracked. False when the kernel refuses.
 pub fn protect_again(agent: &Agent, start: u64, end: u64) -> bool {
     // SAFETY: as above.
-    protect_range(unsafe { (*agent.private()).uffd }, start, end)
+    let fd = unsafe { (*agent.private()).uffd };
+    // A run can have unmapped memory and mapped the like in its place: that is the image's mapping, and not registered.
+    protect_range(fd, start, end) || (register(agent, fd) && protect_range(fd, start, end))
 }
 
 /// Whether the body's image is small. It is looked at as a whole, which is soon done, and a run can have guard pages in it
