@@ -82,9 +82,7 @@ pub struct Private {
     pub auxv: [u8; AUXV_BYTES],
     /// Which mappings of the image the program has sealed itself, a bit each.
     pub sealed: [u64; MAX_VMAS / 64],
-    /// Valid entries of `vmas`.
-    pub vma_count: u32,
-    /// Mappings as they are.
+    /// Mappings as they are, as many as were found.
     pub vmas: [VmaEntry; MAX_VMAS],
     /// A scan's answer.
     pub scan: [PageRegion; MAX_SCAN],

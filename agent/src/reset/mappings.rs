@@ -4,9 +4,16 @@
 //! differences are worked off in one pass, and the lists must be equal afterwards.
 //!
 //! To ask the kernel for each mapping is much of a reset. Where runs are trusted it is asked for those that can be written to, and how much is
-//! mapped in all, and of that how much can be executed. What this does not tell: what cannot be written to is another thing of the same
-//! size, or can be read no more. No program does that to memory that it has not mapped itself. Such a body is put back by the next of its
-//! resets that looks closer, which is one in 32.
+//! mapped in all, and of that how much can be executed:
+//!
+//! ```text
+//!   sizes, and mappings that can be written to ──equal──> nothing is done
+//!     └──no──> those are made equal, and asked for again ──equal──> done
+//!                └──no──> all mappings are made equal, and asked for again
+//! ```
+//!
+//! What this does not tell: what cannot be written to is another thing of the same size, or can be read no more. No program does that to
+//! memory that it has not mapped itself. Such a body is put back by the next of its resets that looks closer, which is one in 32.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -17,44 +24,34 @@ use super::{query, track};
 use crate::state::Agent;
 use crate::sys::{self, map};
 
+/// Which mappings the kernel is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    All,
+    /// The program's that can be written to.
+    Writable,
+}
+
 /// Makes the mappings those of the image. With `looks_closer` each is looked at, whether runs are trusted or not.
 pub fn put_back(agent: &Agent, looks_closer: bool) -> ResetResult {
     let brk = agent.image().brk;
     // A mapping that the run put in the heap's way goes first: then the break is set again.
     let moved = sys::brk(0) != brk;
     let blocked = moved && sys::brk(brk) != brk;
-    let seem_equal = if blocked || looks_closer { None } else { seem_equal(agent)? };
-    if seem_equal == Some(true) {
+    let asks_for_some = !blocked && !looks_closer && knows_sizes(agent);
+    if asks_for_some && (seem_equal(agent)? || undo(agent, Asked::Writable)? && seem_equal(agent)?) {
         return Ok(());
     }
-    let differ = blocked || seem_equal == Some(false);
-    if differ || !are_equal(agent)? {
-        make_equal(agent, blocked)?;
-    }
-    note_sizes(agent);
-    Ok(())
-}
-
-/// Makes the mappings equal, which are not. `blocked` is whether something is in the heap's way.
-fn make_equal(agent: &Agent, blocked: bool) -> ResetResult {
-    let brk = agent.image().brk;
-    write_down(agent)?;
     if blocked {
         unmap_above(agent, brk)?;
-        if sys::brk(brk) != brk {
-            return Err((Broken::Brk, 0));
-        }
-        write_down(agent)?;
     }
-    undo(agent)?;
-    if are_equal(agent)? { Ok(()) } else { Err((Broken::Mappings, 0)) }
-}
-
-/// Writes the mappings that are there into the private area, where [`undo`] compares them with the image's.
-fn write_down(agent: &Agent) -> ResetResult {
-    let count = query::read_all(agent)?;
-    // SAFETY: the private area is this body's.
-    unsafe { (*agent.private()).vma_count = count as u32 };
+    if blocked || asks_for_some || !are_equal(agent)? {
+        undo(agent, Asked::All)?;
+        if !are_equal(agent)? {
+            return Err((Broken::Mappings, 0));
+        }
+    }
+    note_sizes(agent);
     Ok(())
 }
 
@@ -68,46 +65,48 @@ fn are_equal(agent: &Agent) -> Result<bool, (Broken, i32)> {
     Ok(comparison.is_equal())
 }
 
-/// Whether those mappings are the image's that can be written to, and as much is mapped as there was when all were. Nothing where that is not
-/// asked.
-fn seem_equal(agent: &Agent) -> Result<Option<bool>, (Broken, i32)> {
+/// Whether as much is mapped as there was when all mappings were the image's, and those are the image's that can be written to.
+fn seem_equal(agent: &Agent) -> Result<bool, (Broken, i32)> {
     // SAFETY: the private area is this body's.
-    let sizes = unsafe { (*agent.private()).sizes };
-    if !may_seem_equal(agent) || sizes == MappedSizes::default() {
-        return Ok(None);
-    }
-    if query::sizes(agent) != Some(sizes) {
-        return Ok(Some(false));
+    if query::sizes(agent) != Some(unsafe { (*agent.private()).sizes }) {
+        return Ok(false);
     }
     let mut comparison = Comparison::with_writable(agent.vmas());
-    query::each_writable(agent, &mut |vma| comparison.add(vma))?;
-    Ok(Some(comparison.is_equal()))
+    query::each_writable(agent, &mut |vma| Ok(comparison.add(vma)))?;
+    Ok(comparison.is_equal())
 }
 
-/// Whether a look at some of the mappings is enough.
-fn may_seem_equal(agent: &Agent) -> bool {
+/// Whether a look at some of the mappings can be enough.
+fn may_ask_for_some(agent: &Agent) -> bool {
     agent.trusts_runs() && agent.has(features::PROCMAP_QUERY)
+}
+
+/// Whether it is, because it is known how much is mapped.
+fn knows_sizes(agent: &Agent) -> bool {
+    // SAFETY: as above.
+    may_ask_for_some(agent) && unsafe { (*agent.private()).sizes } != MappedSizes::default()
 }
 
 /// Notes how much is mapped, which is the image's mappings.
 fn note_sizes(agent: &Agent) {
-    if may_seem_equal(agent) {
+    if may_ask_for_some(agent) {
         // SAFETY: as above.
         unsafe { (*agent.private()).sizes = query::sizes(agent).unwrap_or_default() };
     }
 }
 
-fn current(agent: &Agent, count: usize) -> &[VmaEntry] {
-    // SAFETY: `read_all` wrote this many entries; nobody writes them while the slice lives.
-    unsafe { core::slice::from_raw_parts((&raw const (*agent.private()).vmas).cast(), count) }
+/// The mappings that are there, which are written into the private area.
+fn current(agent: &Agent, asked: Asked) -> Result<&[VmaEntry], (Broken, i32)> {
+    let count = query::read(agent, asked == Asked::All)?;
+    // SAFETY: this many entries were written; nobody writes them while the slice lives.
+    Ok(unsafe { core::slice::from_raw_parts((&raw const (*agent.private()).vmas).cast(), count) })
 }
 
-/// Walks both lists over all addresses and treats each piece that only one of them has, or that differs.
-fn undo(agent: &Agent) -> ResetResult {
-    // SAFETY: see `write_down`.
-    let count = unsafe { (*agent.private()).vma_count } as usize;
+/// Walks both lists over all addresses and treats each piece that only one of them has, or that differs. False where it must be asked for
+/// all mappings to know what to do.
+fn undo(agent: &Agent, asked: Asked) -> Result<bool, (Broken, i32)> {
     let want = agent.vmas();
-    let have = current(agent, count);
+    let have = current(agent, asked)?;
     let (mut w, mut h) = (0, 0);
     let mut at = 0u64;
     loop {
@@ -124,11 +123,18 @@ fn undo(agent: &Agent) -> ResetResult {
         };
         let end = next(wanted).min(next(had));
         if end == u64::MAX && wanted.is_none() && had.is_none() {
-            return Ok(());
+            return Ok(true);
         }
         let wanted = wanted.filter(|vma| vma.start <= at);
         let had = had.filter(|vma| vma.start <= at);
-        piece(agent, at, end, wanted, had)?;
+        match wanted {
+            Some(wanted) if asked == Asked::Writable && had.is_none() => {
+                if wanted.flags & vma_flags::WRITE != 0 {
+                    return Ok(false);
+                }
+            }
+            _ => piece(agent, at, end, wanted, had)?,
+        }
         at = end;
     }
 }
@@ -159,17 +165,15 @@ fn piece(
 }
 
 /// Unmaps what lies between the break and where it is to be, or right above: the kernel keeps a page free there. The
-/// image has nothing in that place.
+/// image has nothing in that place. Then it sets the break.
 fn unmap_above(agent: &Agent, brk: u64) -> ResetResult {
     let at = sys::brk(0);
-    // SAFETY: see `write_down`.
-    let count = unsafe { (*agent.private()).vma_count } as usize;
     let page = regrow_abi::PAGE_BYTES;
     let (from, to) = (at.next_multiple_of(page), brk.next_multiple_of(page) + page);
-    for vma in current(agent, count).iter().filter(|vma| vma.start < to && vma.end > from) {
+    for vma in current(agent, Asked::All)?.iter().filter(|vma| vma.start < to && vma.end > from) {
         unmap(agent, vma.start.max(from), vma.end.min(to))?;
     }
-    Ok(())
+    if sys::brk(brk) == brk { Ok(()) } else { Err((Broken::Brk, 0)) }
 }
 
 fn count(agent: &Agent) {

@@ -55,8 +55,11 @@ pub fn each_vma(
 /// over, which is a small part of a question. What is asked is `PROCMAP_QUERY`, which the kernel must have.
 ///
 /// # Errors
-/// [`Broken::Proc`] when the kernel does not answer.
-pub fn each_writable(agent: &Agent, each: &mut dyn FnMut(VmaEntry) -> bool) -> Result<(), (Broken, i32)> {
+/// [`Broken::Proc`] when the kernel does not answer, or what `each` returns.
+pub fn each_writable(
+    agent: &Agent,
+    each: &mut dyn FnMut(VmaEntry) -> Result<bool, (Broken, i32)>,
+) -> Result<(), (Broken, i32)> {
     let own = agent.image().agent_start..agent.image().agent_end;
     let mut at = 0;
     while let Some(vma) = next(agent, COVERING_OR_NEXT | WRITABLE, at)? {
@@ -64,7 +67,7 @@ pub fn each_writable(agent: &Agent, each: &mut dyn FnMut(VmaEntry) -> bool) -> R
         if own.start <= vma.start && vma.end <= own.end {
             // No run changes the agent's.
             at = own.end;
-        } else if !each(vma) {
+        } else if !each(vma)? {
             break;
         }
     }
@@ -201,15 +204,16 @@ fn by_text(agent: &Agent, each: &mut EachMapping<'_>) -> Result<(), (Broken, i32
     Ok(())
 }
 
-/// Reads all mappings into the private area, neighbours that differ in nothing joined; returns how many.
+/// Reads mappings into the private area, neighbours that differ in nothing joined: all, or those of the program that can be written to. Returns
+/// how many.
 ///
 /// # Errors
 /// [`Broken::TooManyMappings`], or as [`each_vma`].
-pub fn read_all(agent: &Agent) -> Result<usize, (Broken, i32)> {
+pub fn read(agent: &Agent, all: bool) -> Result<usize, (Broken, i32)> {
     // SAFETY: the private area is this body's; nobody else uses this table meanwhile.
     let table = unsafe { &raw mut (*agent.private()).vmas }.cast::<VmaEntry>();
     let mut count = 0usize;
-    each_vma(agent, &mut |vma| {
+    let mut add = |vma: VmaEntry| {
         // SAFETY: `count` is at most `MAX_VMAS`, and entries below it are written.
         unsafe {
             if count > 0 && (*table.add(count - 1)).joins(&vma) {
@@ -223,7 +227,12 @@ pub fn read_all(agent: &Agent) -> Result<usize, (Broken, i32)> {
         }
         count += 1;
         Ok(())
-    })?;
+    };
+    if all {
+        each_vma(agent, &mut add)?;
+    } else {
+        each_writable(agent, &mut |vma| add(vma).map(|()| true))?;
+    }
     Ok(count)
 }
 
