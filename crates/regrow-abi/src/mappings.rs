@@ -3,7 +3,7 @@
 //! Both lists are sorted by address, and neighbours that differ in nothing count as one. The kernel does not tell advice, by which
 //! neighbours of an image can differ: of these it tells as one.
 
-use crate::{VmaEntry, vma_flags};
+use crate::image::{VmaEntry, vma_flags};
 
 /// What decides whether a mapping is the image's.
 const BACKING: u32 = vma_flags::SHARED | vma_flags::FILE;

@@ -201,3 +201,18 @@ fn what_no_size_tells_is_undone_some_runs_later() {
         }
     }
 }
+
+/// A reset that reads what cannot be read ends its keeper, and the body with it.
+#[test]
+fn what_cannot_be_read_costs_a_body_and_no_more() {
+    let mut told = Told::new(true);
+    let right = told.run("");
+    // Its pages are looked at in each reset from here on.
+    assert_eq!(told.run("protect(constant, BOTH); fill(constant, 9)"), right);
+    assert_eq!(told.run("protect(constant, NONE)"), right);
+    for _ in 0..3 {
+        assert_eq!(told.run(""), right);
+    }
+    let given_up = told.pool.reports().given_up;
+    assert!(given_up.values().sum::<u64>() <= 1, "{given_up:?}");
+}
