@@ -3,7 +3,7 @@
 //! Both lists are sorted by address, with like neighbours joined. When they are equal, nothing is done. Otherwise the
 //! differences are worked off in one pass, and the lists must be equal afterwards.
 //!
-//! To ask the kernel for each mapping is much of a reset. Where runs are trusted it is asked for those that can be written to, and how much is
+//! To ask the kernel for each mapping is much of a reset. Where runs are trusted and writes tracked it is asked for those that can be written to, and how much is
 //! mapped in all, and of that how much can be executed:
 //!
 //! ```text
@@ -76,9 +76,9 @@ fn seem_equal(agent: &Agent) -> Result<bool, (Broken, i32)> {
     Ok(comparison.is_equal())
 }
 
-/// Whether a look at some of the mappings can be enough.
+/// Whether a look at some of the mappings can be enough. Where writes are not tracked each page is read, and so must be readable.
 fn may_ask_for_some(agent: &Agent) -> bool {
-    agent.trusts_runs() && agent.has(features::PROCMAP_QUERY)
+    agent.trusts_runs() && agent.has(features::PROCMAP_QUERY) && track::is_on(agent)
 }
 
 /// Whether it is, because it is known how much is mapped.
