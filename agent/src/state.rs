@@ -3,8 +3,8 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use regrow_abi::{
-    Broken, Control, ImageHeader, KEEPER_SOCKET_FD, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State, VmaEntry,
-    features, purpose, vma_flags,
+    Broken, Control, ImageHeader, KEEPER_SOCKET_FD, MappedSizes, PAGE_BYTES, PRIVATE_BYTES, PageEntry, State,
+    VmaEntry, features, purpose, vma_flags,
 };
 
 use crate::arch::nr;
@@ -58,7 +58,7 @@ pub struct Private {
     pub was_reset: u32,
     /// How guard pages are found ([`crate::reset::guards`]).
     pub guards: u32,
-    /// How many resets there were, where pages are protected again from time to time.
+    /// How many resets there were, where some of them look closer.
     pub resets: u32,
     /// The next reset keeps no page that the image does not have.
     pub trims: u32,
@@ -70,6 +70,10 @@ pub struct Private {
     pub oom_score: i32,
     /// Its content when the body was made.
     pub oom_score_text: [u8; 8],
+    /// Descriptor of `/proc/self/status`, where runs are trusted.
+    pub status: i32,
+    /// How much was mapped when the mappings were last found to be the image's; zeros: not known.
+    pub sizes: MappedSizes,
     /// What the keeper had as a task when the body was made ([`crate::attributes`]), and what it has.
     pub attributes: [[u64; ATTRIBUTE_WORDS]; 2],
     /// Bytes of `auxv`.
@@ -78,9 +82,7 @@ pub struct Private {
     pub auxv: [u8; AUXV_BYTES],
     /// Which mappings of the image the program has sealed itself, a bit each.
     pub sealed: [u64; MAX_VMAS / 64],
-    /// Valid entries of `vmas`.
-    pub vma_count: u32,
-    /// Mappings as they are.
+    /// Mappings as they are, as many as were found.
     pub vmas: [VmaEntry; MAX_VMAS],
     /// A scan's answer.
     pub scan: [PageRegion; MAX_SCAN],
@@ -112,6 +114,8 @@ pub mod fd {
     pub const UFFD: i32 = KEEPER_SOCKET_FD + 6;
     /// The seed's memory, to be read. The seed opens it, which nobody can forbid it, and a body has it from there.
     pub const SEED_MEMORY: i32 = KEEPER_SOCKET_FD + 7;
+    #[allow(missing_docs, reason = "named as the field")]
+    pub const STATUS: i32 = KEEPER_SOCKET_FD + 8;
 }
 
 impl Private {
@@ -122,6 +126,7 @@ impl Private {
         self.clear_refs = fd::CLEAR_REFS;
         self.coredump_filter = fd::COREDUMP_FILTER;
         self.oom_score = fd::OOM_SCORE;
+        self.status = fd::STATUS;
         self.uffd = if tracks { fd::UFFD } else { -1 };
     }
 }

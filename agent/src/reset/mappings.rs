@@ -2,114 +2,111 @@
 //!
 //! Both lists are sorted by address, with like neighbours joined. When they are equal, nothing is done. Otherwise the
 //! differences are worked off in one pass, and the lists must be equal afterwards.
+//!
+//! To ask the kernel for each mapping is much of a reset. Where runs are trusted and writes tracked it is asked for those that can be written to, and how much is
+//! mapped in all, and of that how much can be executed:
+//!
+//! ```text
+//!   sizes, and mappings that can be written to ──equal──> nothing is done
+//!     └──no──> those are made equal, and asked for again ──equal──> done
+//!                └──no──> all mappings are made equal, and asked for again
+//! ```
+//!
+//! What this does not tell: what cannot be written to is another thing of the same size, or can be read no more. No program does that to
+//! memory that it has not mapped itself. Such a body is put back by the next of its resets that looks closer, which is one in 32.
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use regrow_abi::{Broken, VmaEntry, vma_flags};
+use regrow_abi::{Broken, Comparison, MappedSizes, VmaEntry, features, vma_flags};
 
 use super::result::ResetResult;
 use super::{query, track};
 use crate::state::Agent;
 use crate::sys::{self, map};
 
-/// What decides whether a mapping is the image's.
-const BACKING: u32 = vma_flags::SHARED | vma_flags::FILE;
-/// What the kernel tells of a mapping.
-const SEEN: u32 = vma_flags::PROTECTION | vma_flags::FILE;
+/// Which mappings the kernel is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    All,
+    /// The program's that can be written to.
+    Writable,
+}
 
-/// Makes the mappings those of the image.
-pub fn put_back(agent: &Agent) -> ResetResult {
+/// Makes the mappings those of the image. With `looks_closer` each is looked at, whether runs are trusted or not.
+pub fn put_back(agent: &Agent, looks_closer: bool) -> ResetResult {
     let brk = agent.image().brk;
     // A mapping that the run put in the heap's way goes first: then the break is set again.
     let moved = sys::brk(0) != brk;
     let blocked = moved && sys::brk(brk) != brk;
-    if !blocked && read_and_compare(agent)? {
+    let asks_for_some = !blocked && !looks_closer && knows_sizes(agent);
+    if asks_for_some && (seem_equal(agent)? || undo(agent, Asked::Writable)? && seem_equal(agent)?) {
         return Ok(());
     }
     if blocked {
-        write_down(agent)?;
         unmap_above(agent, brk)?;
-        if sys::brk(brk) != brk {
-            return Err((Broken::Brk, 0));
-        }
-        if read_and_compare(agent)? {
-            return Ok(());
+    }
+    if blocked || asks_for_some || !are_equal(agent)? {
+        undo(agent, Asked::All)?;
+        if !are_equal(agent)? {
+            return Err((Broken::Mappings, 0));
         }
     }
-    undo(agent)?;
-    if read_and_compare(agent)? { Ok(()) } else { Err((Broken::Mappings, 0)) }
-}
-
-/// Whether the mappings equal the image's. Where they do not, the private area has those that are there.
-fn read_and_compare(agent: &Agent) -> Result<bool, (Broken, i32)> {
-    if are_equal(agent)? {
-        return Ok(true);
-    }
-    write_down(agent)?;
-    Ok(false)
-}
-
-/// Writes the mappings that are there into the private area, where [`undo`] compares them with the image's.
-fn write_down(agent: &Agent) -> ResetResult {
-    let count = query::read_all(agent)?;
-    // SAFETY: the private area is this body's.
-    unsafe { (*agent.private()).vma_count = count as u32 };
+    note_sizes(agent);
     Ok(())
 }
 
-/// Whether the mappings that are there are the image's, neighbours that differ in nothing joined. The kernel does not tell advice, by which
-/// neighbours of an image can differ: of these it tells as one.
+/// Whether the mappings that are there are the image's.
 fn are_equal(agent: &Agent) -> Result<bool, (Broken, i32)> {
-    let mut want = agent.vmas().iter().peekable();
-    let same = |want: &VmaEntry, have: &VmaEntry| same_backing(want, have) && same_protection(want, have);
-    let mut is_wanted = |have: &VmaEntry| {
-        let Some(first) = want.next_if(|want| want.start == have.start && same(want, have)) else {
-            return false;
-        };
-        let mut end = first.end;
-        while let Some(next) = want.next_if(|want| want.start == end && end < have.end && same(want, have)) {
-            end = next.end;
-        }
-        end == have.end
-    };
-    let mut last: Option<VmaEntry> = None;
-    let mut equal = true;
+    let mut comparison = Comparison::with_all(agent.vmas());
     query::each_vma(agent, &mut |vma| {
-        match &mut last {
-            Some(last) if query::joins(last, &vma) => last.end = vma.end,
-            last => equal &= last.replace(vma).is_none_or(|last| is_wanted(&last)),
-        }
+        comparison.add(vma);
         Ok(())
     })?;
-    Ok(equal && last.is_none_or(|last| is_wanted(&last)) && want.next().is_none())
+    Ok(comparison.is_equal())
 }
 
-fn current(agent: &Agent, count: usize) -> &[VmaEntry] {
-    // SAFETY: `read_all` wrote this many entries; nobody writes them while the slice lives.
-    unsafe { core::slice::from_raw_parts((&raw const (*agent.private()).vmas).cast(), count) }
-}
-
-fn same_backing(want: &VmaEntry, have: &VmaEntry) -> bool {
-    if want.flags & vma_flags::HANDS_OFF != 0 {
-        return true;
+/// Whether as much is mapped as there was when all mappings were the image's, and those are the image's that can be written to.
+fn seem_equal(agent: &Agent) -> Result<bool, (Broken, i32)> {
+    // SAFETY: the private area is this body's.
+    if query::sizes(agent) != Some(unsafe { (*agent.private()).sizes }) {
+        return Ok(false);
     }
-    (want.flags ^ have.flags) & BACKING == 0
-        && want.inode == have.inode
-        && want.dev_major == have.dev_major
-        && want.dev_minor == have.dev_minor
-        && (want.inode == 0 || want.offset.wrapping_sub(want.start) == have.offset.wrapping_sub(have.start))
+    let mut comparison = Comparison::with_writable(agent.vmas());
+    query::each_writable(agent, &mut |vma| Ok(comparison.add(vma)))?;
+    Ok(comparison.is_equal())
 }
 
-fn same_protection(want: &VmaEntry, have: &VmaEntry) -> bool {
-    want.flags & vma_flags::HANDS_OFF != 0 || (want.flags ^ have.flags) & vma_flags::PROTECTION & SEEN == 0
+/// Whether a look at some of the mappings can be enough. Where writes are not tracked each page is read, and so must be readable.
+fn may_ask_for_some(agent: &Agent) -> bool {
+    agent.trusts_runs() && agent.has(features::PROCMAP_QUERY) && track::is_on(agent)
 }
 
-/// Walks both lists over all addresses and treats each piece that only one of them has, or that differs.
-fn undo(agent: &Agent) -> ResetResult {
-    // SAFETY: see `read_and_compare`.
-    let count = unsafe { (*agent.private()).vma_count } as usize;
+/// Whether it is, because it is known how much is mapped.
+fn knows_sizes(agent: &Agent) -> bool {
+    // SAFETY: as above.
+    may_ask_for_some(agent) && unsafe { (*agent.private()).sizes } != MappedSizes::default()
+}
+
+/// Notes how much is mapped, which is the image's mappings.
+fn note_sizes(agent: &Agent) {
+    if may_ask_for_some(agent) {
+        // SAFETY: as above.
+        unsafe { (*agent.private()).sizes = query::sizes(agent).unwrap_or_default() };
+    }
+}
+
+/// The mappings that are there, which are written into the private area.
+fn current(agent: &Agent, asked: Asked) -> Result<&[VmaEntry], (Broken, i32)> {
+    let count = query::read(agent, asked == Asked::All)?;
+    // SAFETY: this many entries were written; nobody writes them while the slice lives.
+    Ok(unsafe { core::slice::from_raw_parts((&raw const (*agent.private()).vmas).cast(), count) })
+}
+
+/// Walks both lists over all addresses and treats each piece that only one of them has, or that differs. False where it must be asked for
+/// all mappings to know what to do.
+fn undo(agent: &Agent, asked: Asked) -> Result<bool, (Broken, i32)> {
     let want = agent.vmas();
-    let have = current(agent, count);
+    let have = current(agent, asked)?;
     let (mut w, mut h) = (0, 0);
     let mut at = 0u64;
     loop {
@@ -126,11 +123,18 @@ fn undo(agent: &Agent) -> ResetResult {
         };
         let end = next(wanted).min(next(had));
         if end == u64::MAX && wanted.is_none() && had.is_none() {
-            return Ok(());
+            return Ok(true);
         }
         let wanted = wanted.filter(|vma| vma.start <= at);
         let had = had.filter(|vma| vma.start <= at);
-        piece(agent, at, end, wanted, had)?;
+        match wanted {
+            Some(wanted) if asked == Asked::Writable && had.is_none() => {
+                if wanted.flags & vma_flags::WRITE != 0 {
+                    return Ok(false);
+                }
+            }
+            _ => piece(agent, at, end, wanted, had)?,
+        }
         at = end;
     }
 }
@@ -148,10 +152,10 @@ fn piece(
         (None, Some(_)) => unmap(agent, start, end),
         (Some(wanted), None) => map_again(agent, start, end, wanted),
         (Some(wanted), Some(had)) => {
-            if !same_backing(wanted, had) {
+            if !wanted.has_backing_of(had) {
                 unmap(agent, start, end)?;
                 map_again(agent, start, end, wanted)
-            } else if !same_protection(wanted, had) {
+            } else if !wanted.has_protection_of(had) {
                 protect(agent, start, end, wanted)
             } else {
                 Ok(())
@@ -161,17 +165,15 @@ fn piece(
 }
 
 /// Unmaps what lies between the break and where it is to be, or right above: the kernel keeps a page free there. The
-/// image has nothing in that place.
+/// image has nothing in that place. Then it sets the break.
 fn unmap_above(agent: &Agent, brk: u64) -> ResetResult {
     let at = sys::brk(0);
-    // SAFETY: see `read_and_compare`.
-    let count = unsafe { (*agent.private()).vma_count } as usize;
     let page = regrow_abi::PAGE_BYTES;
     let (from, to) = (at.next_multiple_of(page), brk.next_multiple_of(page) + page);
-    for vma in current(agent, count).iter().filter(|vma| vma.start < to && vma.end > from) {
+    for vma in current(agent, Asked::All)?.iter().filter(|vma| vma.start < to && vma.end > from) {
         unmap(agent, vma.start.max(from), vma.end.min(to))?;
     }
-    Ok(())
+    if sys::brk(brk) == brk { Ok(()) } else { Err((Broken::Brk, 0)) }
 }
 
 fn count(agent: &Agent) {

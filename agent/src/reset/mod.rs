@@ -17,11 +17,14 @@ pub mod track;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use regrow_abi::{Broken, PREFAULT_READ, fault};
+use regrow_abi::{Broken, MappedSizes, PREFAULT_READ, fault};
 
 use crate::state::{Agent, Private, fd};
 use crate::sys;
 use result::ResetResult;
+
+/// One in how many resets looks closer at a body whose runs are trusted.
+const RESETS_BETWEEN: u32 = 32;
 
 const FAULT_RESET: u32 = fault::RESET_FAILS.number();
 const FAULT_KILL: u32 = fault::KEEPER_DIES_IN_RESET.number();
@@ -58,8 +61,8 @@ pub fn make_seed(agent: &Agent) {
     seals::begin(agent);
     run(agent);
     // SAFETY: as above.
-    let Private { pagemap, maps, clear_refs, coredump_filter, oom_score, .. } = unsafe { &*private };
-    for &number in [pagemap, maps, clear_refs, coredump_filter, oom_score] {
+    let Private { pagemap, maps, clear_refs, coredump_filter, oom_score, status, .. } = unsafe { &*private };
+    for &number in [pagemap, maps, clear_refs, coredump_filter, oom_score, status] {
         sys::close(number);
     }
     // SAFETY: as above.
@@ -87,6 +90,10 @@ pub fn open_proc(agent: &Agent) {
     private.coredump_filter =
         open_at_number(b"/proc/self/coredump_filter\0", RDWR_CLOEXEC, fd::COREDUMP_FILTER);
     private.oom_score = open_at_number(b"/proc/self/oom_score_adj\0", RDWR_CLOEXEC, fd::OOM_SCORE);
+    (private.status, private.sizes) = (-1, MappedSizes::default());
+    if agent.trusts_runs() {
+        private.status = open_at_number(b"/proc/self/status\0", RDONLY_CLOEXEC, fd::STATUS);
+    }
     if private.pagemap < 0 || private.maps < 0 {
         agent.give_up(Broken::Proc, 0);
     }
@@ -130,7 +137,7 @@ pub fn trim(agent: &Agent) {
         return;
     }
     mark_reset(agent);
-    if let Err((why, errno)) = pages::put_back(agent, 0, false) {
+    if let Err((why, errno)) = pages::put_back(agent, 0, false, false) {
         agent.give_up(why, errno);
     }
 }
@@ -160,9 +167,21 @@ pub fn prefault(agent: &Agent) {
     }
 }
 
+/// Whether a reset looks closer at a body whose runs are trusted. It counts the resets.
+fn looks_closer(agent: &Agent) -> bool {
+    if !agent.trusts_runs() {
+        return false;
+    }
+    // SAFETY: the private area is this process's own, and no reference to it is alive.
+    let resets = unsafe { &mut (*agent.private()).resets };
+    *resets = resets.wrapping_add(1);
+    resets.is_multiple_of(RESETS_BETWEEN)
+}
+
 fn everything(agent: &Agent, is_first: bool) -> ResetResult {
+    let looks_closer = looks_closer(agent);
     sticky::check(agent)?;
-    mappings::put_back(agent)?;
+    mappings::put_back(agent, looks_closer)?;
     if !agent.trusts_runs() {
         seals::check(agent)?;
     }
@@ -171,6 +190,7 @@ fn everything(agent: &Agent, is_first: bool) -> ResetResult {
     guards::remove_unseen(agent)?;
     // SAFETY: the private area is this process's own, and no reference to it is alive.
     let trims = unsafe { core::mem::replace(&mut (*agent.private()).trims, 0) != 0 };
-    pages::put_back(agent, if trims { 0 } else { agent.image().hot_zero_pages }, is_first)?;
+    let hot = if trims { 0 } else { agent.image().hot_zero_pages };
+    pages::put_back(agent, hot, is_first, looks_closer)?;
     sticky::put_back(agent)
 }

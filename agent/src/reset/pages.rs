@@ -69,8 +69,9 @@ struct Pending {
 }
 
 /// Gives every page the image's content. At most `hot` pages that the image does not have stay mapped, after the first run
-/// of a body only those that are not zero.
-pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> ResetResult {
+/// of a body only those that are not zero. With `protects` pages that are as they should be are write-protected again, where writes are
+/// tracked.
+pub fn put_back(agent: &Agent, hot: u32, is_first: bool, protects: bool) -> ResetResult {
     let vmas = agent.vmas();
     let mut cursor = PageCursor {
         agent,
@@ -82,7 +83,7 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool) -> ResetResult {
         hot,
         drops_zero: is_first,
         tracked: track::is_on(agent),
-        protects: track::begins_anew(agent),
+        protects: protects && track::is_on(agent),
         protect: (0, 0),
         pending: None,
         zeroed: 0,

@@ -1,6 +1,6 @@
 //! Reads the body's mappings as they are: by `PROCMAP_QUERY`, else from the text of `/proc/self/maps`.
 
-use regrow_abi::{Broken, VmaEntry, features, vma_flags};
+use regrow_abi::{Broken, MappedSizes, VmaEntry, features, vma_flags};
 
 use crate::arch::nr;
 use crate::state::{Agent, MAX_VMAS, TEXT_BYTES};
@@ -30,6 +30,7 @@ struct Query {
 
 const PROCMAP_QUERY: usize = 0xc068_6611;
 const COVERING_OR_NEXT: u64 = 0x10;
+const WRITABLE: u64 = 0x02;
 
 /// Calls `each` for every mapping in order of address; neighbours are not joined.
 ///
@@ -39,54 +40,81 @@ pub fn each_vma(
     agent: &Agent,
     each: &mut dyn FnMut(VmaEntry) -> Result<(), (Broken, i32)>,
 ) -> Result<(), (Broken, i32)> {
-    if agent.has(features::PROCMAP_QUERY) { by_ioctl(agent, each) } else { by_text(agent, each) }
+    if !agent.has(features::PROCMAP_QUERY) {
+        return by_text(agent, each);
+    }
+    let mut at = 0;
+    while let Some(vma) = next(agent, COVERING_OR_NEXT, at)? {
+        each(vma)?;
+        at = vma.end;
+    }
+    Ok(())
+}
+
+/// Calls `each` for the program's mappings that can be written to, in order of address, until it returns false. The kernel passes the others
+/// over, which is a small part of a question. What is asked is `PROCMAP_QUERY`, which the kernel must have.
+///
+/// # Errors
+/// [`Broken::Proc`] when the kernel does not answer, or what `each` returns.
+pub fn each_writable(
+    agent: &Agent,
+    each: &mut dyn FnMut(VmaEntry) -> Result<bool, (Broken, i32)>,
+) -> Result<(), (Broken, i32)> {
+    let own = agent.image().agent_start..agent.image().agent_end;
+    let mut at = 0;
+    while let Some(vma) = next(agent, COVERING_OR_NEXT | WRITABLE, at)? {
+        at = vma.end;
+        if own.start <= vma.start && vma.end <= own.end {
+            // No run changes the agent's.
+            at = own.end;
+        } else if !each(vma)? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 type EachMapping<'a> = dyn FnMut(VmaEntry) -> Result<(), (Broken, i32)> + 'a;
 
-fn by_ioctl(agent: &Agent, each: &mut EachMapping<'_>) -> Result<(), (Broken, i32)> {
-    // SAFETY: the private area is this body's.
-    let fd = unsafe { (*agent.private()).maps };
-    let mut at = 0;
-    loop {
-        let mut query = Query {
-            size: size_of::<Query>() as u64,
-            flags: COVERING_OR_NEXT,
-            address: at,
-            start: 0,
-            end: 0,
-            vma_flags: 0,
-            page_size: 0,
-            offset: 0,
-            inode: 0,
-            dev_major: 0,
-            dev_minor: 0,
-            name_size: 0,
-            build_id_size: 0,
-            name: 0,
-            build_id: 0,
-        };
-        // SAFETY: the request takes this struct.
-        let result = unsafe { sys::ioctl(fd, PROCMAP_QUERY, &raw mut query) };
-        if result == ENOENT {
-            return Ok(());
-        }
-        if result < 0 {
-            return Err((Broken::Proc, -result as i32));
-        }
-        let file = query.inode != 0;
-        each(VmaEntry {
-            start: query.start,
-            end: query.end,
-            offset: if file { query.offset } else { 0 },
-            inode: query.inode,
-            dev_major: query.dev_major,
-            dev_minor: query.dev_minor,
-            flags: (query.vma_flags & 15) as u32 | if file { vma_flags::FILE } else { 0 },
-            path_offset: 0,
-        })?;
-        at = query.end;
+/// The first mapping that ends above an address and is as the flags say.
+fn next(agent: &Agent, flags: u64, address: u64) -> Result<Option<VmaEntry>, (Broken, i32)> {
+    const NOTHING: Query = Query {
+        size: size_of::<Query>() as u64,
+        flags: 0,
+        address: 0,
+        start: 0,
+        end: 0,
+        vma_flags: 0,
+        page_size: 0,
+        offset: 0,
+        inode: 0,
+        dev_major: 0,
+        dev_minor: 0,
+        name_size: 0,
+        build_id_size: 0,
+        name: 0,
+        build_id: 0,
+    };
+    let mut query = Query { flags, address, ..NOTHING };
+    // SAFETY: the private area is this body's; the request takes this struct.
+    let result = unsafe { sys::ioctl((*agent.private()).maps, PROCMAP_QUERY, &raw mut query) };
+    if result == ENOENT {
+        return Ok(None);
     }
+    if result < 0 {
+        return Err((Broken::Proc, -result as i32));
+    }
+    let file = query.inode != 0;
+    Ok(Some(VmaEntry {
+        start: query.start,
+        end: query.end,
+        offset: if file { query.offset } else { 0 },
+        inode: query.inode,
+        dev_major: query.dev_major,
+        dev_minor: query.dev_minor,
+        flags: (query.vma_flags & 15) as u32 | if file { vma_flags::FILE } else { 0 },
+        path_offset: 0,
+    }))
 }
 
 /// A cursor over the text of `/proc/self/maps`, refilled line by line.
@@ -176,18 +204,19 @@ fn by_text(agent: &Agent, each: &mut EachMapping<'_>) -> Result<(), (Broken, i32
     Ok(())
 }
 
-/// Reads all mappings into the private area, neighbours that differ in nothing joined; returns how many.
+/// Reads mappings into the private area, neighbours that differ in nothing joined: all, or those of the program that can be written to. Returns
+/// how many.
 ///
 /// # Errors
 /// [`Broken::TooManyMappings`], or as [`each_vma`].
-pub fn read_all(agent: &Agent) -> Result<usize, (Broken, i32)> {
+pub fn read(agent: &Agent, all: bool) -> Result<usize, (Broken, i32)> {
     // SAFETY: the private area is this body's; nobody else uses this table meanwhile.
     let table = unsafe { &raw mut (*agent.private()).vmas }.cast::<VmaEntry>();
     let mut count = 0usize;
-    each_vma(agent, &mut |vma| {
+    let mut add = |vma: VmaEntry| {
         // SAFETY: `count` is at most `MAX_VMAS`, and entries below it are written.
         unsafe {
-            if count > 0 && joins(&*table.add(count - 1), &vma) {
+            if count > 0 && (*table.add(count - 1)).joins(&vma) {
                 (*table.add(count - 1)).end = vma.end;
                 return Ok(());
             }
@@ -198,18 +227,24 @@ pub fn read_all(agent: &Agent) -> Result<usize, (Broken, i32)> {
         }
         count += 1;
         Ok(())
-    })?;
+    };
+    if all {
+        each_vma(agent, &mut add)?;
+    } else {
+        each_writable(agent, &mut |vma| add(vma).map(|()| true))?;
+    }
     Ok(count)
 }
 
-/// Whether `next` continues `last` with nothing that differs.
-pub fn joins(last: &VmaEntry, next: &VmaEntry) -> bool {
-    last.end == next.start
-        && last.flags == next.flags
-        && last.inode == next.inode
-        && last.dev_major == next.dev_major
-        && last.dev_minor == next.dev_minor
-        && (next.inode == 0 || next.offset == last.offset + (last.end - last.start))
+/// How much is mapped. Nothing where the kernel does not tell.
+pub fn sizes(agent: &Agent) -> Option<MappedSizes> {
+    // SAFETY: the private area is this body's; the buffer has this many bytes, and only this function uses it meanwhile.
+    unsafe {
+        let buffer = (&raw mut (*agent.private()).text).cast::<u8>();
+        let got = sys::pread((*agent.private()).status, buffer, TEXT_BYTES, 0);
+        let bytes = usize::try_from(got).ok()?;
+        MappedSizes::read(core::slice::from_raw_parts(buffer, bytes))
+    }
 }
 
 /// Ends an AIO context whose ring lies at this address, if one does: the context belongs to the address space.

@@ -4,7 +4,8 @@
 //! The kernel lifts the protection of a page at the first write to it, without telling anybody, and `PAGEMAP_SCAN` finds those pages. A page
 //! that was written once stays unprotected, and so is looked at after every run: most runs of a program write the same pages, and a fault
 //! costs more than a comparison. Where runs are trusted, pages are protected again from time to time, so that those which few runs write
-//! are not looked at for ever.
+//! are not looked at for ever. A page that each run writes costs a fault then, so that is not done after every run. Where runs are not
+//! trusted a page that is protected and yet this body's own is looked at in any case.
 //!
 //! A run can protect a page that it has written (`PAGEMAP_SCAN` does that too): then the scan passes it over. But a page that was written is
 //! no longer shared with the seed, which no protection brings back: `scan::each_protected` finds such pages.
@@ -17,8 +18,6 @@ use crate::arch::nr;
 use crate::state::Agent;
 use crate::sys;
 
-/// After how many resets pages are protected again.
-const RESETS_BETWEEN: u32 = 32;
 /// An image of fewer saved pages is small.
 const SMALL_PAGES: usize = 256;
 
@@ -69,22 +68,12 @@ pub fn resume(agent: &Agent, flags: u32, start: u64, bytes: u64) -> bool {
     fd < 0 || !is_tracked(flags) || register_range(fd, start, bytes)
 }
 
-/// Whether pages that nobody has written lately are to be protected again, in this reset. A page that each run writes costs a fault
-/// then, so that is not done after every run. Where runs are not trusted a page that is protected and yet this body's own is looked at in any case.
-pub fn begins_anew(agent: &Agent) -> bool {
-    if !is_on(agent) || !agent.trusts_runs() {
-        return false;
-    }
-    // SAFETY: the private area is this body's, and no reference to it is alive.
-    let resets = unsafe { &mut (*agent.private()).resets };
-    *resets = resets.wrapping_add(1);
-    resets.is_multiple_of(RESETS_BETWEEN)
-}
-
 /// Protects a range of pages of one or more mappings that are tracked. False when the kernel refuses.
 pub fn protect_again(agent: &Agent, start: u64, end: u64) -> bool {
     // SAFETY: as above.
-    protect_range(unsafe { (*agent.private()).uffd }, start, end)
+    let fd = unsafe { (*agent.private()).uffd };
+    // A run can have unmapped memory and mapped the like in its place: that is the image's mapping, and not registered.
+    protect_range(fd, start, end) || (register(agent, fd) && protect_range(fd, start, end))
 }
 
 /// Whether the body's image is small. It is looked at as a whole, which is soon done, and a run can have guard pages in it

@@ -29,6 +29,7 @@ pub mod client;
 mod exchange;
 pub mod fault;
 mod image;
+mod mappings;
 mod report;
 mod scheduling;
 pub mod sites;
@@ -41,6 +42,7 @@ pub use image::{
     ImageHeader, MAX_TID_WORDS, PAGE_IN_SEED, PAGE_WAS_ANONYMOUS, PageEntry, VmaEntry, features, point,
     vma_flags,
 };
+pub use mappings::{Comparison, MappedSizes};
 pub use report::{REPORT_WORDS, Report};
 pub use scheduling::SchedAttr;
 pub use state::{Broken, Refused, State};
