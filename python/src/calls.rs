@@ -24,7 +24,6 @@ mod outcome;
 mod poller;
 mod table;
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
@@ -101,7 +100,7 @@ impl PyCalls {
             table.add(call);
         }
         py.detach(|| self.start_waiting(Some(number)));
-        self.settle(py)?;
+        self.set_futures(py)?;
         let needs_thread = {
             let mut table = lock(&self.table);
             let is_crowded = table.count_waiting() > 0;
@@ -147,7 +146,7 @@ impl PyCalls {
             py.detach(|| self.start_waiting(None));
         }
         self.finish(py, call)?;
-        self.settle(py)
+        self.set_futures(py)
     }
 
     /// One round of the polling thread: waits, starts calls, and sets the futures of those that are over. Returns what is next.
@@ -170,7 +169,7 @@ impl PyCalls {
             ready
         });
         waited.map_err(|error| os_error(&error))?;
-        self.settle(py)?;
+        self.set_futures(py)?;
         Ok(if lock(&self.table).is_to_tell() { TELL } else { POLL_AGAIN })
     }
 
@@ -202,7 +201,7 @@ impl PyCalls {
     fn resize(&self, py: Python<'_>, slots: usize) -> PyResult<()> {
         lock(&self.table).slots = slots;
         py.detach(|| self.start_waiting(None));
-        self.settle(py)
+        self.set_futures(py)
     }
 
     /// Takes no further calls. True when the polling thread is needed for those that there are.
@@ -311,12 +310,10 @@ impl PyCalls {
     }
 
     /// Tells the futures of calls that have begun, and sets those of calls that are over and that nobody else has.
-    fn settle(&self, py: Python<'_>) -> PyResult<()> {
-        let mut begun: VecDeque<Arc<Call>> = lock(&self.table).take_begun().into();
-        while let Some(call) = begun.pop_front() {
-            if let Some(future) = call.future(py) {
-                outcome::begin(&future)?;
-            }
+    fn set_futures(&self, py: Python<'_>) -> PyResult<()> {
+        let begun = lock(&self.table).take_begun();
+        for future in begun.iter().filter_map(|call| call.future(py)) {
+            outcome::begin(&future)?;
         }
         while let Some(call) = { lock(&self.table).take_ended() } {
             self.finish(py, &call)?;
