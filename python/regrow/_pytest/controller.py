@@ -7,8 +7,9 @@ are kept until all tests before them have been shown, so that pytest sees what i
 the same test, and the output is the same whatever ends first. A process is waited for before the next one takes its
 place, and the next one takes it before the reports of the last one are shown: both go on at the same time.
 
-Where one process runs at a time, the next one is *ahead*: it is started while that one runs, makes itself ready, and waits at a
-gate, a pipe, until its turn has come. What ends the session, ends it before it has begun its test.
+Where there are processors that tests do not take, the next processes are *ahead*: they are started while tests run, make
+themselves ready, and wait at a gate (`regrow._pytest.gates`) until their turn has come. What ends the session, ends them
+before they have begun their tests.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Optional
 
 import pytest
 
+from regrow._pytest.gates import Gate
 from regrow._pytest.patterns import KEY, Patterns
 from regrow._pytest.processes import GATE, RESULTS, Executing, Recycling, Starter, setup_for
 from regrow._pytest.replay import is_calm, replay
@@ -65,7 +67,7 @@ class Controller:
         """Begins with the image: it collects while this session does."""
         setup = setup_for(self.config, self.search_path)
         self.executing = Executing(setup)
-        self.recycling = Recycling(setup, self.processes)
+        self.recycling = Recycling(setup, self.processes, most_ahead(self.processes))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -106,10 +108,10 @@ class Schedule:
         self.free = list(range(controller.processes))
         # With output that is not captured, a test may not write before the reports of the one before it are shown.
         self.in_step = session.config.option.capture == "no" and controller.processes == 1
-        # Whether a process may be ahead, the one that is, and gates at which nobody waits.
-        self.goes_ahead = self.why_exec is None and controller.processes == 1 and not self.in_step
-        self.ahead: Optional[Run] = None
-        self.gates: list[tuple[int, int]] = []
+        # How many processes may be ahead, those that are, in the order of their turns, and gates at which nobody waits.
+        self.most_ahead = most_ahead(controller.processes) if self.why_exec is None and not self.in_step else 0
+        self.ahead: deque[Run] = deque()
+        self.gates: list[Gate] = []
         # Groups of tests, and why they are not to be recycled.
         self.waiting: deque[tuple[list[int], Optional[str]]] = deque()
         for tests in grouped(session.items, session.config.option.regrow):
@@ -142,8 +144,7 @@ class Schedule:
                     os.close(run.results)
                 self.close_gate(run)
             for gate in self.gates:
-                os.close(gate[0])
-                os.close(gate[1])
+                gate.close()
             self.poll.close()
 
     def announce(self) -> None:
@@ -155,10 +156,10 @@ class Schedule:
             self.hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
 
     def fill(self) -> None:
-        """Has the one ahead begin when its turn has come, and starts what waits, as far as there is room."""
+        """Has those ahead begin whose turn has come, and starts what waits, as far as there is room."""
         while not self.is_held():
-            if self.ahead is not None and self.free:
-                self.let_go(self.ahead)
+            if self.ahead and self.free:
+                self.let_go(self.ahead.popleft())
             elif self.waiting and (self.free or self.may_be_ahead()):
                 tests, why_exec = self.waiting[0]
                 if self.in_step:
@@ -177,35 +178,34 @@ class Schedule:
 
     def may_be_ahead(self) -> bool:
         """Whether the next process may be started before its turn."""
-        return self.goes_ahead and self.ahead is None and self.waiting[0][1] is None
+        return len(self.ahead) < self.most_ahead and self.waiting[0][1] is None
 
     def let_go(self, run: Run) -> None:
-        """Has the process that is ahead begin its tests."""
+        """Has a process that was ahead begin its tests."""
         assert run.gate is not None
-        self.free.remove(run.slot)
-        self.ahead = None
+        run.slot = self.free.pop(0)
         run.since = time.perf_counter()
-        os.write(run.gate[1], b"g")
+        run.gate.open_for(run.slot)
 
     def close_gate(self, run: Run) -> None:
         """Closes the gate of a process that may not have taken what is in it."""
-        for number in run.gate or ():
-            os.close(number)
-        run.gate = None
+        if run.gate is not None:
+            run.gate.close()
+            run.gate = None
 
     def start(self, tests: list[int], why_exec: Optional[str]) -> None:
         """Starts a process for these tests, ahead where none is free."""
         starter = self.recycling if why_exec is None else self.executing
-        is_ahead = not self.free
-        slot = 0 if is_ahead else self.free.pop(0)
-        gate = (self.gates.pop() if self.gates else os.pipe()) if is_ahead else None
+        slot = self.free.pop(0) if self.free else None
+        gate = (self.gates.pop() if self.gates else Gate()) if slot is None else None
         results, theirs = (None, None) if starter.answers and len(tests) == 1 and not self.is_limited else os.pipe()
         try:
-            process = starter.start(self.order(tests, slot, theirs, gate), theirs, None if gate is None else gate[0])
+            process = starter.start(self.order(tests, slot, theirs), theirs, None if gate is None else gate.theirs)
         except BaseException:
-            for number in (results, *(gate or ())):
-                if number is not None:
-                    os.close(number)
+            if results is not None:
+                os.close(results)
+            if gate is not None:
+                gate.close()
             raise
         finally:
             if theirs is not None:
@@ -213,7 +213,8 @@ class Schedule:
         run = Run(process, tests, results, slot, why_exec)
         self.running.append(run)
         if gate is not None:
-            self.ahead, run.gate = run, gate
+            run.gate = gate
+            self.ahead.append(run)
         self.watch(run, process.fileno())
         if results is not None:
             os.set_blocking(results, False)
@@ -226,13 +227,13 @@ class Schedule:
         self.sources[source] = run
         self.poll.register(source, select.EPOLLIN)
 
-    def order(self, tests: list[int], slot: int, results: Optional[int], gate: object) -> dict[str, Any]:
-        """What a process is told."""
+    def order(self, tests: list[int], slot: Optional[int], results: Optional[int]) -> dict[str, Any]:
+        """What a process is told; where it has no slot, its gate tells it that."""
         return {
             "tests": [self.items[test].nodeid for test in tests],
-            "worker": f"gw{slot}",
+            "slot": slot,
             "results": None if results is None else RESULTS,
-            "gate": None if gate is None else GATE,
+            "gate": GATE if slot is None else None,
             "tell_ready": self.is_limited,
             "memory_bytes": self.memory_bytes,
             "input": 0 if self.in_step and is_open(0) else None,
@@ -273,8 +274,9 @@ class Schedule:
 
     def patience_s(self) -> Optional[float]:
         """For how long there is nothing else to do."""
-        is_turn = self.ahead is not None and bool(self.free)
-        if self.head == len(self.items) or self.reported[self.head] is not None or is_turn:
+        # What was held begins as soon as it is held no more.
+        is_room = bool(self.free and (self.ahead or self.waiting))
+        if self.head == len(self.items) or self.reported[self.head] is not None or is_room:
             return 0.0
         deadlines = [run.deadline for run in self.running if run.deadline is not None and not run.timed_out]
         return max(0.0, min(deadlines) - time.perf_counter()) if deadlines else None
@@ -309,8 +311,8 @@ class Schedule:
         if (frame := run.process.take_answer()) is not None:
             run.take(frame)
         self.running.remove(run)
-        if run is self.ahead:
-            self.ahead = None
+        if run.slot is None:
+            self.ahead.remove(run)
         else:
             self.free.append(run.slot)
         rest = [test for test in run.tests if test not in run.reported]
@@ -344,16 +346,17 @@ class Schedule:
                 self.hold = self.hold or not all(map(is_calm, events))
 
     def withdraw(self) -> None:
-        """Ends the process that is ahead, and puts its tests back: others come before them."""
-        if (run := self.ahead) is not None:
+        """Ends the processes that are ahead, and puts their tests back: others come before them."""
+        while self.ahead:
+            run = self.ahead.pop()
             run.process.kill()
             self.forget(run.process.fileno())
             if run.results is not None:
                 self.forget(run.results)
                 os.close(run.results)
             run.process.wait()
+            run.process.take_answer()
             self.close_gate(run)
-            self.ahead = None
             self.running.remove(run)
             self.waiting.appendleft((run.tests, None))
 
@@ -361,6 +364,15 @@ class Schedule:
         """Does not wait for this descriptor any more."""
         if self.sources.pop(source, None) is not None:
             self.poll.unregister(source)
+
+
+def most_ahead(processes: int) -> int:
+    """How many processes are ahead where this many run at a time: one for each, as far as there are processors left for them.
+
+    Where tests take all processors nobody waits for a process that makes itself ready, and each body that is held beside those
+    that run pushes their memory out of the caches.
+    """
+    return max(0, min(processes, len(os.sched_getaffinity(0)) - processes))
 
 
 def is_open(number: int) -> bool:
