@@ -206,6 +206,24 @@ def test_a_process_that_is_ahead_of_a_session_that_is_killed_runs_nothing(pytest
     assert {note[1:] for note in notes(pytester)} == {"test_a"}
 
 
+def test_many_short_tests_of_a_unit_are_shown_in_order_and_a_large_report_among_them(pytester: pytest.Pytester) -> None:
+    tests = "".join(f"def test_{number}(): pass\n" for number in range(300))
+    make(
+        pytester, "test_unit.py", f"{tests}def test_large():\n    print('x' * 3_000_000)\n    assert 0\ndef test_last(): pass\n"
+    )
+    result = start(pytester, "--regrow=module", "-v", "--tb=no", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=301, failed=1)
+    shown = [line.split()[0].rpartition("::")[2] for line in result.outlines if " PASSED" in line or " FAILED" in line]
+    assert shown == [*(f"test_{number}" for number in range(300)), "test_large", "test_last"]
+
+
+def test_a_failure_of_a_unit_is_seen_at_once_where_it_ends_the_session(pytester: pytest.Pytester) -> None:
+    tests = ["def test_a(): pass", "def test_b(): assert 0", "def test_c(): time.sleep(1)", "def test_d(): pass"]
+    make(pytester, "test_unit.py", with_notes("\n".join(tests)))
+    start(pytester, "--regrow=module", "-x").assert_outcomes(passed=1, failed=1)
+    assert not any("test_d" in note for note in notes(pytester))
+
+
 def test_a_gate_tells_the_slot_or_that_there_is_none() -> None:
     gate = Gate()
     for slot in (0, 7, 1000):

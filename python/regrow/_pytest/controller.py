@@ -34,6 +34,13 @@ from regrow._pytest.worker import READY, Event
 # How many lines there are at most on what tests have left behind.
 MOST_LEAVINGS = 10
 
+# For how long nobody looks at the pipe of a process that has sent a frame: several tests are shown at once then, and a process
+# that runs many short ones need not wake the session for each.
+REST_S = 0.01
+
+# What is left behind by fewer bytes is not the beginning of more.
+FEW_BYTES = 1 << 14
+
 # A test's last event, when its process runs no further ones although it could.
 LEFT_EARLY = ("interrupt", "exit", "internal")
 
@@ -119,6 +126,12 @@ class Schedule:
         self.running: list[Run] = []
         self.sources: dict[int, Run] = {}
         self.poll = select.epoll()
+        # Whether several frames may be taken at once: a time limit counts from frames, and a failure may end the session.
+        option = session.config.option
+        self.may_rest = not (self.is_limited or option.maxfail or getattr(option, "stepwise", False))
+        # Processes at whose pipes nobody looks, and until when.
+        self.resting: list[Run] = []
+        self.rested = 0.0
         # The events of each test that is over, and the first test that has not been shown.
         self.reported: list[Optional[list[Event]]] = [None] * len(self.items)
         self.head = 0
@@ -257,7 +270,9 @@ class Schedule:
 
     def take(self) -> None:
         """Takes what processes have sent, and their ends; waits for that while there is nothing to show."""
-        for source, _ in self.poll.poll(self.patience_s()) if self.running else ():
+        patience_s = self.patience_s()
+        self.end_rest()
+        for source, _ in self.poll.poll(patience_s) if self.running else ():
             run = self.sources.get(source)
             if run is None:
                 continue
@@ -278,6 +293,8 @@ class Schedule:
         is_room = bool(self.free and (self.ahead or self.waiting))
         if self.head == len(self.items) or self.reported[self.head] is not None or is_room:
             return 0.0
+        if self.resting:
+            return max(0.0, self.rested - time.perf_counter())
         deadlines = [run.deadline for run in self.running if run.deadline is not None and not run.timed_out]
         return max(0.0, min(deadlines) - time.perf_counter()) if deadlines else None
 
@@ -285,6 +302,8 @@ class Schedule:
         """Takes the frames that have come. The last one is kept until the process is over, which may still go wrong."""
         if run.results is not None and not run.read():
             self.forget(run.results)
+        elif len(run.unread) < FEW_BYTES:
+            self.rest(run)
         for index, events in run.frames():
             if index != READY:
                 test = run.tests[index]
@@ -294,6 +313,22 @@ class Schedule:
             run.since = time.perf_counter()
             if self.is_limited:
                 run.deadline = self.deadline_of(run)
+
+    def rest(self, run: Run) -> None:
+        """Does not look at the pipe of a process for a while; its end is seen all the same."""
+        number = run.results
+        if number is not None and number in self.sources and self.may_rest:
+            self.poll.modify(number, 0)
+            self.rested = self.rested if self.resting else time.perf_counter() + REST_S
+            self.resting.append(run)
+
+    def end_rest(self) -> None:
+        """Looks at these pipes again, when their time has come."""
+        if self.resting and self.rested <= time.perf_counter():
+            for run in self.resting:
+                if run.results is not None and self.sources.get(run.results) is run:
+                    self.poll.modify(run.results, select.EPOLLIN)
+            self.resting.clear()
 
     def deadline_of(self, run: Run) -> Optional[float]:
         """Until when the test that a process runs may take; None when it has run all, or there is no limit."""
