@@ -15,7 +15,6 @@ before they have begun their tests.
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
 from collections import Counter, deque
@@ -29,16 +28,13 @@ from regrow._pytest.processes import GATE, RESULTS, Executing, Recycling, Starte
 from regrow._pytest.replay import is_calm, replay
 from regrow._pytest.runs import Run
 from regrow._pytest.units import grouped, limits_of
+from regrow._pytest.watching import Watch
 from regrow._pytest.worker import READY, Event
 
 # How many lines there are at most on what tests have left behind.
 MOST_LEAVINGS = 10
 
-# For how long nobody looks at the pipe of a process that has sent a frame: several tests are shown at once then, and a process
-# that runs many short ones need not wake the session for each.
-REST_S = 0.01
-
-# What is left behind by fewer bytes is not the beginning of more.
+# So few bytes of a pipe are not the beginning of many.
 FEW_BYTES = 1 << 14
 
 # A test's last event, when its process runs no further ones although it could.
@@ -124,14 +120,10 @@ class Schedule:
         for tests in grouped(session.items, session.config.option.regrow):
             self.waiting.append((tests, self.why_exec))
         self.running: list[Run] = []
-        self.sources: dict[int, Run] = {}
-        self.poll = select.epoll()
+        self.watch = Watch()
         # Whether several frames may be taken at once: a time limit counts from frames, and a failure may end the session.
         option = session.config.option
         self.may_rest = not (self.is_limited or option.maxfail or getattr(option, "stepwise", False))
-        # Processes at whose pipes nobody looks, and until when.
-        self.resting: list[Run] = []
-        self.rested = 0.0
         # The events of each test that is over, and the first test that has not been shown.
         self.reported: list[Optional[list[Event]]] = [None] * len(self.items)
         self.head = 0
@@ -158,7 +150,7 @@ class Schedule:
                 self.close_gate(run)
             for gate in self.gates:
                 gate.close()
-            self.poll.close()
+            self.watch.close()
 
     def announce(self) -> None:
         """Tells pytest of the test that is shown next, while it runs."""
@@ -228,17 +220,12 @@ class Schedule:
         if gate is not None:
             run.gate = gate
             self.ahead.append(run)
-        self.watch(run, process.fileno())
+        self.watch.add(run, process.fileno())
         if results is not None:
             os.set_blocking(results, False)
-            self.watch(run, results)
+            self.watch.add(run, results)
         if run.why_exec is not None:
             self.not_recycled[run.why_exec] += len(tests)
-
-    def watch(self, run: Run, source: int) -> None:
-        """Waits for a descriptor of a process as well."""
-        self.sources[source] = run
-        self.poll.register(source, select.EPOLLIN)
 
     def order(self, tests: list[int], slot: Optional[int], results: Optional[int]) -> dict[str, Any]:
         """What a process is told; where it has no slot, its gate tells it that."""
@@ -270,12 +257,7 @@ class Schedule:
 
     def take(self) -> None:
         """Takes what processes have sent, and their ends; waits for that while there is nothing to show."""
-        patience_s = self.patience_s()
-        self.end_rest()
-        for source, _ in self.poll.poll(patience_s) if self.running else ():
-            run = self.sources.get(source)
-            if run is None:
-                continue
+        for run, source in self.watch.ready(self.patience_s()) if self.running else ():
             if source == run.results:
                 self.read(run)
             else:
@@ -293,17 +275,16 @@ class Schedule:
         is_room = bool(self.free and (self.ahead or self.waiting))
         if self.head == len(self.items) or self.reported[self.head] is not None or is_room:
             return 0.0
-        if self.resting:
-            return max(0.0, self.rested - time.perf_counter())
         deadlines = [run.deadline for run in self.running if run.deadline is not None and not run.timed_out]
         return max(0.0, min(deadlines) - time.perf_counter()) if deadlines else None
 
     def read(self, run: Run) -> None:
         """Takes the frames that have come. The last one is kept until the process is over, which may still go wrong."""
-        if run.results is not None and not run.read():
-            self.forget(run.results)
-        elif len(run.unread) < FEW_BYTES:
-            self.rest(run)
+        if run.results is not None:
+            if not run.read():
+                self.watch.forget(run.results)
+            elif self.may_rest and len(run.unread) < FEW_BYTES:
+                self.watch.rest(run.results)
         for index, events in run.frames():
             if index != READY:
                 test = run.tests[index]
@@ -314,22 +295,6 @@ class Schedule:
             if self.is_limited:
                 run.deadline = self.deadline_of(run)
 
-    def rest(self, run: Run) -> None:
-        """Does not look at the pipe of a process for a while; its end is seen all the same."""
-        number = run.results
-        if number is not None and number in self.sources and self.may_rest:
-            self.poll.modify(number, 0)
-            self.rested = self.rested if self.resting else time.perf_counter() + REST_S
-            self.resting.append(run)
-
-    def end_rest(self) -> None:
-        """Looks at these pipes again, when their time has come."""
-        if self.resting and self.rested <= time.perf_counter():
-            for run in self.resting:
-                if run.results is not None and self.sources.get(run.results) is run:
-                    self.poll.modify(run.results, select.EPOLLIN)
-            self.resting.clear()
-
     def deadline_of(self, run: Run) -> Optional[float]:
         """Until when the test that a process runs may take; None when it has run all, or there is no limit."""
         limit_s = next((self.limits_s[test] for test in run.tests if test not in run.reported), None)
@@ -339,9 +304,9 @@ class Schedule:
         """Takes the end of a process: it frees its slot, and what it has not run goes to others."""
         if run.results is not None:
             self.read(run)
-            self.forget(run.results)
+            self.watch.forget(run.results)
             os.close(run.results)
-        self.forget(run.process.fileno())
+        self.watch.forget(run.process.fileno())
         status = run.process.wait()
         if (frame := run.process.take_answer()) is not None:
             run.take(frame)
@@ -385,20 +350,15 @@ class Schedule:
         while self.ahead:
             run = self.ahead.pop()
             run.process.kill()
-            self.forget(run.process.fileno())
+            self.watch.forget(run.process.fileno())
             if run.results is not None:
-                self.forget(run.results)
+                self.watch.forget(run.results)
                 os.close(run.results)
             run.process.wait()
             run.process.take_answer()
             self.close_gate(run)
             self.running.remove(run)
             self.waiting.appendleft((run.tests, None))
-
-    def forget(self, source: int) -> None:
-        """Does not wait for this descriptor any more."""
-        if self.sources.pop(source, None) is not None:
-            self.poll.unregister(source)
 
 
 def most_ahead(processes: int) -> int:
