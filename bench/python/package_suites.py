@@ -1,7 +1,7 @@
 """Measures the test suites of packages under `pytest --regrow` beside plain pytest: `package_suites.py FOLDER OUTPUT`.
 
-FOLDER has the suites (`python/tests/suites.py`), and is kept between runs. Sessions of plain pytest, of `pytest --regrow`
-and of `pytest --regrow -n 2` take turns. A figure is the least of its rounds: what else the machine does makes a session
+FOLDER has the suites (`python/tests/suites.py`), and is kept between runs. Sessions of plain pytest, of `pytest --regrow`, of
+`pytest --regrow=module`, and of both with `-n 2` take turns. A figure is the least of its rounds: what else the machine does makes a session
 longer, and never shorter. The benchmark checks that all have the same outcomes. The table goes to standard output, and the
 figures go to OUTPUT (`figures.py`).
 """
@@ -17,7 +17,10 @@ from suites import SUITES, Place, Suite, differences
 
 NAMES = ("click", "jinja2", "pyyaml", "attrs")
 ROUNDS = 3
-PLUGIN = ("-p", "regrow.pytest_plugin", "--regrow")
+PLUGIN = ("-p", "regrow.pytest_plugin")
+TEST = (*PLUGIN, "--regrow")
+MODULE = (*PLUGIN, "--regrow=module")
+TWO = ("-n", "2")
 
 
 def measure(suite: Suite, folder: pathlib.Path) -> list[Figure]:
@@ -26,24 +29,24 @@ def measure(suite: Suite, folder: pathlib.Path) -> list[Figure]:
     place.make()
     # Modules are compiled, and the second session knows which patterns the tests compile.
     reference = place.run()
-    place.run(*PLUGIN)
-    plain: list[float] = []
-    one: list[float] = []
-    two: list[float] = []
-    ways: list[tuple[list[float], tuple[str, ...]]] = [(plain, ()), (one, PLUGIN), (two, (*PLUGIN, "-n", "2"))]
+    place.run(*TEST)
+    ways: list[tuple[str, ...]] = [(), TEST, (*TEST, *TWO), MODULE, (*MODULE, *TWO)]
+    seconds: dict[tuple[str, ...], float] = {}
     for _ in range(ROUNDS):
-        for sessions, words in ways:
+        for words in ways:
             session = place.run(*words)
             wrong = differences(suite, reference, session)
             assert not wrong, wrong
-            sessions.append(session.seconds)
-    least = min(plain)
-    more_ms = (min(one) - least) / reference.tests * 1e3
+            seconds[words] = min(session.seconds, seconds.get(words, session.seconds))
+    plain, one, two, modules, two_modules = (seconds[words] for words in ways)
+    more_ms = (one - plain) / reference.tests * 1e3
     name = f"{suite.name}, {reference.tests} tests"
     return [
-        figure(f"{name}: plain pytest", least, None, "s"),
+        figure(f"{name}: plain pytest", plain, None, "s"),
         figure(f"{name}: pytest --regrow, beyond plain per test", more_ms, 1.5, "ms", True),
-        figure(f"{name}: pytest --regrow -n 2, as part of plain", min(two) / least, 1.2, "times", True),
+        figure(f"{name}: pytest --regrow -n 2, as part of plain", two / plain, 1.2, "times", True),
+        figure(f"{name}: pytest --regrow=module, as part of plain", modules / plain, None, "times", True),
+        figure(f"{name}: pytest --regrow=module -n 2, as part of plain", two_modules / plain, None, "times", True),
     ]
 
 

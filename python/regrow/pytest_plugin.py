@@ -7,6 +7,8 @@ option is given:
     _pytest.replay       what such a process has told, done again there
     _pytest.units        which tests share a process, and how long each may take
     _pytest.runs         a process, seen from there
+    _pytest.watching     what the session waits for
+    _pytest.gates        where a process that is started ahead waits for its turn
     _pytest.processes    starts the processes, recycled or by exec
     _pytest.worker       inside them: a pytest that has collected too, and runs the tests of one order
     _pytest.answers      how the run of one test tells its report

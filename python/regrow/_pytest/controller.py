@@ -7,14 +7,14 @@ are kept until all tests before them have been shown, so that pytest sees what i
 the same test, and the output is the same whatever ends first. A process is waited for before the next one takes its
 place, and the next one takes it before the reports of the last one are shown: both go on at the same time.
 
-Where one process runs at a time, the next one is *ahead*: it is started while that one runs, makes itself ready, and waits at a
-gate, a pipe, until its turn has come. What ends the session, ends it before it has begun its test.
+Where there are processors that tests do not take, the next processes are *ahead*: they are started while tests run, make
+themselves ready, and wait at a gate (`regrow._pytest.gates`) until their turn has come. What ends the session, ends them
+before they have begun their tests.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
 from collections import Counter, deque
@@ -22,15 +22,20 @@ from typing import Any, Optional
 
 import pytest
 
+from regrow._pytest.gates import Gate
 from regrow._pytest.patterns import KEY, Patterns
 from regrow._pytest.processes import GATE, RESULTS, Executing, Recycling, Starter, setup_for
 from regrow._pytest.replay import is_calm, replay
 from regrow._pytest.runs import Run
 from regrow._pytest.units import grouped, limits_of
+from regrow._pytest.watching import Watch
 from regrow._pytest.worker import READY, Event
 
 # How many lines there are at most on what tests have left behind.
 MOST_LEAVINGS = 10
+
+# So few bytes of a pipe are not the beginning of many.
+FEW_BYTES = 1 << 14
 
 # A test's last event, when its process runs no further ones although it could.
 LEFT_EARLY = ("interrupt", "exit", "internal")
@@ -65,7 +70,7 @@ class Controller:
         """Begins with the image: it collects while this session does."""
         setup = setup_for(self.config, self.search_path)
         self.executing = Executing(setup)
-        self.recycling = Recycling(setup, self.processes)
+        self.recycling = Recycling(setup, self.processes, most_ahead(self.processes))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -106,17 +111,19 @@ class Schedule:
         self.free = list(range(controller.processes))
         # With output that is not captured, a test may not write before the reports of the one before it are shown.
         self.in_step = session.config.option.capture == "no" and controller.processes == 1
-        # Whether a process may be ahead, the one that is, and gates at which nobody waits.
-        self.goes_ahead = self.why_exec is None and controller.processes == 1 and not self.in_step
-        self.ahead: Optional[Run] = None
-        self.gates: list[tuple[int, int]] = []
+        # How many processes may be ahead, those that are, in the order of their turns, and gates at which nobody waits.
+        self.most_ahead = most_ahead(controller.processes) if self.why_exec is None and not self.in_step else 0
+        self.ahead: deque[Run] = deque()
+        self.gates: list[Gate] = []
         # Groups of tests, and why they are not to be recycled.
         self.waiting: deque[tuple[list[int], Optional[str]]] = deque()
         for tests in grouped(session.items, session.config.option.regrow):
             self.waiting.append((tests, self.why_exec))
         self.running: list[Run] = []
-        self.sources: dict[int, Run] = {}
-        self.poll = select.epoll()
+        self.watch = Watch()
+        # Whether several frames may be taken at once: a time limit counts from frames, and a failure may end the session.
+        option = session.config.option
+        self.may_rest = not (self.is_limited or option.maxfail or getattr(option, "stepwise", False))
         # The events of each test that is over, and the first test that has not been shown.
         self.reported: list[Optional[list[Event]]] = [None] * len(self.items)
         self.head = 0
@@ -142,9 +149,8 @@ class Schedule:
                     os.close(run.results)
                 self.close_gate(run)
             for gate in self.gates:
-                os.close(gate[0])
-                os.close(gate[1])
-            self.poll.close()
+                gate.close()
+            self.watch.close()
 
     def announce(self) -> None:
         """Tells pytest of the test that is shown next, while it runs."""
@@ -155,10 +161,10 @@ class Schedule:
             self.hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
 
     def fill(self) -> None:
-        """Has the one ahead begin when its turn has come, and starts what waits, as far as there is room."""
+        """Has those ahead begin whose turn has come, and starts what waits, as far as there is room."""
         while not self.is_held():
-            if self.ahead is not None and self.free:
-                self.let_go(self.ahead)
+            if self.ahead and self.free:
+                self.let_go(self.ahead.popleft())
             elif self.waiting and (self.free or self.may_be_ahead()):
                 tests, why_exec = self.waiting[0]
                 if self.in_step:
@@ -177,35 +183,34 @@ class Schedule:
 
     def may_be_ahead(self) -> bool:
         """Whether the next process may be started before its turn."""
-        return self.goes_ahead and self.ahead is None and self.waiting[0][1] is None
+        return len(self.ahead) < self.most_ahead and self.waiting[0][1] is None
 
     def let_go(self, run: Run) -> None:
-        """Has the process that is ahead begin its tests."""
+        """Has a process that was ahead begin its tests."""
         assert run.gate is not None
-        self.free.remove(run.slot)
-        self.ahead = None
+        run.slot = self.free.pop(0)
         run.since = time.perf_counter()
-        os.write(run.gate[1], b"g")
+        run.gate.open_for(run.slot)
 
     def close_gate(self, run: Run) -> None:
         """Closes the gate of a process that may not have taken what is in it."""
-        for number in run.gate or ():
-            os.close(number)
-        run.gate = None
+        if run.gate is not None:
+            run.gate.close()
+            run.gate = None
 
     def start(self, tests: list[int], why_exec: Optional[str]) -> None:
         """Starts a process for these tests, ahead where none is free."""
         starter = self.recycling if why_exec is None else self.executing
-        is_ahead = not self.free
-        slot = 0 if is_ahead else self.free.pop(0)
-        gate = (self.gates.pop() if self.gates else os.pipe()) if is_ahead else None
+        slot = self.free.pop(0) if self.free else None
+        gate = (self.gates.pop() if self.gates else Gate()) if slot is None else None
         results, theirs = (None, None) if starter.answers and len(tests) == 1 and not self.is_limited else os.pipe()
         try:
-            process = starter.start(self.order(tests, slot, theirs, gate), theirs, None if gate is None else gate[0])
+            process = starter.start(self.order(tests, slot, theirs), theirs, None if gate is None else gate.theirs)
         except BaseException:
-            for number in (results, *(gate or ())):
-                if number is not None:
-                    os.close(number)
+            if results is not None:
+                os.close(results)
+            if gate is not None:
+                gate.close()
             raise
         finally:
             if theirs is not None:
@@ -213,26 +218,22 @@ class Schedule:
         run = Run(process, tests, results, slot, why_exec)
         self.running.append(run)
         if gate is not None:
-            self.ahead, run.gate = run, gate
-        self.watch(run, process.fileno())
+            run.gate = gate
+            self.ahead.append(run)
+        self.watch.add(run, process.fileno())
         if results is not None:
             os.set_blocking(results, False)
-            self.watch(run, results)
+            self.watch.add(run, results)
         if run.why_exec is not None:
             self.not_recycled[run.why_exec] += len(tests)
 
-    def watch(self, run: Run, source: int) -> None:
-        """Waits for a descriptor of a process as well."""
-        self.sources[source] = run
-        self.poll.register(source, select.EPOLLIN)
-
-    def order(self, tests: list[int], slot: int, results: Optional[int], gate: object) -> dict[str, Any]:
-        """What a process is told."""
+    def order(self, tests: list[int], slot: Optional[int], results: Optional[int]) -> dict[str, Any]:
+        """What a process is told; where it has no slot, its gate tells it that."""
         return {
             "tests": [self.items[test].nodeid for test in tests],
-            "worker": f"gw{slot}",
+            "slot": slot,
             "results": None if results is None else RESULTS,
-            "gate": None if gate is None else GATE,
+            "gate": GATE if slot is None else None,
             "tell_ready": self.is_limited,
             "memory_bytes": self.memory_bytes,
             "input": 0 if self.in_step and is_open(0) else None,
@@ -256,10 +257,7 @@ class Schedule:
 
     def take(self) -> None:
         """Takes what processes have sent, and their ends; waits for that while there is nothing to show."""
-        for source, _ in self.poll.poll(self.patience_s()) if self.running else ():
-            run = self.sources.get(source)
-            if run is None:
-                continue
+        for run, source in self.watch.ready(self.patience_s()) if self.running else ():
             if source == run.results:
                 self.read(run)
             else:
@@ -273,16 +271,20 @@ class Schedule:
 
     def patience_s(self) -> Optional[float]:
         """For how long there is nothing else to do."""
-        is_turn = self.ahead is not None and bool(self.free)
-        if self.head == len(self.items) or self.reported[self.head] is not None or is_turn:
+        # What was held begins as soon as it is held no more.
+        is_room = bool(self.free and (self.ahead or self.waiting))
+        if self.head == len(self.items) or self.reported[self.head] is not None or is_room:
             return 0.0
         deadlines = [run.deadline for run in self.running if run.deadline is not None and not run.timed_out]
         return max(0.0, min(deadlines) - time.perf_counter()) if deadlines else None
 
     def read(self, run: Run) -> None:
         """Takes the frames that have come. The last one is kept until the process is over, which may still go wrong."""
-        if run.results is not None and not run.read():
-            self.forget(run.results)
+        if run.results is not None:
+            if not run.read():
+                self.watch.forget(run.results)
+            elif self.may_rest and len(run.unread) < FEW_BYTES:
+                self.watch.rest(run.results)
         for index, events in run.frames():
             if index != READY:
                 test = run.tests[index]
@@ -302,15 +304,15 @@ class Schedule:
         """Takes the end of a process: it frees its slot, and what it has not run goes to others."""
         if run.results is not None:
             self.read(run)
-            self.forget(run.results)
+            self.watch.forget(run.results)
             os.close(run.results)
-        self.forget(run.process.fileno())
+        self.watch.forget(run.process.fileno())
         status = run.process.wait()
         if (frame := run.process.take_answer()) is not None:
             run.take(frame)
         self.running.remove(run)
-        if run is self.ahead:
-            self.ahead = None
+        if run.slot is None:
+            self.ahead.remove(run)
         else:
             self.free.append(run.slot)
         rest = [test for test in run.tests if test not in run.reported]
@@ -344,23 +346,28 @@ class Schedule:
                 self.hold = self.hold or not all(map(is_calm, events))
 
     def withdraw(self) -> None:
-        """Ends the process that is ahead, and puts its tests back: others come before them."""
-        if (run := self.ahead) is not None:
+        """Ends the processes that are ahead, and puts their tests back: others come before them."""
+        while self.ahead:
+            run = self.ahead.pop()
             run.process.kill()
-            self.forget(run.process.fileno())
+            self.watch.forget(run.process.fileno())
             if run.results is not None:
-                self.forget(run.results)
+                self.watch.forget(run.results)
                 os.close(run.results)
             run.process.wait()
+            run.process.take_answer()
             self.close_gate(run)
-            self.ahead = None
             self.running.remove(run)
             self.waiting.appendleft((run.tests, None))
 
-    def forget(self, source: int) -> None:
-        """Does not wait for this descriptor any more."""
-        if self.sources.pop(source, None) is not None:
-            self.poll.unregister(source)
+
+def most_ahead(processes: int) -> int:
+    """How many processes are ahead where this many run at a time: one for each, as far as there are processors left for them.
+
+    Where tests take all processors nobody waits for a process that makes itself ready, and each body that is held beside those
+    that run pushes their memory out of the caches.
+    """
+    return max(0, min(processes, len(os.sched_getaffinity(0)) - processes))
 
 
 def is_open(number: int) -> bool:

@@ -98,7 +98,7 @@ def practise(worker: Worker, recorder: object) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     # Each test sets it and takes it away. A session that a test has started has it from there.
     outer = os.environ.get(CURRENT_TEST)
-    worker.order = {"tests": [], "worker": "gw0", "results": nowhere, "tell_ready": False, "input": None, "gate": None}
+    worker.order = {"tests": [], "slot": 0, "results": nowhere, "tell_ready": False, "input": None, "gate": None}
     try:
         for _ in range(ROUNDS):
             worker.wake()

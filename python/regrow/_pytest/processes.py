@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # a recycled one finds the standard input of the session, if that is for it, and where it waits for its turn.
 RESULTS, ORDER, INPUT, GATE = 3, 4, 5, 6
 
-# Bodies beside one for each process that runs: they are put back meanwhile.
+# Bodies beside one for each process that runs or is ahead: they are put back meanwhile.
 SPARE_BODIES = 6
 
 ALONE = "import sys; sys.path[:] = {path!r}; from regrow._pytest.worker import run_alone; run_alone({order})"
@@ -156,7 +156,7 @@ class Recycling:
 
     answers = True
 
-    def __init__(self, setup: dict[str, Any], processes: int) -> None:
+    def __init__(self, setup: dict[str, Any], processes: int, ahead: int) -> None:
         self._argv: list[str] = setup["argv"]
         self._why: Optional[str] = None
         try:
@@ -174,7 +174,7 @@ class Recycling:
         # Both would be among the variables of every test, although pytest itself does not see them.
         answers.unset_sizes()
         # A test can do what it likes to pytest itself: to distrust its memory would take most of the time of a reset.
-        self._pool = _core.Pool(processes + SPARE_BODIES, warm_only=True, trusts_runs=True)
+        self._pool = _core.Pool(processes + ahead + SPARE_BODIES, warm_only=True, trusts_runs=True)
         self._pool.set_user(0, "pytest", "", processes)
         self._maker = threading.Thread(target=self._make, name="regrow-image", daemon=True)
         self._maker.start()

@@ -13,6 +13,7 @@ from regrow._pytest.worker import FRAME_HEAD, Event
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from regrow._pytest.gates import Gate
     from regrow._pytest.processes import Process
 
 READ_BYTES = 1 << 16
@@ -21,17 +22,20 @@ READ_BYTES = 1 << 16
 class Run:
     """A process, and what it has reported so far."""
 
-    def __init__(self, process: Process, tests: list[int], results: Optional[int], slot: int, why_exec: Optional[str]) -> None:
+    def __init__(
+        self, process: Process, tests: list[int], results: Optional[int], slot: Optional[int], why_exec: Optional[str]
+    ) -> None:
         self.process = process
         self.why_exec = why_exec or process.why_exec
         self.tests = tests
         self.results = results
+        # None while it is ahead.
         self.slot = slot
         self.since = time.perf_counter()
         self.deadline: Optional[float] = None
         self.timed_out = False
-        # The gate that it was started at, which it has passed when it runs its tests: where it waits, and where it is let go.
-        self.gate: Optional[tuple[int, int]] = None
+        # The gate that it was started at, which it has passed when it runs its tests.
+        self.gate: Optional[Gate] = None
         self.unread = bytearray()
         self.reported: dict[int, list[Event]] = {}
 

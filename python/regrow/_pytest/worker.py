@@ -33,6 +33,7 @@ from _pytest.main import Session
 import regrow
 from regrow._pytest import answers, patterns
 from regrow._pytest.capturing import Capturing, memory_file
+from regrow._pytest.gates import wait_at
 from regrow._pytest.leavings import Leavings
 from regrow._pytest.practice import Loop, is_of_pytest, practise
 from regrow._pytest.reports import as_plain
@@ -231,11 +232,11 @@ class Worker:
                 os.set_inheritable(order[name], False)
         if (number := order["input"]) is not None:
             take_input(number)
-        self.config.workerinput["workerid"] = order["worker"]  # type: ignore[attr-defined]
         self.events.clear()
-        if order["gate"] is not None:
-            os.read(order["gate"], 1)
-            os.close(order["gate"])
+        slot = order["slot"] if order["gate"] is None else wait_at(order["gate"])
+        if slot is None:
+            os._exit(1)
+        self.config.workerinput["workerid"] = f"gw{slot}"  # type: ignore[attr-defined]
         if order["tell_ready"]:
             self._send(READY, [])
         if self.loop is not None and self.loop.is_begun:
