@@ -1,9 +1,9 @@
 """Measures the test suites of packages under `pytest --regrow` beside plain pytest: `package_suites.py FOLDER OUTPUT`.
 
 FOLDER has the suites (`python/tests/suites.py`), and is kept between runs. Sessions of plain pytest, of `pytest --regrow`, of
-`pytest --regrow=module`, and of both with `-n 2` take turns. A figure is the least of its rounds: what else the machine does makes a session
-longer, and never shorter. The benchmark checks that all have the same outcomes. The table goes to standard output, and the
-figures go to OUTPUT (`figures.py`).
+`pytest --regrow=module`, and of both with `-n 2` take turns. A figure is the least of its rounds: what else the machine does
+makes a session longer, and never shorter. The benchmark checks that all have the same outcomes. The table goes to standard
+output, and the figures go to OUTPUT (`figures.py`).
 """
 
 from __future__ import annotations

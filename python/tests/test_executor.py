@@ -22,6 +22,7 @@ import pytest
 
 import bodies
 import calls
+import held_open
 import regrow
 import regrow._call.calls
 import regrow._call.future
@@ -627,3 +628,20 @@ def test_a_string_is_no_list_of_modules() -> None:
         regrow.Executor(preload="json")
     with pytest.raises(TypeError):
         regrow.Executor(initializer=3)  # type: ignore[arg-type]
+
+
+def test_files_that_modules_hold_open_are_opened_anew_for_each_call() -> None:
+    with open(held_open.__file__, "rb") as file:
+        begin = file.read(20)
+    with regrow.Executor(2, preload=["held_open"]) as executor:
+        for turn in range(6):
+            future = executor.submit(held_open.read_both, 20)
+            numbers, read, inheritable, following = future.result()
+            assert future.creation is not None
+            assert future.creation.endswith("at warm")
+            # Whatever the calls before have done with them.
+            assert read == [begin, begin], turn
+            assert inheritable == [False, True]
+            # They are out of the way of what a caller passes, and of what a call opens.
+            assert min(numbers) >= 250 > following
+            executor.submit(held_open.close_both).result()

@@ -37,6 +37,27 @@ if next(reversed(sys.modules)) == "linecache":
 # The modules of a plain interpreter at this point.
 PLAIN_MODULES = frozenset(sys.modules)
 
+import posix
+
+
+def take_low_numbers(first: int) -> list[int]:
+    """Opens descriptors until the next one has this number, or as many as there may be."""
+    taken = [posix.open("/dev/null", posix.O_RDONLY | posix.O_CLOEXEC)]
+    try:
+        while taken[-1] < first - 1:
+            # It is not inherited either.
+            taken.append(posix.dup(taken[0]))
+    except OSError:
+        pass
+    return taken
+
+
+# The first number that what modules open can have while an image is made, and the descriptors before it (`held_files`).
+FIRST_HELD = 250
+LOW_NUMBERS: list[int] = []
+if b"REGROW_WARM" in posix.environ and b"REGROW_ORDER" not in posix.environ:
+    LOW_NUMBERS = take_low_numbers(FIRST_HELD)
+
 import _ctypes
 import _frozen_importlib_external as external
 import _imp
@@ -48,7 +69,6 @@ import _weakref
 import binascii
 import gc
 import marshal
-import posix
 import time
 
 TYPE_CHECKING = False

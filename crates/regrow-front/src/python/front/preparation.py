@@ -18,6 +18,7 @@ from .ground import (
     FLUSH_C_STREAMS,
     GATE,
     HELD,
+    LOW_NUMBERS,
     ORDER_HEAD,
     SHOWS_WARNINGS,
     VERSION,
@@ -26,6 +27,7 @@ from .ground import (
     decode,
     encode,
 )
+from .held_files import held_files
 from .loading import Options, load
 from .order import Order
 from .renewal import forget_names, fork_hooks, is_done_once, is_quiet, renewals
@@ -68,6 +70,8 @@ def prepare(options: Options, report: int) -> Prepared:
     try:
         runner = load(options)
         sys.meta_path.remove(missing)
+        while LOW_NUMBERS:
+            posix.close(LOW_NUMBERS.pop())
         in_c, own = environment.finish()
         prepared = Prepared(in_c, own, runner)
         flush_streams()
@@ -136,8 +140,10 @@ def leave_threads(report: int) -> None:
             posix._exit(0)
 
 
-def stop(report: int, prepared: Prepared, options: Options) -> None:
-    """Stops this process. Returns in every run, when it has its order and has renewed what no two runs may share."""
+def stop(report: int, prepared: Prepared, options: Options) -> bool:
+    """Stops this process. Returns in every run, when it has its order and has renewed what no two runs may share.
+
+    False where what libraries hold open could not be opened anew."""
     if options.unfollowed:
         posix.kill(posix.getpid(), _signal.SIGSTOP)
     leave_threads(report)
@@ -168,8 +174,11 @@ def stop(report: int, prepared: Prepared, options: Options) -> None:
         # Every run has its own.
         words.clear()
     itself = posix.getpid()
+    files = held_files()
     if not prepared.is_forked:
         BEFORE_FORK()
+    for file in files:
+        posix.close(file.number)
     posix.kill(itself, _signal.SIGSTOP)
     if not prepared.is_forked:
         AFTER_FORK()
@@ -177,3 +186,4 @@ def stop(report: int, prepared: Prepared, options: Options) -> None:
         renew()
     if GATE[0]:
         Function(GATE[0])(Address(GATE[1]))
+    return all(file.open() for file in files)

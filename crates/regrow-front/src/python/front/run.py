@@ -5,7 +5,7 @@ from __future__ import annotations
 import posix
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from .end import Kept, end_well, ended, finalize, leave
 from .ground import FLUSH_C_STREAMS
@@ -59,6 +59,16 @@ def wake(number: int, prepared: Prepared, taken: bytes | None) -> Order:
     return order
 
 
+def leave_to_plain(number: int) -> NoReturn:
+    """Leaves the run to a plain interpreter, or ends it where the order is in no descriptor."""
+    try:
+        order = Order(number)
+    except OSError:
+        posix.write(2, b"regrow: what a library holds open cannot be opened in this run\n")
+        posix._exit(1)
+    become_plain(order)
+
+
 def begin() -> tuple[Program, Kept]:
     """Prepares, stops, and wakes in a run; returns its program, and what was there before it."""
     options = Options(sys.argv[1:])
@@ -72,8 +82,10 @@ def begin() -> tuple[Program, Kept]:
         raise SystemExit("a front end is started by Regrow: neither REGROW_WARM nor REGROW_ORDER is set")
     prepared = prepare(options, number)
     kept = Kept()
-    stop(number, prepared, options)
+    is_whole = stop(number, prepared, options)
     taken = None
+    if not is_whole:
+        leave_to_plain(number)
     if prepared.runner is not None:
         taken = prepared.runner(number, options.skip, prepared.streams, FLUSH_C_STREAMS, lambda: end_well(kept))
     return Program(wake(number, prepared, taken), options.skip), kept
