@@ -5,8 +5,8 @@ trampolines, as in Debian 13 and Fedora). It does so as soon as `_ctypes` is imp
 
     prepare: low numbers taken -- imports -- low numbers free -- files closed -- SIGSTOP -- gate -- files opened -- order
 
-What is opened while modules are imported has a number under which no caller passes a descriptor. Where one does, the
-run is a plain interpreter's.
+What is opened while modules are imported has a number under which no caller passes a descriptor. Where one does,
+the run is a plain interpreter's.
 """
 
 from __future__ import annotations
