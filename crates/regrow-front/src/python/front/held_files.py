@@ -3,7 +3,7 @@
 libffi holds its own file open, and maps it for functions of Python that are given to C (where it is built with static
 trampolines, as in Debian 13 and Fedora). It does so as soon as `_ctypes` is imported.
 
-    prepare: low numbers taken -- imports -- low numbers free -- files closed -- SIGSTOP -- gate -- files opened -- order
+    prepare: low numbers taken -- imports -- low ones free -- files closed -- SIGSTOP -- gate -- files opened -- order
 
 What is opened while modules are imported has a number under which no caller passes a descriptor. Where one does,
 the run is a plain interpreter's.
