@@ -39,7 +39,7 @@ use crate::image::PyImage;
 use crate::pool::PyPool;
 pub(crate) use call::PyCall;
 use call::{Call, Source, Start};
-use table::{LOOK, Next, Table};
+use table::{LOOK, Next, Sleep, Table};
 
 /// What the polling thread is to do next.
 const POLL_AGAIN: u8 = 0;
@@ -92,12 +92,11 @@ impl PyCalls {
         let number = lock(&self.table).next_number();
         let call = Arc::new(Call::new(number, start, future.clone().unbind()));
         future.setattr(intern!(py, "call"), Bound::new(py, PyCall(Arc::clone(&call)))?)?;
-        {
-            let mut table = lock(&self.table);
-            if table.is_closed {
-                return Err(PyRuntimeError::new_err("cannot schedule new futures after shutdown"));
-            }
-            table.add(call);
+        if !lock(&self.table).add(&call) {
+            // The two refer to one another.
+            drop(call.take_start());
+            call.drop_future();
+            return Err(PyRuntimeError::new_err("cannot schedule new futures after shutdown"));
         }
         py.detach(|| self.start_waiting(Some(number)));
         self.set_futures(py)?;
@@ -156,9 +155,15 @@ impl PyCalls {
             table.polling = Some(thread::current().id());
             table.sleep()
         };
-        let Some((poller, patience)) = sleep.map_err(|error| os_error(&error))? else { return Ok(OVER) };
+        let Some(Sleep { poller, patience }) = sleep else { return Ok(OVER) };
         let waited = py.detach(|| {
-            let ready = poller.wait(patience);
+            let ready = match &poller {
+                Some(poller) => poller.wait(patience),
+                None => {
+                    thread::sleep(patience.unwrap_or_default());
+                    Ok(Vec::new())
+                }
+            };
             let due = lock(&self.table).awake(ready.as_deref().unwrap_or(&[]));
             // The next ones first: nothing runs in the slots that have become free.
             self.let_go_ahead();
@@ -179,8 +184,12 @@ impl PyCalls {
             return Ok(false);
         }
         drop(call.0.take_start());
-        py.detach(|| call.0.end_ahead());
-        self.finish(py, &call.0).map(|()| true)
+        py.detach(|| {
+            call.0.end_ahead();
+            self.start_waiting(None);
+        });
+        self.finish(py, &call.0)?;
+        self.set_futures(py).map(|()| true)
     }
 
     /// Kills the process of a call, which may be about to start.
@@ -244,7 +253,10 @@ impl PyCalls {
                 Next::LetGo(call) => call.let_go(),
                 Next::StartAhead(call) => {
                     let waits = !call.start(self.memory_limit, true);
-                    lock(&self.table).started_ahead(call.number, waits);
+                    let is_doomed = lock(&self.table).started_ahead(call.number, waits);
+                    if is_doomed {
+                        call.kill();
+                    }
                 }
                 Next::Start(call) => {
                     call.start(self.memory_limit, false);
@@ -312,8 +324,13 @@ impl PyCalls {
     /// Tells the futures of calls that have begun, and sets those of calls that are over and that nobody else has.
     fn set_futures(&self, py: Python<'_>) -> PyResult<()> {
         let begun = lock(&self.table).take_begun();
-        for future in begun.iter().filter_map(|call| call.future(py)) {
-            outcome::begin(&future)?;
+        for (place, call) in begun.iter().enumerate() {
+            if let Some(future) = call.future(py)
+                && let Err(error) = outcome::begin(&future)
+            {
+                lock(&self.table).put_back_begun(begun.get(place..).unwrap_or_default());
+                return Err(error);
+            }
         }
         while let Some(call) = { lock(&self.table).take_ended() } {
             self.finish(py, &call)?;

@@ -46,13 +46,13 @@ impl RunnerExchange {
 
     /// Waits until the caller lets this process begin, where it was started ahead of its turn. False when the caller has ended.
     pub(crate) fn await_turn(&self) -> bool {
-        let caller = rustix::process::getppid();
-        while let Some((word, value)) = self.exchange().and_then(Exchange::closed_gate) {
-            // Whatever ends the sleep, the word says whether it is time.
-            let _ = futex::wait(word, futex::Flags::empty(), value, Some(&LOOK));
-            if rustix::process::getppid() != caller {
+        while let Some((word, caller)) = self.exchange().and_then(Exchange::closed_gate) {
+            let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get().cast_unsigned());
+            if parent != Some(caller) {
                 return false;
             }
+            // Whatever ends the sleep, the word says whether it is time.
+            let _ = futex::wait(word, futex::Flags::empty(), caller, Some(&LOOK));
         }
         true
     }

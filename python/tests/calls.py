@@ -298,3 +298,29 @@ def words_of_family() -> list[bytes]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             words += Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     return words
+
+
+#: Whether it was the main thread that has loaded an answer.
+LOADED: list[bool] = []
+
+
+def load_once() -> str:
+    """Loads what `interrupting_once` returns: the first time a signal comes meanwhile."""
+    LOADED.append(threading.current_thread() is threading.main_thread())
+    if len(LOADED) == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass
+    return "loaded"
+
+
+class LoadedOnce:
+    """Something whose loading calls `load_once`."""
+
+    def __reduce__(self) -> Any:
+        return load_once, ()
+
+
+def interrupting_once() -> LoadedOnce:
+    """A value during whose loading a signal comes."""
+    return LoadedOnce()

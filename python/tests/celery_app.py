@@ -158,17 +158,6 @@ def variables(*names: str) -> list[list[Optional[str]]]:
 
 
 @app.task
-def files_of_worker() -> int:
-    """How many files the worker has through which tasks are told what to do, or answer."""
-    folder = f"/proc/{os.getppid()}/fd"
-    found = 0
-    for number in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError):
-            found += "regrow-call" in os.readlink(f"{folder}/{number}")
-    return found
-
-
-@app.task
 def way_in() -> str:
     """The function that has begun the process of a task: what is around the pool's own."""
     frame = sys._getframe()

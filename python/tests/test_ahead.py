@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,32 @@ def test_a_call_that_is_ahead_can_be_cancelled(tmp_path: Path) -> None:
         assert first.result() == "waited"
     assert not (tmp_path / "begun").exists()
     assert not [child for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("reuse", ["always", "never"])
+def test_a_call_that_is_cancelled_while_it_is_started_ahead_does_not_run(tmp_path: Path, reuse: Reuse) -> None:
+    with regrow.Executor(1, reuse=reuse) as executor:
+        executor.submit(calls.pid).result()
+        for turn in range(40):
+            end, ran = tmp_path / f"end{turn}", tmp_path / f"ran{turn}"
+            first = executor.submit(calls.wait_for, str(end))
+            cancelled: list[bool] = []
+
+            def cancel(cancelled: list[bool] = cancelled) -> None:
+                while not (waiting := executor._calls.core.waiting()):
+                    pass
+                cancelled.append(waiting[0].cancel())
+
+            thread = threading.Thread(target=cancel)
+            thread.start()
+            second = executor.submit(ran.touch)
+            thread.join()
+            assert cancelled == [True]
+            assert second.cancelled()
+            end.touch()
+            assert first.result() == "waited"
+            executor.submit(calls.pid).result()
+            assert not ran.exists(), turn
 
 
 def test_the_time_of_a_call_counts_from_its_turn() -> None:

@@ -77,11 +77,6 @@ def test_tasks_go_the_quick_way_into_their_processes(client: Client) -> None:
     assert client.way_in().get(timeout=SOON) == "begin"
 
 
-def test_a_task_is_told_what_to_do_without_a_file(client: Client) -> None:
-    # A task has a file for its answer, and no second one. The one before it may not have been seen to end.
-    assert min(client.files_of_worker().get(timeout=SOON) for _ in range(10)) == 1
-
-
 def test_signals_of_processes_are_sent_in_each_and_that_of_the_image_once(client: Client, folder: Path) -> None:
     gave = [client.where().get(timeout=SOON) for _ in range(3)]
     images = {heard[0] for _, _, heard in gave}

@@ -19,7 +19,9 @@ SOURCES = {
     "thread": "import threading\nend = threading.Event()\n"
     "threading.Thread(target=end.wait, daemon=True, name='watcher').start()\n",
     "opens_socket": "import socket\nkept = socket.socket()\n",
-    "opens_file": "kept = open('/etc/passwd')\n",
+    "opens_file": "kept = open('/etc/passwd')\nkept.readline()\n",
+    # Each run opens it anew.
+    "holds_file": "kept = open('/etc/passwd')\n",
     "starts_child": "import subprocess\nkept = subprocess.Popen(['sleep', '1234'])\n",
     "hooks": "import os\nos.register_at_fork(before=lambda: None, after_in_child=lambda: None)\n",
     "raises": "raise ValueError('not today')\n",
@@ -57,6 +59,8 @@ def found(folder: Path, *names: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_modules_that_can_be_kept_are_told_with_what_they_take(modules: Path) -> None:
+    status, findings = found(modules, "holds_file")
+    assert (status, findings["holds_file"]["kept"]) == (0, True)
     status, findings = found(modules, "quiet", "big", "slow", "hooks", "cuda")
     assert status == 0
     assert all(finding["kept"] and finding["reason"] is finding["error"] is None for finding in findings.values())

@@ -11,9 +11,11 @@ import pickle
 import queue
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Optional
@@ -645,3 +647,71 @@ def test_files_that_modules_hold_open_are_opened_anew_for_each_call() -> None:
             # They are out of the way of what a caller passes, and of what a call opens.
             assert min(numbers) >= 250 > following
             executor.submit(held_open.close_both).result()
+
+
+def test_an_interrupt_while_an_answer_is_loaded_is_the_caller_s(executor: regrow.Executor) -> None:
+    calls.LOADED.clear()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        future = executor.submit(calls.interrupting_once)
+        with pytest.raises(KeyboardInterrupt):
+            future.result()
+        loaded: object = future.result()
+        assert loaded == "loaded"
+    finally:
+        signal.signal(signal.SIGINT, before)
+    # Another thread has loaded it again.
+    assert calls.LOADED == [True, False]
+
+
+def test_what_is_submitted_after_shutdown_leaves_nothing() -> None:
+    executor = regrow.Executor(1)
+    executor.submit(calls.pid).result()
+    executor.shutdown()
+    for _ in range(10):
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            executor.submit(calls.add, 1)
+    kept = weakref.ref(executor._calls)
+    del executor
+    gc.collect()
+    assert kept() is None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_hook_that_raises_does_not_end_the_polling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hook(_: object) -> None:
+        raise RuntimeError("a hook that fails")
+
+    def leave(_: object) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr(threading, "excepthook", hook)
+    with regrow.Executor(1) as executor:
+        first = executor.submit(calls.sleep, 0.1)
+        first.add_done_callback(leave)
+        assert not concurrent.futures.wait([first]).not_done
+        second = [executor.submit(calls.sleep, 0.01) for _ in range(3)]
+        assert not concurrent.futures.wait(second, timeout=60).not_done
+
+
+def test_the_polling_thread_serves_calls_without_a_descriptor() -> None:
+    script = (
+        "import os, resource, threading, time, regrow, calls\n"
+        "if __name__ == '__main__':\n"
+        "    executor = regrow.Executor(1)\n"
+        "    executor.submit(calls.pid).result()\n"
+        "    future = executor.submit(calls.sleep, 0.2)\n"
+        "    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))\n"
+        "    over, raised = threading.Event(), []\n"
+        "    threading.excepthook = raised.append\n"
+        "    future.add_done_callback(lambda _: over.set())\n"
+        "    print(over.wait(30), raised)\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))\n"
+        "    print(executor.submit(calls.add, 1, 2).result())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.returncode) == ("True []\n3\n", 0), done.stderr

@@ -24,9 +24,6 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// Bytes of the exchange. A page of it takes memory when it is used first.
 pub const EXCHANGE_BYTES: usize = 64 * 1024;
 
-/// What says that the gate is closed. Anything else leaves it open.
-const GATE_CLOSED: u32 = 1;
-
 const HEAD_BYTES: usize = 16;
 const WORD_BYTES: usize = size_of::<u64>();
 const ANSWER_WORDS: usize = (EXCHANGE_BYTES / 2 - HEAD_BYTES) / WORD_BYTES;
@@ -48,7 +45,7 @@ pub struct Exchange {
     answer_bytes: AtomicU32,
     /// 1 when the answer is whole.
     is_answered: AtomicU32,
-    /// 1 while the program that has taken its order is not to begin with it. It sleeps on this.
+    /// The caller's process while the program that has taken its order is not to begin with it, which sleeps on this; else zero.
     gate: AtomicU32,
     answer: [AtomicU64; ANSWER_WORDS],
     order: [AtomicU64; ORDER_WORDS],
@@ -68,9 +65,9 @@ impl Exchange {
         true
     }
 
-    /// The caller has the program wait with the order that is put next until the gate is opened.
-    pub fn close_gate(&self) {
-        self.gate.store(GATE_CLOSED, SeqCst);
+    /// The caller, which is this process, has the program wait with its order until the gate is opened.
+    pub fn close_gate(&self, caller: u32) {
+        self.gate.store(caller, SeqCst);
     }
 
     /// The caller lets the program begin. Whoever sleeps on the word that this returns is to be woken.
@@ -80,10 +77,12 @@ impl Exchange {
         &self.gate
     }
 
-    /// The word to sleep on, and the value to sleep at, while the program is not to begin.
+    /// While the program is not to begin: the word to sleep on, and its value, which is the caller. A program with another parent has
+    /// nobody to wait for.
     #[must_use]
     pub fn closed_gate(&self) -> Option<(&AtomicU32, u32)> {
-        (self.gate.load(SeqCst) == GATE_CLOSED).then_some((&self.gate, GATE_CLOSED))
+        let caller = self.gate.load(SeqCst);
+        (caller != 0).then_some((&self.gate, caller))
     }
 
     /// How many bytes of an order the program finds; `None` where there is none.
@@ -238,13 +237,13 @@ mod tests {
     fn a_gate_is_closed_until_it_is_opened_and_leaves_nothing() {
         let exchange = exchange();
         assert!(exchange.closed_gate().is_none());
-        exchange.close_gate();
+        exchange.close_gate(7);
         assert!(exchange.put_order(&bytes(9)));
         let (word, value) = exchange.closed_gate().expect("it is closed");
-        assert_eq!(word.load(SeqCst), value);
+        assert_eq!((word.load(SeqCst), value), (7, 7));
         assert_eq!(exchange.open_gate().load(SeqCst), 0);
         assert!(exchange.closed_gate().is_none());
-        exchange.close_gate();
+        exchange.close_gate(7);
         exchange.clear(9, true);
         assert!(exchange.is_clear() && exchange.closed_gate().is_none());
     }

@@ -55,7 +55,7 @@ impl RunExchange {
             return None;
         }
         if is_ahead {
-            of(shared).close_gate();
+            of(shared).close_gate(std::process::id());
         }
         Some(RunExchange {
             shared: Arc::clone(shared),

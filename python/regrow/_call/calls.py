@@ -26,6 +26,9 @@ from regrow._starter import Starter
 _TELL = 1
 _OVER = 2
 
+#: How long the polling thread does nothing after something has raised in it, in seconds.
+_PAUSE = 0.01
+
 #: How long a thread may take to begin, in seconds.
 _BEGINS_WITHIN = 1.0
 
@@ -203,10 +206,14 @@ def _poll(calls: Calls, core: _core.Calls) -> None:
     while True:
         try:
             done = core.poll()
+            if done == _TELL:
+                calls._tell()
         except BaseException:
-            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+            # The program's own hook may raise as well.
+            with contextlib.suppress(BaseException):
+                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+            # What has raised may do so again at once.
+            time.sleep(_PAUSE)
             continue
         if done == _OVER:
             return
-        if done == _TELL:
-            calls._tell()

@@ -29,6 +29,13 @@ def moved(number: int) -> int:
     return high
 
 
+def place(number: int, own: int) -> None:
+    """Gives a descriptor a number of its own. It may have that already."""
+    if number != own:
+        os.dup2(number, own, inheritable=False)
+        os.close(number)
+
+
 class Capturing:
     """The global capturing of a worker, which a run finds suspended."""
 
@@ -92,11 +99,9 @@ class Capturing:
                 os.dup2(original, number, inheritable=False)
         except OSError:
             return False
-        opened = [(os.open(os.devnull, os.O_RDONLY), self._nowhere)]
-        opened += [(os.memfd_create("captured"), number) for number in self._files]
-        for number, own in opened:
-            os.dup2(number, own, inheritable=False)
-            os.close(number)
+        place(os.open(os.devnull, os.O_RDONLY), self._nowhere)
+        for number in self._files:
+            place(os.memfd_create("captured"), number)
         capturing = self._manager._global_capturing
         capturing.in_.resume()
         capturing._in_suspended = False

@@ -46,6 +46,8 @@ pub(super) fn tell(future: &Bound<'_, PyAny>, call: &Call, how: Finish) -> PyRes
     match short_value(py, call)? {
         Some(Ok(value)) => set(future, Some(value), None),
         Some(Err(error)) if error.is_instance_of::<PyException>(py) => set(future, None, Some(error)),
+        // It may be a signal handler's, and not the answer's.
+        Some(Err(error)) if is_main_thread(py)? => Err(unclear(py, error)?),
         _ => tell_of_answer(future),
     }
 }
@@ -64,6 +66,19 @@ fn short_value<'py>(py: Python<'py>, call: &Call) -> PyResult<Option<PyResult<Bo
     }
     let loads = LOADS.import(py, "pickle", "loads")?;
     Ok(Some(loads.call1((PyBytes::new(py, pickle),))))
+}
+
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static MAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let current = CURRENT.import(py, "threading", "current_thread")?.call0()?;
+    Ok(current.is(&MAIN.import(py, "threading", "main_thread")?.call0()?))
+}
+
+/// Says that another thread is to read the answer again.
+fn unclear(py: Python<'_>, error: PyErr) -> PyResult<PyErr> {
+    let class = py.import("regrow._call.answer")?.getattr("Unclear")?;
+    Ok(PyErr::from_value(class.call1((error.into_value(py),))?))
 }
 
 /// Tells a future of an answer that Python has to read.

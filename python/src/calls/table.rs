@@ -22,6 +22,9 @@ use super::poller::Poller;
 /// How often a call is looked at of which nothing is heard, and the list of pools is brought up to date.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
+/// How long the polling thread waits where it has no poller.
+const NAP: Duration = Duration::from_millis(50);
+
 /// How many calls are ahead at most, and never more than run.
 const MOST_AHEAD: usize = 2;
 
@@ -60,6 +63,12 @@ pub(super) struct Entry {
     /// Whether its process is to be killed as soon as there is one.
     pub(super) is_doomed: bool,
     pub(super) is_cancelled: bool,
+}
+
+/// How the polling thread waits.
+pub(super) struct Sleep {
+    pub(super) poller: Option<Arc<Poller>>,
+    pub(super) patience: Option<Duration>,
 }
 
 /// How a call ended, beside what its process has answered.
@@ -141,11 +150,14 @@ impl Table {
         self.polling == Some(thread) || self.finishing.iter().any(|&(_, finisher)| finisher == thread)
     }
 
-    /// Has a call wait for a slot.
-    pub(super) fn add(&mut self, call: Arc<Call>) {
+    /// Has a call wait for a slot. False when no further calls are taken.
+    pub(super) fn add(&mut self, call: &Arc<Call>) -> bool {
+        if self.is_closed {
+            return false;
+        }
         let number = call.number;
         let entry = Entry {
-            call,
+            call: Arc::clone(call),
             stage: Stage::Waiting,
             is_claimed: false,
             is_attended: false,
@@ -159,6 +171,7 @@ impl Table {
         self.entries.insert(number, entry);
         self.waiting.push_back(number);
         self.was_used = true;
+        true
     }
 
     /// Gives a free slot to the call that has waited longest, or has it started ahead.
@@ -199,17 +212,26 @@ impl Table {
         self.entries.get(&number).map(|entry| Arc::clone(&entry.call))
     }
 
-    /// Notes that a call is ahead, or why it is not: it `waits` for its turn to be started then, or never will be.
-    pub(super) fn started_ahead(&mut self, number: u64, waits: bool) {
+    /// Notes that a call is ahead, or why it is not: it `waits` for its turn to be started then, or never will be. True when its process is
+    /// to be killed: it was cancelled meanwhile, and its end is waited for like that of others.
+    pub(super) fn started_ahead(&mut self, number: u64, waits: bool) -> bool {
         self.is_held_back = waits;
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        if !waits && entry.call.process().is_some() {
+        let Some(entry) = self.entries.get_mut(&number) else { return false };
+        let (is_doomed, has_process) = (entry.is_doomed, !waits && entry.call.process().is_some());
+        if has_process && !is_doomed {
             entry.stage = Stage::Ahead;
-            return;
+            return false;
         }
         entry.stage = Stage::Waiting;
         self.ahead.retain(|&other| other != number);
-        if waits { self.waiting.push_front(number) } else { self.end(number) }
+        if has_process {
+            self.run(number, None);
+        } else if waits && !is_doomed {
+            self.waiting.push_front(number);
+        } else {
+            self.end(number);
+        }
+        has_process
     }
 
     /// Notes that a call has a process, or that it never will. True when that is to be killed.
@@ -290,10 +312,12 @@ impl Table {
     /// Has calls that are about to start be killed as soon as they have a process. Those that have one.
     pub(super) fn doom_starting(&mut self) -> Vec<Arc<Call>> {
         let mut running = Vec::new();
-        for number in &self.in_slots {
+        for number in self.in_slots.iter().chain(&self.ahead) {
             let Some(entry) = self.entries.get_mut(number) else { continue };
-            entry.is_doomed |= entry.stage == Stage::Starting;
-            running.push(Arc::clone(&entry.call));
+            entry.is_doomed |= matches!(entry.stage, Stage::Starting | Stage::StartingAhead);
+            if entry.stage == Stage::Running {
+                running.push(Arc::clone(&entry.call));
+            }
         }
         running
     }
@@ -343,6 +367,12 @@ impl Table {
             .filter_map(|number| self.entries.get(number))
             .map(|entry| Arc::clone(&entry.call))
             .collect()
+    }
+
+    /// Has the polling thread tell the futures of calls that have begun.
+    pub(super) fn put_back_begun(&mut self, begun: &[Arc<Call>]) {
+        self.begun.extend(begun.iter().map(|call| call.number));
+        self.wake();
     }
 
     /// A call that is over and whose future nobody sets: the caller does.
@@ -410,20 +440,35 @@ impl Table {
         }
     }
 
-    /// The poller, and for how long it is to wait; none when the thread is over.
-    pub(super) fn sleep(&mut self) -> std::io::Result<Option<(Arc<Poller>, Option<Duration>)>> {
+    /// How the thread is to wait; none when it is over.
+    pub(super) fn sleep(&mut self) -> Option<Sleep> {
         if self.is_closed && self.is_empty() {
             self.poller = None;
-            return Ok(None);
+            return None;
         }
-        let poller = match &self.poller {
-            Some(poller) => Arc::clone(poller),
-            None => Arc::clone(self.poller.insert(Arc::new(Poller::new()?))),
-        };
         let now = Instant::now();
         self.until = self.next_wake(now);
         self.is_asleep = true;
-        Ok(Some((poller, self.until.map(|until| until.saturating_duration_since(now)))))
+        let patience = self.until.map(|until| until.saturating_duration_since(now));
+        if self.poller.is_none() {
+            self.poller = Poller::new().ok().map(Arc::new);
+        }
+        Some(match &self.poller {
+            Some(poller) => Sleep { poller: Some(Arc::clone(poller)), patience },
+            // There is no descriptor for one. Calls are looked at from time to time.
+            None => {
+                self.running_are_due(now);
+                Sleep { poller: None, patience: Some(patience.unwrap_or(NAP).min(NAP)) }
+            }
+        })
+    }
+
+    fn running_are_due(&mut self, now: Instant) {
+        for number in &self.in_slots {
+            if let Some(entry) = self.entries.get_mut(number) {
+                entry.due = now;
+            }
+        }
     }
 
     /// When the wait ends if nothing happens. It goes on for a while without a call, so that the next one need not wake the thread.

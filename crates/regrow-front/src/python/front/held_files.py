@@ -34,31 +34,36 @@ class HeldFile:
             return False
         try:
             opened = posix.open(self.path, posix.O_RDONLY | posix.O_CLOEXEC)
-            posix.dup2(opened, self.number, self.is_inheritable)
+            if opened == self.number:
+                posix.set_inheritable(opened, self.is_inheritable)
+            else:
+                posix.dup2(opened, self.number, self.is_inheritable)
+                posix.close(opened)
         except OSError:
             return False
-        posix.close(opened)
         return True
 
 
 def held_files() -> list[HeldFile]:
     """The files that modules hold so. What else they hold is for Regrow to refuse."""
-    listed = [int(name) for name in posix.listdir("/proc/self/fd")]
-    return [HeldFile(number, path) for number in sorted(listed) if number >= FIRST_HELD and (path := path_of(number))]
+    listed = sorted(int(name) for name in posix.listdir("/proc/self/fd"))
+    return [HeldFile(number, path) for number in listed if number >= FIRST_HELD and (path := path_of(number))]
 
 
 def path_of(number: int) -> str | None:
     """The path of a descriptor that can be opened anew and is the same then."""
+    held = posix.fstat(number)
+    path = posix.readlink(f"/proc/self/fd/{number}")
+    if held.st_mode & 0o170000 != 0o100000 or path[:1] != "/":
+        return None
+    info = content_of(f"/proc/self/fdinfo/{number}").split(b"\n")
     try:
-        path = posix.readlink(f"/proc/self/fd/{number}")
-        info = content_of(f"/proc/self/fdinfo/{number}").split(b"\n")
-        held, there = posix.fstat(number), posix.stat(path)
+        there = posix.stat(path)
     except OSError:
         return None
     facts = dict([line.split(b":\t", 1) for line in info if b":\t" in line])
-    is_regular = held.st_mode & 0o170000 == 0o100000
     is_same = (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
     # Nothing is read, there is no lock, and no flag but that it is closed by exec, and that it may be large.
     is_plain = int(facts.get(b"flags", b"1"), 8) & ~0o2100000 == 0
     is_as_opened = facts.get(b"pos") == b"0" and b"lock" not in facts and is_plain
-    return path if is_regular and is_same and is_as_opened else None
+    return path if is_same and is_as_opened else None
