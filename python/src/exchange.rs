@@ -47,7 +47,8 @@ impl RunnerExchange {
     /// Waits until the caller lets this process begin, where it was started ahead of its turn. False when the caller has ended.
     pub(crate) fn await_turn(&self) -> bool {
         while let Some((word, caller)) = self.exchange().and_then(Exchange::closed_gate) {
-            let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get().cast_unsigned());
+            let parent =
+                rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get().cast_unsigned());
             if parent != Some(caller) {
                 return false;
             }

@@ -53,7 +53,7 @@ def take_low_numbers(first: int) -> list[int]:
 
 
 # The first number that what modules open can have while an image is made, and the descriptors before it (`held_files`).
-FIRST_HELD = 250
+FIRST_HELD = min(250, posix.sysconf("SC_OPEN_MAX") // 4)
 LOW_NUMBERS: list[int] = []
 if b"REGROW_WARM" in posix.environ and b"REGROW_ORDER" not in posix.environ:
     LOW_NUMBERS = take_low_numbers(FIRST_HELD)
