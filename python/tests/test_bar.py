@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 #: What a program that maps begins with.
 HEAD = """
-import itertools, operator, sys, time
+import faulthandler, itertools, operator, sys, time
+# A program that hangs says where.
+faulthandler.dump_traceback_later(100)
 import regrow
 
 def wait(number):
