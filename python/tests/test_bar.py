@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 #: What a program that maps begins with.
 HEAD = """
-import faulthandler, itertools, operator, sys, time
-# A program that hangs says where.
-faulthandler.dump_traceback_later(100)
+import itertools, operator, sys, time
 import regrow
 
 def wait(number):
@@ -45,7 +43,9 @@ LAST = re.compile(
 
 
 def _main(body: str) -> str:
-    return HEAD + "\nif __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in body.strip().splitlines())
+    # A program that hangs says where.
+    watched = "import faulthandler\nfaulthandler.dump_traceback_later(100)\n"
+    return watched + HEAD + "\nif __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in body.strip().splitlines())
 
 
 def _last(line: str) -> dict[str, Any]:
