@@ -107,7 +107,10 @@ class Process:
     def kill(self) -> None: ...
 
 def pickled_call(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, list[memoryview]]:
-    """The order of a call, and its large buffers, which are not in it."""
+    """The pickle of a call, and its large buffers, which are not in it."""
+
+def with_key(pickle: bytes) -> bytes:
+    """The order of a call whose pickle this is."""
 @final
 class Call:
     """A call of an executor."""
@@ -173,8 +176,6 @@ class Calls:
     def count_waiting(self) -> int:
         """How many calls wait for a slot."""
 
-    @property
-    def is_closed(self) -> bool: ...
     def is_served_here(self) -> bool:
         """Whether the caller's thread polls, or is setting a future."""
 

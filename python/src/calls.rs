@@ -233,11 +233,6 @@ impl PyCalls {
         lock(&self.table).count_waiting()
     }
 
-    #[getter]
-    fn is_closed(&self) -> bool {
-        lock(&self.table).is_closed
-    }
-
     /// Whether the caller's thread polls, or is setting a future: it cannot wait for the end of all calls.
     fn is_served_here(&self) -> bool {
         lock(&self.table).is_served_by(thread::current().id())

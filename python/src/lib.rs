@@ -33,7 +33,7 @@ mod _core {
     #[pymodule_export]
     use crate::image::PyImage;
     #[pymodule_export]
-    use crate::order::pickled_call;
+    use crate::order::{pickled_call, with_key};
     #[pymodule_export]
     use crate::pool::PyPool;
     #[pymodule_export]

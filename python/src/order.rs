@@ -1,4 +1,4 @@
-//! Writes the order of a call, without its large buffers; `regrow._call.worker` reads it.
+//! Writes the order of a call; `regrow._call.worker` reads it.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::runner::PROTOCOL;
 
-/// The order of a call, and its large buffers, which are not in it: what a pickle leaves out, `regrow._call.buffers` finds.
+/// The pickle of a call, and its large buffers, which are not in it: what a pickle leaves out, `regrow._call.buffers` finds.
 #[pyfunction]
 pub(crate) fn pickled_call<'py>(
     function: &Bound<'py, PyAny>,
@@ -25,11 +25,12 @@ pub(crate) fn pickled_call<'py>(
     options.set_item(intern!(py, "buffer_callback"), take)?;
     let dumps = DUMPS.import(py, "pickle", "dumps")?;
     let pickle = dumps.call(((function, args, kwargs), PROTOCOL), Some(&options))?.cast_into::<PyBytes>()?;
-    Ok((with_key(&pickle)?, found))
+    Ok((pickle, found))
 }
 
-/// A pickle behind what processes of one family know one another by, as an order begins.
-fn with_key<'py>(pickle: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyBytes>> {
+/// The order of a call whose pickle this is: it begins with what processes of one family know one another by.
+#[pyfunction]
+pub(crate) fn with_key<'py>(pickle: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyBytes>> {
     static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = pickle.py();
     let process = CURRENT.import(py, "multiprocessing.process", "current_process")?.call0()?;

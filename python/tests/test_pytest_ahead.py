@@ -22,25 +22,8 @@ AHEAD = """
     controller.most_ahead = lambda processes: processes
 """
 
-# Each test notes beside that which slot it has.
-SLOTS = """
-    import os, pytest, time
-
-    def note(text):
-        with open("notes", "a") as file:
-            file.write(text + " ")
-
-    @pytest.fixture(autouse=True)
-    def noted(request):
-        worker = request.config.workerinput["workerid"]
-        note(f"+{worker}")
-        yield
-        time.sleep(0.05)
-        note(f"-{worker}")
-"""
-
 # Each test notes when it begins and when it is over.
-NOTES = """
+NOTING = """
     import os, pytest, time
 
     def note(text):
@@ -49,11 +32,16 @@ NOTES = """
 
     @pytest.fixture(autouse=True)
     def noted(request):
-        note(f"+{request.node.name}")
+        name = %s
+        note(f"+{name}")
         yield
         time.sleep(0.05)
-        note(f"-{request.node.name}")
+        note(f"-{name}")
 """
+
+# By its name, and by the slot that it has.
+NOTES = NOTING % "request.node.name"
+SLOTS = NOTING % 'request.config.workerinput["workerid"]'
 
 
 def notes(pytester: pytest.Pytester) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from multiprocessing import process as mp_process
 from typing import Any, Protocol
 
 from regrow import _core
@@ -34,26 +33,19 @@ def pickled(value: Any) -> bytes:
 
 def order_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Callable[[Any], bytes] = pickled) -> bytes:
     """The order of a call; see `regrow._call.worker`. `dumps` makes the pickle."""
-    return _key() + dumps((function, args, kwargs))
+    return _core.with_key(dumps((function, args, kwargs)))
 
 
 def order_with_buffers(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shared: Sequence[Shared] = ()
 ) -> tuple[bytes, Sequence[Shared]]:
     """The same, and what the process has copies of the descriptors of: large buffers are in a memory file."""
-    order, found = _core.pickled_call(function, args, kwargs)
+    data, found = _core.pickled_call(function, args, kwargs)
     if found:
         sizes = [len(buffer) for buffer in found]
-        key = _key()
-        data = pickled((carry, (SHARED_FD + len(shared), sizes, order[len(key) :]), {}))
-        return key + data, (*shared, buffers.MemoryFile(found))
-    return order, shared
-
-
-def _key() -> bytes:
-    """What processes of one family know one another by, as an order begins with it."""
-    key = bytes(mp_process.current_process().authkey)
-    return len(key).to_bytes(2, "little") + key
+        data = pickled((carry, (SHARED_FD + len(shared), sizes, data), {}))
+        shared = (*shared, buffers.MemoryFile(found))
+    return _core.with_key(data), shared
 
 
 def prepare(starter: Starter) -> None:
