@@ -318,6 +318,17 @@ fn a_run_that_is_killed_while_it_is_ahead_leaves_nothing() {
 }
 
 #[test]
+fn a_run_cannot_close_the_gate_of_the_next_one() {
+    for (name, pool) in pools() {
+        for order in ["head[3] = os.getppid()", "head[3] = 0xffffffff\nos.kill(os.getpid(), 9)"] {
+            drop(begin(&pool, order).wait());
+            assert_eq!(answer(&pool, "answer(b'%d' % head[3])").as_deref(), Some(&b"0"[..]), "{name}");
+            assert_nothing_is_left(name, &pool, order);
+        }
+    }
+}
+
+#[test]
 fn nothing_is_started_ahead_that_could_not_wait() {
     let pool = prepared(Pool::builder());
     let mark = std::env::temp_dir().join(format!("regrow-ahead-{}", std::process::id()));
