@@ -97,9 +97,10 @@ try_with() {
 
 # Tries the wheel in clean environments: of this interpreter, and of the oldest and the newest others, where there are such. The
 # newest one's own tests, numpy's and pandas' end in recycled processes as outside. With those others the tests that make most calls
-# are left out, as they are no others for another interpreter.
+# are left out, as they are no others for another interpreter. With REGROW_LONG the newest is Debian's newest.
 try_clean() {
     local others at tests packages
+    [ -z "${REGROW_LONG:-}" ] || find_newest_cpython
     without_rust
     try_with "$python" '' test_core.py test_run.py test_wheel.py
     mapfile -t others < <(./interpreters.py --others)

@@ -47,3 +47,11 @@ install_package() {
     build_wheel "$target/wheels"
     "$tools/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/*.whl
 }
+
+# Has interpreters.py find Debian's newest CPython, too, which machines do not have yet.
+find_newest_cpython() {
+    local newest
+    say "Debian's newest CPython"
+    newest=$(./newest_cpython.sh "$target/newest-cpython") || return
+    export REGROW_PYTHONS=${REGROW_PYTHONS:+$REGROW_PYTHONS:}$newest
+}

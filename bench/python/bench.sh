@@ -24,7 +24,8 @@ PYTHONPATH=$here/.. "$tools/bin/python" "$here/fresh_processes.py" "$(dirname "$
 PYTHONPATH=$here/.. "$tools/bin/python" "$here/celery_tasks.py" "$(dirname "$output")/celery.json"
 # The suites of packages have environments of their own, which are kept.
 PYTHONPATH=$here/..:tests "$tools/bin/python" "$here/package_suites.py" "$target/suites" "${output%.json}-suites.json"
-# Each CPython from 3.11 that is here, with the wheel alone.
+# Each CPython from 3.11 that is here, and Debian's newest, with the wheel alone.
+find_newest_cpython || say 'it is not to be had here: the others are measured'
 pythons=()
 while read -r interpreter; do
     version=$("$interpreter" -c 'import sys; print(sys.version.split()[0], int(sys.version_info >= (3, 11)))')
