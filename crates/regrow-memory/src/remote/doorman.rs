@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
+use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
 
 use super::hello::QUESTION;
 use super::memory::SharedMemory;
@@ -29,17 +29,6 @@ pub(super) struct Doorman {
     pub(super) stop: Arc<OwnedFd>,
     pub(super) porter: Sender<Event>,
     pub(super) shared: Arc<SharedMemory>,
-    /// Says how the service is.
-    pub(super) report: Report,
-}
-
-/// See [`Doorman::report`].
-pub(super) struct Report(pub(super) Box<dyn Fn() -> Vec<u8> + Send>);
-
-impl std::fmt::Debug for Report {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.write_str("Report")
-    }
 }
 
 /// Whether the other side of a socket has ended.
@@ -86,14 +75,14 @@ impl Doorman {
         self.shared.head().bell.insist(0);
     }
 
-    /// Whether a process has ended: the porter is told. A client may ask how the service is; what else comes is passed over.
+    /// Whether a process has ended: the porter is told. A client may ask how the service is: the porter is told as well, who knows
+    /// whoever has come and gone before. What else comes is passed over.
     fn is_over(&self, socket: &Arc<OwnedFd>) -> bool {
         let mut bytes = [0u8; 64];
         match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((0, _)) => {}
             Ok((length, _)) if bytes.get(..length) == Some(QUESTION) => {
-                // Who does not read its answers gets no more of them.
-                let _ = send(socket, &(self.report.0)(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+                self.tell(Event::Question(Arc::clone(socket)));
                 return false;
             }
             Ok(_) | Err(Errno::INTR | Errno::AGAIN) => return false,

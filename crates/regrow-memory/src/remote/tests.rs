@@ -358,3 +358,13 @@ fn a_domain_has_room_for_so_many_clients() {
     scene.wait_until(|state| state.clients == 255);
     scene.client().alloc(1, Mode::Delayed).expect("there is room again");
 }
+
+#[test]
+fn who_asks_how_a_domain_is_counts_neither_itself_nor_who_has_asked_before() {
+    let scene = scene(2, 1);
+    let clients = [(); 2].map(|()| scene.client());
+    for time in 0..500 {
+        let told = DomainStatus::ask(scene.domain.path()).expect("it is there");
+        assert_eq!(told.clients, clients.len() as u64, "time {time}");
+    }
+}
