@@ -9,7 +9,7 @@
 //! The front end and its words are those of docs/warm.md. `START` has the front end and its words read from a file of this
 //! process: they are long, and a run that is recycled is given the arguments of its command without having any use of them.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,12 +20,16 @@ use pyo3::prelude::*;
 use regrow::{Command, Strings, Warm};
 use regrow_front::python::{FRONT, NAMES};
 use regrow_front::{DESCRIPTOR, ORDER_VARIABLE, order};
+use regrow_sys::environ;
 use rustix::fs::MemfdFlags;
 
 use crate::errors::os_error;
 use crate::files;
 use crate::runner::{CALL, PROCESS};
 use crate::tasks::TASK;
+
+/// What the arguments of a call have, and the first line of its order.
+const USUAL_ARGUMENTS: usize = 512;
 
 /// An interpreter, its options, and what it prepares: for calls the words of the front end after `SKIP`, for command lines
 /// the modules that are imported. `variables` are names of variables that it reads beside those that it is seen to read
@@ -149,25 +153,17 @@ impl PyImage {
     /// The order of a call.
     fn order(&self, words: &[OsString], payload: &[u8]) -> Vec<u8> {
         let argv = [&self.program].into_iter().chain(&self.options).chain(words);
-        let environment: Vec<Vec<u8>> =
-            std::env::vars_os().map(|(name, value)| entry(name, &value)).collect();
-        let mut bytes = Vec::new();
-        order::write(
-            argv.map(|word| word.as_bytes()),
-            environment.iter().map(Vec::as_slice),
-            payload,
-            &mut bytes,
-        );
+        let environment = environ::current();
+        let variables = environment.iter().map(CStr::to_bytes).filter(|entry| is_variable(entry));
+        let mut bytes = Vec::with_capacity(environment.as_bytes().len() + payload.len() + USUAL_ARGUMENTS);
+        order::write(argv.map(|word| word.as_bytes()), variables, payload, &mut bytes);
         bytes
     }
 }
 
-/// `NAME=VALUE`.
-fn entry(name: OsString, value: &OsStr) -> Vec<u8> {
-    let mut entry = name.into_vec();
-    entry.push(b'=');
-    entry.extend_from_slice(value.as_bytes());
-    entry
+/// Whether an entry of an environment is `NAME=VALUE`. A name may begin with `=`.
+fn is_variable(entry: &[u8]) -> bool {
+    entry.iter().skip(1).any(|&byte| byte == b'=')
 }
 
 fn strings(words: &[OsString]) -> io::Result<Strings> {

@@ -5,17 +5,28 @@ use std::collections::btree_map;
 use std::ffi::{CStr, OsStr, OsString};
 use std::iter::FusedIterator;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Mutex;
 
 use regrow_sys::environ;
 use regrow_sys::strings::{NulFound, Strings};
 
+/// The last environment that a change was made to, and what became of it: most callers make the same change each time.
+static LAST: Mutex<Option<Changed>> = Mutex::new(None);
+
 /// Changes to an environment, as a command collects them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EnvChanges {
     /// Whether the run has none of the caller's variables.
     clear: bool,
     /// The variables that are set, or removed where there is no value.
     variables: BTreeMap<OsString, Option<OsString>>,
+}
+
+/// What an environment was before changes, and after.
+struct Changed {
+    before: Strings,
+    changes: EnvChanges,
+    after: Strings,
 }
 
 impl EnvChanges {
@@ -49,9 +60,23 @@ impl EnvChanges {
     pub(crate) fn resolve(&self) -> Result<Strings, NulFound> {
         match (self.clear, self.variables.is_empty()) {
             (false, true) => Ok(environ::current()),
-            (false, false) => self.apply(&environ::current()),
+            (false, false) => self.change(environ::current()),
             (true, _) => self.values(),
         }
+    }
+
+    /// What becomes of an environment. A program that forks while another thread is here leaves its child a locked mutex: nobody waits for it.
+    fn change(&self, current: Strings) -> Result<Strings, NulFound> {
+        let Ok(mut last) = LAST.try_lock() else { return self.apply(&current) };
+        if let Some(last) = &*last
+            && last.before == current
+            && last.changes == *self
+        {
+            return Ok(last.after.clone());
+        }
+        let after = self.apply(&current)?;
+        *last = Some(Changed { before: current, changes: self.clone(), after: after.clone() });
+        Ok(after)
     }
 
     /// The variables that are set, sorted by name.
@@ -139,6 +164,26 @@ mod tests {
             changes.remove("Z".as_ref());
         });
         assert_eq!(seen, ["B=2", "C=", "D=4"]);
+    }
+
+    #[test]
+    fn what_was_changed_before_is_changed_the_same_way() {
+        let environments = [["A=1", "B=2"], ["A=1", "B=3"]].map(|entries| {
+            let mut strings = Strings::new();
+            entries.iter().for_each(|entry| strings.push(&[entry.as_bytes()]).expect("no NUL"));
+            strings
+        });
+        let changes = [("B", "4"), ("C", "5")].map(|(name, value)| {
+            let mut changes = EnvChanges::default();
+            changes.set(name.as_ref(), value.as_ref());
+            changes
+        });
+        for changes in [&changes[0], &changes[0], &changes[1], &changes[0]] {
+            for current in [&environments[0], &environments[0], &environments[1], &environments[0]] {
+                let changed = changes.change(current.clone());
+                assert_eq!(changed, changes.apply(current), "{changes:?} of {current:?}");
+            }
+        }
     }
 
     #[test]
