@@ -91,6 +91,18 @@ def test_modules_are_preloaded_and_not_seen(run: Run) -> None:
     assert run("import colorsys; print(colorsys.__name__)", preload=["colorsys"]).stdout == b"colorsys\n"
 
 
+def test_modules_that_have_had_threads_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # The C library keeps the stacks of threads that have ended, from 2.42 on with guard pages, of which an image has none.
+    begin_and_end = "threading.Thread(target={}, args=({},))\nthread.start()\nthread.join()\n"
+    module = "import threading\nthread = " + begin_and_end.format("len", "()")
+    (tmp_path / "had_threads.py").write_text(module)
+    source = "import threading, had_threads\nthread = " + begin_and_end.format("print", "'here'")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    runs = [regrow.run(source, preload=["had_threads"], reuse="always", timeout=60) for _ in range(4)]
+    assert [done.stdout for done in runs] == [b"here\n"] * 4
+    assert runs[-1].creation.endswith(" at warm"), [done.creation for done in runs]
+
+
 def test_an_uncaught_exception_looks_as_ever(run: Run) -> None:
     source = "def f():\n    raise ValueError('x')\nf()\n"
     plain = subprocess.run([sys.executable, "-c", source], capture_output=True, check=False)

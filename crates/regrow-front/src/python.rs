@@ -22,12 +22,13 @@ use crate::language::{Argument, CommandLine, Language, Plan};
 use crate::names::VariableNames;
 
 /// The parts of the front end. A part uses the names of the parts before it.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     include_str!("python/front/ground.py"),
     include_str!("python/front/environment.py"),
     include_str!("python/front/dependencies.py"),
     include_str!("python/front/held_files.py"),
     include_str!("python/front/renewal.py"),
+    include_str!("python/front/stacks.py"),
     include_str!("python/front/streams.py"),
     include_str!("python/front/order.py"),
     include_str!("python/front/loading.py"),

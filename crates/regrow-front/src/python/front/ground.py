@@ -127,6 +127,12 @@ class Text(_ctypes._SimpleCData):  # type: ignore[type-arg]
     _type_ = "z"
 
 
+class Number(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    """A number of C, an `int`."""
+
+    _type_ = "i"
+
+
 class Object(_ctypes._SimpleCData):  # type: ignore[type-arg]
     """An object of Python, as functions of the interpreter take it."""
 

@@ -31,6 +31,7 @@ from .held_files import held_files
 from .loading import Options, load
 from .order import Order
 from .renewal import forget_names, fork_hooks, is_done_once, is_quiet, renewals
+from .stacks import drop_stacks, keeps_guards
 from .streams import flush_streams, kind_of, standard_streams, usual_kind
 
 
@@ -146,7 +147,10 @@ def stop(report: int, prepared: Prepared, options: Options) -> bool:
     False where what libraries hold open could not be opened anew."""
     if options.unfollowed:
         posix.kill(posix.getpid(), _signal.SIGSTOP)
+    had_guards = keeps_guards()
     leave_threads(report)
+    if had_guards:
+        drop_stacks()
     prepared.pids.append(posix.getpid())
     if prepared.is_forked:
         BEFORE_FORK()
