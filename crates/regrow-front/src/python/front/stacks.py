@@ -1,6 +1,6 @@
 """Gives back the stacks of threads that have ended.
 
-The GNU C library keeps them for the next threads, from 2.42 on with guard pages (`MADV_GUARD_INSTALL`), of which an image has none.
+The GNU C library keeps them for the next threads, with guard pages (`MADV_GUARD_INSTALL`) from 2.42 on. No image has such.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def drop_stacks() -> None:
     attributes, thread = (Address * 8)(), Address()
     at = Address(_ctypes.addressof(attributes))
     call("pthread_attr_init", at)
-    # More than the C library keeps, which is 40 MiB: where a thread with this much ends, all that nobody uses is given back, its own too.
+    # More than the C library keeps, which is 40 MiB: it gives back all that nobody uses then, this one too.
     call("pthread_attr_setstacksize", at, Address(48 << 20))
     # What the thread calls takes no argument, and returns at once.
     work = Address(_ctypes.dlsym(ITSELF, "getppid"))
