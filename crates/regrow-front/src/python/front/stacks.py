@@ -1,6 +1,7 @@
 """Gives back the stacks of threads that have ended.
 
-The GNU C library keeps them for the next threads, with guard pages (`MADV_GUARD_INSTALL`) from 2.42 on. No image has such.
+The GNU C library keeps them for the next threads, from 2.42 on with guard pages (`MADV_GUARD_INSTALL`).
+An image has none of those.
 """
 
 from __future__ import annotations
