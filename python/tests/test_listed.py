@@ -136,11 +136,11 @@ def test_the_status_has_the_true_counts_of_an_executor(place: Place) -> None:
     tell(program, "print(*(one.exception() for one in done), file=__import__('sys').stderr)")
     tell(program, f"waiting = [executor.submit(wait_for, {str(stop)!r}) for _ in range(6)]")
     expected = {"name": "Executor", "loaded": "json,re", "workers": 2, "waiting": 4, "failed": 2}
-    # Two of the four that wait have their processes already.
-    (pool,) = place.until(lambda pools: user(pools) == expected and pools[0]["bodies"].get("running") == 2 + 2)
+    # Of the four that wait two have their processes already, or fewer: none is started ahead that finds no body ready.
+    (pool,) = place.until(lambda pools: user(pools) == expected and 2 <= sum(counts(pools[0])) - 5 <= 4)
+    (pool,) = place.until(lambda pools: pools[0]["bodies"].get("running") == sum(counts(pools[0])) - 5)
     assert pool["pid"] == program.pid
     assert pool["command"].endswith("work.py")
-    assert sum(counts(pool)) == 5 + 2 + 2
     stop.touch()
     tell(program, "[one.result() for one in waiting]")
     tell(program, "ways = [one.creation.split()[0] for one in done + waiting]")
