@@ -7,11 +7,11 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
 use super::counts::{Counts, DomainState};
-use super::doorman::{Doorman, stop_signal};
+use super::doorman::{Doorman, Report, stop_signal};
 use super::error::DomainError;
 use super::guest::Office;
 use super::memory::SharedMemory;
-use super::porter::{Porter, Report};
+use super::porter::Porter;
 use super::socket_file::{SocketFile, random};
 use super::status::DomainStatus;
 use crate::error::ServiceError;
@@ -73,10 +73,13 @@ impl Domain {
         let office = Office::new(Arc::clone(store), Arc::clone(&shared), Arc::clone(&counts));
         let (porter, events) = channel();
         let (asked, state) = (service.clone(), Arc::clone(&counts));
-        let report = Report(Box::new(move || DomainStatus::of(&asked, state.state()).to_bytes()));
-        let doorman = Doorman { listener, stop: Arc::clone(&stop), porter, shared: Arc::clone(&shared) };
+        let report = Report(Box::new(move |clients| {
+            DomainStatus::of(&asked, DomainState { clients, ..state.state() }).to_bytes()
+        }));
+        let doorman =
+            Doorman { listener, stop: Arc::clone(&stop), porter, shared: Arc::clone(&shared), report };
         // Tickets of other domains have another number.
-        let porter = Porter::new(office, events, random(), report);
+        let porter = Porter::new(office, events, random());
         let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let named = thread::Builder::new().name(name.to_owned()).stack_size(256 << 10);
             named.spawn(work).map_err(system("starting a thread of the domain"))

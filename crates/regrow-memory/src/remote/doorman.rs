@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
 use super::hello::QUESTION;
 use super::memory::SharedMemory;
@@ -29,6 +29,17 @@ pub(super) struct Doorman {
     pub(super) stop: Arc<OwnedFd>,
     pub(super) porter: Sender<Event>,
     pub(super) shared: Arc<SharedMemory>,
+    /// Says how the service is.
+    pub(super) report: Report,
+}
+
+/// See [`Doorman::report`]. It is given how many clients there are, whoever asks among them.
+pub(super) struct Report(pub(super) Box<dyn Fn(u64) -> Vec<u8> + Send>);
+
+impl std::fmt::Debug for Report {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("Report")
+    }
 }
 
 /// Whether the other side of a socket has ended.
@@ -59,7 +70,13 @@ impl Doorman {
                 break;
             }
             let mut is_ready = ready.iter().skip(2);
-            sockets.retain(|socket| !(is_ready.next() == Some(&true) && self.is_over(socket)));
+            let mut clients = sockets.len() as u64;
+            // Who has come first is looked at first: a client that has ended is not counted for one that has come after that.
+            sockets.retain(|socket| {
+                let is_over = is_ready.next() == Some(&true) && self.is_over(socket, clients);
+                clients -= u64::from(is_over);
+                !is_over
+            });
             if ready.get(1) == Some(&true) {
                 sockets.extend(self.let_in());
             }
@@ -75,14 +92,14 @@ impl Doorman {
         self.shared.head().bell.insist(0);
     }
 
-    /// Whether a process has ended: the porter is told. A client may ask how the service is: the porter is told as well, who knows
-    /// whoever has come and gone before. What else comes is passed over.
-    fn is_over(&self, socket: &Arc<OwnedFd>) -> bool {
+    /// Whether a process has ended: the porter is told. A client may ask how the service is; what else comes is passed over.
+    fn is_over(&self, socket: &Arc<OwnedFd>, clients: u64) -> bool {
         let mut bytes = [0u8; 64];
         match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((0, _)) => {}
             Ok((length, _)) if bytes.get(..length) == Some(QUESTION) => {
-                self.tell(Event::Question(Arc::clone(socket)));
+                // Who does not read its answers gets no more of them.
+                let _ = send(socket, &(self.report.0)(clients), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
                 return false;
             }
             Ok(_) | Err(Errno::INTR | Errno::AGAIN) => return false,

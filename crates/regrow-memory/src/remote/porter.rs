@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use rustix::net::{Shutdown, shutdown};
 
 use super::guest::{Guest, Office};
 use super::hello::{Hello, Refusal};
@@ -36,17 +36,6 @@ pub(super) enum Event {
     Arrival(Arc<OwnedFd>),
     /// The process of a socket has ended, or has closed it.
     Departure(Arc<OwnedFd>),
-    /// The process of a socket asks how the service is.
-    Question(Arc<OwnedFd>),
-}
-
-/// Says how the service is.
-pub(super) struct Report(pub(super) Box<dyn Fn() -> Vec<u8> + Send>);
-
-impl std::fmt::Debug for Report {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.write_str("Report")
-    }
 }
 
 /// See the module.
@@ -56,12 +45,11 @@ pub(super) struct Porter {
     guests: Vec<Option<Guest>>,
     events: Receiver<Event>,
     key: u64,
-    report: Report,
 }
 
 impl Porter {
-    pub(super) fn new(office: Office, events: Receiver<Event>, key: u64, report: Report) -> Porter {
-        Porter { office, guests: Vec::new(), events, key, report }
+    pub(super) fn new(office: Office, events: Receiver<Event>, key: u64) -> Porter {
+        Porter { office, guests: Vec::new(), events, key }
     }
 
     /// Its life, until the doorman has gone.
@@ -140,10 +128,6 @@ impl Porter {
             match self.events.try_recv() {
                 Ok(Event::Arrival(socket)) => self.welcome(socket),
                 Ok(Event::Departure(socket)) => self.see_off(&socket),
-                Ok(Event::Question(socket)) => {
-                    // Who does not read its answers gets no more of them.
-                    let _ = send(&socket, &(self.report.0)(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-                }
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
