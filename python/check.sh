@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 requirements=(ruff==0.14.4 mypy==2.4.1 pytest==9.2.0 pytest-timeout==2.4.0 numpy
-    pandas==3.1.1 cloudpickle==3.1.3 joblib==1.6.0 loky==3.7.0 psutil==7.2.2 scikit-learn==1.9.1)
+    pandas==3.1.1 hypothesis==6.170.17 cloudpickle==3.1.3 joblib==1.6.0 loky==3.7.0 psutil==7.2.2 scikit-learn==1.9.1)
 # What `-n` belongs to elsewhere; a notebook, which has a bar, and what executes its cells.
 requirements+=(pytest-xdist==3.8.0 ipykernel==7.4.0 ipywidgets==8.1.9 nbclient==0.11.0)
 # The clusters that tasks come from. Ray is large, and is tried only where RAY is set.
@@ -77,7 +77,7 @@ run_tests() {
     local environment=$1
     shift
     # From the tests' folder, so that the package is the installed one.
-    (cd tests && "$environment/bin/python" -m pytest --rootdir=.. --config-file=../pyproject.toml -q -p no:cacheprovider "$@")
+    (cd tests && "$environment/bin/python" -m pytest --rootdir=.. --config-file=../pyproject.toml -q --durations=8 -p no:cacheprovider "$@")
 }
 
 # Installs the wheel into a clean environment of an interpreter, and runs tests there: `try_with INTERPRETER PACKAGES TEST…`.
@@ -102,7 +102,8 @@ try_clean() {
     local others at tests packages
     [ -z "${REGROW_LONG:-}" ] || find_newest_cpython
     without_rust
-    try_with "$python" '' test_core.py test_run.py test_wheel.py
+    # The other tests have run with this one.
+    try_with "$python" '' test_core.py test_wheel.py
     mapfile -t others < <(./interpreters.py --others)
     for at in "${!others[@]}"; do
         tests=(test_core.py test_executor.py test_run.py)

@@ -41,7 +41,7 @@ check_gateway() {
     for program in "${REGROW:-$target/release/regrow}" /usr/sbin/apache2 /usr/sbin/nginx /usr/sbin/fcgiwrap; do
         [ -x "$program" ] || { printf 'tests/web: there is no %s: make build, scripts/install-deps test\n' "$program" >&2; exit 1; }
     done
-    PYTHONDONTWRITEBYTECODE=1 "$python" -m pytest -q -p no:cacheprovider "$@"
+    PYTHONDONTWRITEBYTECODE=1 "$python" -m pytest -q --durations=8 -p no:cacheprovider "$@"
 }
 
 case ${1:-all} in
