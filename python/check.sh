@@ -123,6 +123,8 @@ prepare
 if [ $# -eq 0 ] || [[ " $* " == *' test_loky.py '* ]]; then
     fetch_loky
 fi
+# Where Celery's own tests are kept, which take long: they run where they are named.
+[[ " $* " != *' test_celery_own_tests.py '* ]] || export REGROW_CELERY=$target/celery
 # The command that shows pools: where it was built, as it is for the tests of the workspace, what it shows is tested.
 export REGROW=${REGROW:-$cargo_target/checked/regrow}
 export REGROW_WHEELS=$target/wheels

@@ -147,7 +147,8 @@ def python_in_parts(**variables: str) -> list[Part]:
     clusters = ("test_celery.py", "test_celery_workers.py", "test_dask.py", "test_ray.py")
     drop_ins = ("test_drop_ins.py", "test_joblib.py", "test_check_preload.py", "test_beside_threads.py")
     # loky's own tests take three minutes: `make soak` runs them. The own tests of the system's interpreter are `regrow/python`.
-    others = (f"--ignore={name}" for name in (*plugin, *clusters, *drop_ins, "test_loky.py", "test_own_tests.py"))
+    apart = ("test_loky.py", "test_own_tests.py", "test_celery_own_tests.py")
+    others = (f"--ignore={name}" for name in (*plugin, *clusters, *drop_ins, *apart))
 
     def check(name: str, says: str, *words: str) -> Part:
         return Part(name, shell("python/check.sh", *words), says, ("python/build",), variables=variables)
@@ -167,6 +168,13 @@ def python_in_parts(**variables: str) -> list[Part]:
         check("python/wheel", "the wheel in clean environments without Rust, of the oldest and the newest Python too", "clean"),
         tests("python/plugin", "the plugin for pytest", *plugin),
         tests("python/clusters", "tasks of Celery, with real brokers, and of Dask", *clusters),
+        tests(
+            "python/celery",
+            "some of Celery's own integration tests end as with its prefork pool",
+            "test_celery_own_tests.py",
+            "-k",
+            "group_chains or redis_backend",
+        ),
         tests("python/drop-ins", "what stands in the place of other pools", *drop_ins),
         tests("python/tests", "all else of the Python package", *others, "."),
     ]
@@ -188,6 +196,18 @@ def python_suites() -> Part:
     )
 
 
+def celery() -> Part:
+    """Celery's own integration tests with the pool of the Python package."""
+    return Part(
+        "soak/celery",
+        shell("python/check.sh", "tests", "test_celery_own_tests.py"),
+        "Celery's own integration tests end as with its prefork pool",
+        ("python/package",),
+        limit_s=7200,
+        variables={"PROFILE": "release", "RAY": "yes"},
+    )
+
+
 def beside_threads() -> Part:
     """Calls beside threads that hold the locks of libraries."""
     return Part(
@@ -196,7 +216,7 @@ def beside_threads() -> Part:
         "100,000 calls beside threads that hold the locks of OpenSSL, imports, malloc and logging",
         ("python/package",),
         limit_s=7200,
-        variables={"PROFILE": "release", "REGROW_CALLS": "100000"},
+        variables={"PROFILE": "release", "RAY": "yes", "REGROW_CALLS": "100000"},
     )
 
 
@@ -344,6 +364,7 @@ def soak() -> list[Part]:
         *release(),
         python("the Python package as users get it, by the oldest and the newest Python", PROFILE="release", RAY="yes", **LONG),
         python_suites(),
+        celery(),
         beside_threads(),
         *web("the gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60", **LONG),
         longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),

@@ -152,7 +152,7 @@ def differences(suite: Suite, plain: Session, isolated: Session) -> list[str]:
     for name in sorted(plain.outcomes.keys() | isolated.outcomes.keys()):
         before, after = plain.outcomes.get(name), isolated.outcomes.get(name)
         if before != after and not any(fnmatch.fnmatchcase(name, pattern) for pattern in suite.explained):
-            found.append(f"{name}: {before} in plain pytest, {after} with --regrow")
+            found.append(f"{name}: {before} without Regrow, {after} with it")
     return found
 
 
