@@ -1,22 +1,24 @@
 """Has Celery's own integration tests meet the pool of `regrow.celery`: a plugin of pytest.
 
-The tests ask for the prefork pool by its name. Where the variable `REGROW_TEST_POOL` is set, that name is ours in this session.
-At its end a line says how many tasks were not in recycled processes.
+The tests ask for the prefork pool by its name. Where the variable `REGROW_TEST_CREATIONS` is set, that name is ours in this
+session, and the file that the variable names is told at the end how many processes of tasks were made in which way.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
-from typing import Any
+from pathlib import Path
 
 from celery import concurrency
 
-IS_OURS = "REGROW_TEST_POOL" in os.environ
+#: The file, if the pool is ours.
+TOLD = os.environ.get("REGROW_TEST_CREATIONS")
 #: How the processes of tasks were made, of all pools of the session.
 creations: Counter[str] = Counter()
 
-if IS_OURS:
+if TOLD is not None:
     from regrow.celery import TaskPool
 
     concurrency.ALIASES["prefork"] = f"{__name__}:Pool"
@@ -25,13 +27,19 @@ if IS_OURS:
         """Ours, which notes how processes were made."""
 
         def on_stop(self) -> None:
-            if self._jobs is not None:
-                creations.update(self._jobs.creations)
+            self._note()
             super().on_stop()
 
+        def on_terminate(self) -> None:
+            self._note()
+            super().on_terminate()
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    if IS_OURS:
-        recycled = sum(count for name, count in creations.items() if name.startswith("recycled"))
-        others = {name: count for name, count in creations.items() if not name.startswith("recycled")}
-        terminalreporter.write_line(f"regrow: {sum(others.values())} not recycled: {others}, and {recycled} recycled")
+        def _note(self) -> None:
+            if self._jobs is not None:
+                creations.update(self._jobs.creations)
+                self._jobs.creations.clear()
+
+
+def pytest_unconfigure() -> None:
+    if TOLD is not None:
+        Path(TOLD).write_text(json.dumps(creations))

@@ -153,6 +153,42 @@ def test_an_app_in_the_main_module(redis: Redis, tmp_path: Path) -> None:
         client.close()
 
 
+NOWHERE = """
+import os, sys
+from celery import Celery
+from kinds import Kind
+def main():
+    app = Celery("nowhere", broker=os.environ["REGROW_TEST_BROKER"], backend=os.environ["REGROW_TEST_BACKEND"])
+    app.register_task(Kind())
+    app.worker_main(sys.argv[1:])
+if __name__ == "__main__":
+    main()
+"""
+KINDS = """
+import os
+from celery import Task
+class Kind(Task):
+    name = "kind"
+    def run(self):
+        return os.getpid()
+"""
+
+
+def test_a_task_of_a_class_in_an_app_that_no_module_holds(redis: Redis, tmp_path: Path) -> None:
+    client = Client(redis.url(11), redis.url(12))
+    path = tmp_path / "nowhere.py"
+    path.write_text(NOWHERE)
+    (tmp_path / "kinds.py").write_text(KINDS)
+    worker = Worker(tmp_path, redis.url(11), redis.url(12), "-c", "1", program=[str(path)]).wait()
+    try:
+        pids = [client.app.send_task("kind").get(timeout=SOON) for _ in range(3)]
+        assert len({*pids, worker.process.pid}) == 4
+        assert client.stats(worker)["executed"] == 0
+    finally:
+        assert worker.end() == 0, worker.text()
+        client.close()
+
+
 TWICE = """
 import os, pathlib
 from celery import Celery

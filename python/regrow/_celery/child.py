@@ -121,6 +121,9 @@ def _import_app(setup: Setup) -> Any:
             app = getattr(sys.modules[setup.home[0]], setup.home[1])
         for name in setup.include:
             app.loader.import_task_module(name)
+        for name, (module, kind) in setup.classes.items():
+            if name not in app.tasks:
+                app.register_task(getattr(app.loader.import_task_module(module), kind))
         app.conf.update({name: pickle.loads(value) for name, value in setup.changes.items()})
         app.loader.init_worker()
     finally:

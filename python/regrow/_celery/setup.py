@@ -34,6 +34,8 @@ class Setup(NamedTuple):
     main: Optional[dict[str, Any]]
     #: The modules that have tasks.
     include: list[str]
+    #: The classes of tasks that are registered as such: the module and the name of each, by the name of the task.
+    classes: dict[str, tuple[str, str]]
     #: Settings that were changed since the app was configured, each as a pickle.
     changes: dict[str, bytes]
     #: Whether log lines have colours.
@@ -56,6 +58,7 @@ def setup_of(app: Any, hostname: str) -> Setup:
         pickled=pickle.dumps(app) if home is None else None,
         main=main,
         include=[name for name in app.conf.include or () if name not in _MAIN],
+        classes=_classes(app),
         changes=_changes(app, home is None),
         colorize=bool(app.log.supports_color(None, os.environ.get("CELERY_LOG_FILE") or None)),
     )
@@ -71,6 +74,18 @@ def _home_of(app: Any) -> Optional[tuple[str, str]]:
             if value is app:
                 return name, attribute
     return None
+
+
+def _classes(app: Any) -> dict[str, tuple[str, str]]:
+    """The classes of tasks that a module holds: whoever has registered one need not have done so where it was imported."""
+    found = {}
+    for name, task in list(app.tasks.items()):
+        kind = type(task)
+        module = kind.__module__
+        is_ours = module.partition(".")[0] in _NOT_HOMES or module in _MAIN
+        if not is_ours and getattr(sys.modules.get(module), kind.__name__, None) is kind:
+            found[name] = module, kind.__name__
+    return found
 
 
 def _changes(app: Any, is_pickled: bool) -> dict[str, bytes]:
