@@ -29,7 +29,7 @@ import regrow
 # The tests of a session that may be started by exec: an image is made again when a test changes a file that it was made of.
 MOST_NOT_RECYCLED = 0.03
 
-# No session takes as long, in seconds.
+# No session takes as long, in seconds, unless its suite says so.
 HANGS_S = 1200
 
 
@@ -48,6 +48,8 @@ class Suite:
     plugin: str = ""
     #: Tests that must differ, by a pattern of their name, and why.
     explained: dict[str, str] = field(default_factory=dict)
+    #: No session takes as long.
+    hangs_s: float = HANGS_S
 
 
 SUITES = [
@@ -121,7 +123,7 @@ class Place:
         # As on any machine: modules are compiled once.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
         started = time.perf_counter()
-        done = subprocess.run(words, cwd=sources, env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False)
+        done = subprocess.run(words, cwd=sources, env=environment, capture_output=True, text=True, timeout=self.suite.hangs_s, check=False)
         seconds = time.perf_counter() - started
         if not report.exists():
             raise RuntimeError(f"{' '.join(words)} has ended with {done.returncode}:\n{done.stdout}{done.stderr}")

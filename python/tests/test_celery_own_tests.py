@@ -34,6 +34,8 @@ EXPLAINED = {
     "*.test_Inspect::test_stats": "it counts on a process that waits for tasks, and there is none between two tasks",
     "*.test_tasks::test_retry": "the task counts its attempts in its process, and every attempt has one of its own",
 }
+#: No session takes as long, in seconds: that of canvas takes ten minutes.
+HANGS_S = 3000
 #: Tasks of a session that may be started by exec.
 MOST_NOT_RECYCLED = 4
 #: How ours are made.
@@ -49,7 +51,8 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pl
     if folder is None:
         pytest.skip("REGROW_CELERY names no folder for Celery's tests: check.sh does that")
     words = ("-p", "no:cacheprovider", f"t/integration/test_{request.param}.py")
-    place = Place(Suite("celery", needs=NEEDS, words=words, plugin="celery_with_regrow", explained=EXPLAINED), Path(folder))
+    suite = Suite("celery", needs=NEEDS, words=words, plugin="celery_with_regrow", explained=EXPLAINED, hangs_s=HANGS_S)
+    place = Place(suite, Path(folder))
     place.make()
     # Some tests start the command.
     monkeypatch.setenv("PATH", os.pathsep.join([str(place.python.parent), os.environ["PATH"]]))
@@ -70,7 +73,7 @@ def session(place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sess
         redis.stop()
 
 
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(2 * HANGS_S)
 @pytest.mark.parametrize("place", FILES, indirect=True)
 def test_celery_s_own_tests_end_as_with_its_pool(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = session(place, tmp_path / "theirs", monkeypatch)
