@@ -122,8 +122,9 @@ class Place:
         words = [str(self.python), "-m", "pytest", "-q", f"--junitxml={report}", *plugin, *flags, *self.suite.words]
         # As on any machine: modules are compiled once.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
+        limit = self.suite.hangs_s
         started = time.perf_counter()
-        done = subprocess.run(words, cwd=sources, env=environment, capture_output=True, text=True, timeout=self.suite.hangs_s, check=False)
+        done = subprocess.run(words, cwd=sources, env=environment, capture_output=True, text=True, timeout=limit, check=False)
         seconds = time.perf_counter() - started
         if not report.exists():
             raise RuntimeError(f"{' '.join(words)} has ended with {done.returncode}:\n{done.stdout}{done.stderr}")
