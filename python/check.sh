@@ -102,7 +102,7 @@ try_clean() {
     local others at tests packages
     [ -z "${REGROW_LONG:-}" ] || find_newest_cpython
     without_rust
-    # The other tests have run with this one.
+    # With this one `check.sh tests` runs all the others.
     try_with "$python" '' test_core.py test_wheel.py
     mapfile -t others < <(./interpreters.py --others)
     for at in "${!others[@]}"; do
@@ -123,7 +123,7 @@ prepare
 if [ $# -eq 0 ] || [[ " $* " == *' test_loky.py '* ]]; then
     fetch_loky
 fi
-# Where Celery's own tests are kept, which take long: they run where they are named.
+# Celery's own tests take long: they run only where their file is named. This is where they are kept.
 [[ " $* " != *' test_celery_own_tests.py '* ]] || export REGROW_CELERY=$target/celery
 # The command that shows pools: where it was built, as it is for the tests of the workspace, what it shows is tested.
 export REGROW=${REGROW:-$cargo_target/checked/regrow}

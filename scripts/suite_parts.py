@@ -38,6 +38,9 @@ ALONE = (
 # What has tests that know a long form do all of it.
 LONG: Mapping[str, str] = {"REGROW_LONG": "1"}
 
+# The Python package in `make soak`. All parts that use its environment must ask for the same one: another one is made anew.
+PYTHON_AS_USERS_GET_IT: Mapping[str, str] = {"PROFILE": "release", "RAY": "yes"}
+
 # The binaries that `make test` runs a second time as nobody, each with what may differ without privilege. `make soak` runs
 # every binary as nobody.
 AS_NOBODY: Mapping[str, str] = {
@@ -196,28 +199,10 @@ def python_suites() -> Part:
     )
 
 
-def celery() -> Part:
-    """Celery's own integration tests with the pool of the Python package."""
-    return Part(
-        "soak/celery",
-        shell("python/check.sh", "tests", "test_celery_own_tests.py"),
-        "Celery's own integration tests end as with its prefork pool",
-        ("python/package",),
-        limit_s=7200,
-        variables={"PROFILE": "release", "RAY": "yes"},
-    )
-
-
-def beside_threads() -> Part:
-    """Calls beside threads that hold the locks of libraries."""
-    return Part(
-        "soak/beside-threads",
-        shell("python/check.sh", "tests", "test_beside_threads.py"),
-        "100,000 calls beside threads that hold the locks of OpenSSL, imports, malloc and logging",
-        ("python/package",),
-        limit_s=7200,
-        variables={"PROFILE": "release", "RAY": "yes", "REGROW_CALLS": "100000"},
-    )
+def python_longer(name: str, says: str, file: str, **variables: str) -> Part:
+    """A file of tests of the Python package that takes long, in the environment of `python/package`."""
+    variables = {**PYTHON_AS_USERS_GET_IT, **variables}
+    return Part(name, shell("python/check.sh", "tests", file), says, ("python/package",), limit_s=7200, variables=variables)
 
 
 # The tests of the web gateway, by the words that choose them: as long as all others together, in parts that run side by side.
@@ -362,10 +347,15 @@ def soak() -> list[Part]:
     return [
         *builds(),
         *release(),
-        python("the Python package as users get it, by the oldest and the newest Python", PROFILE="release", RAY="yes", **LONG),
+        python("the Python package as users get it, by the oldest and the newest Python", **PYTHON_AS_USERS_GET_IT, **LONG),
         python_suites(),
-        celery(),
-        beside_threads(),
+        python_longer("soak/celery", "Celery's own integration tests end as with its prefork pool", "test_celery_own_tests.py"),
+        python_longer(
+            "soak/beside-threads",
+            "100,000 calls beside threads that hold the locks of OpenSSL, imports, malloc and logging",
+            "test_beside_threads.py",
+            REGROW_CALLS="100000",
+        ),
         *web("the gateway as users get it, a minute of each load", Path("release/regrow"), REGROW_LOAD_SECONDS="60", **LONG),
         longer("regrow-cli/storm", "20,000 kills", REGROW_STORM_KILLS="20000"),
         longer("regrow-testkit/soak", "1,000,000 runs in one process", REGROW_SOAK_RUNS="1000000"),

@@ -203,7 +203,7 @@ class Worker:
     def wait(self) -> Worker:
         """Waits until it takes tasks; it is ended where it does not."""
         try:
-            until(lambda: self.process.poll() is not None or " ready." in self.text(), 60)
+            until(lambda: self.process.poll() is not None or " ready." in self.text(), 120)
             assert self.process.poll() is None, self.text()
         except BaseException:
             self.kill()

@@ -34,11 +34,11 @@ EXPLAINED = {
     "*.test_Inspect::test_stats": "it counts on a process that waits for tasks, and there is none between two tasks",
     "*.test_tasks::test_retry": "the task counts its attempts in its process, and every attempt has one of its own",
 }
-#: No session takes as long, in seconds: that of canvas takes ten minutes.
+#: No session takes as long, in seconds: that of canvas takes twenty minutes on a busy machine.
 HANGS_S = 3000
-#: Tasks of a session that may be started by exec.
+#: Processes of a session that may be made otherwise, before there is an image.
 MOST_NOT_RECYCLED = 4
-#: How ours are made.
+#: What the names begin with of the ways in which they are made out of an image.
 RECYCLED = ("recycled", "forked")
 
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
@@ -84,4 +84,5 @@ def test_celery_s_own_tests_end_as_with_its_pool(place: Place, tmp_path: Path, m
     assert any("passed" in outcomes for outcomes in ours.outcomes.values())
     creations = json.loads(told.read_text())
     recycled = sum(count for name, count in creations.items() if name.startswith(RECYCLED))
-    assert recycled >= MOST_NOT_RECYCLED >= sum(creations.values()) - recycled, creations
+    assert recycled > 0, creations
+    assert sum(creations.values()) - recycled <= MOST_NOT_RECYCLED, creations

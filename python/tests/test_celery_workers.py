@@ -139,13 +139,14 @@ if __name__ == "__main__":
 """
 
 
-def test_an_app_in_the_main_module(redis: Redis, tmp_path: Path) -> None:
+def check_fresh_processes(redis: Redis, folder: Path, script: str, name: str) -> None:
+    """A worker that a script is has a fresh process of a warm image for each task."""
     client = Client(redis.url(11), redis.url(12))
-    path = tmp_path / "main_app.py"
-    path.write_text(MAIN)
-    worker = Worker(tmp_path, redis.url(11), redis.url(12), "-c", "1", program=[str(path)]).wait()
+    path = folder / "main_app.py"
+    path.write_text(script)
+    worker = Worker(folder, redis.url(11), redis.url(12), "-c", "1", program=[str(path)]).wait()
     try:
-        pids = [client.app.send_task("main_app.where").get(timeout=SOON)[0] for _ in range(3)]
+        pids = [client.app.send_task(name).get(timeout=SOON)[0] for _ in range(3)]
         assert len({*pids, worker.process.pid}) == 4
         assert client.stats(worker)["executed"] == 0
     finally:
@@ -153,13 +154,18 @@ def test_an_app_in_the_main_module(redis: Redis, tmp_path: Path) -> None:
         client.close()
 
 
+def test_an_app_in_the_main_module(redis: Redis, tmp_path: Path) -> None:
+    check_fresh_processes(redis, tmp_path, MAIN, "main_app.where")
+
+
 NOWHERE = """
 import os, sys
 from celery import Celery
-from kinds import Kind
+from kinds import Kind, Needy
 def main():
     app = Celery("nowhere", broker=os.environ["REGROW_TEST_BROKER"], backend=os.environ["REGROW_TEST_BACKEND"])
     app.register_task(Kind())
+    app.register_task(Needy(1))
     app.worker_main(sys.argv[1:])
 if __name__ == "__main__":
     main()
@@ -170,23 +176,19 @@ from celery import Task
 class Kind(Task):
     name = "kind"
     def run(self):
-        return os.getpid()
+        return os.getpid(), __name__
+class Needy(Task):
+    name = "needy"
+    def __init__(self, argument):
+        self.argument = argument
+    def run(self):
+        return self.argument
 """
 
 
 def test_a_task_of_a_class_in_an_app_that_no_module_holds(redis: Redis, tmp_path: Path) -> None:
-    client = Client(redis.url(11), redis.url(12))
-    path = tmp_path / "nowhere.py"
-    path.write_text(NOWHERE)
     (tmp_path / "kinds.py").write_text(KINDS)
-    worker = Worker(tmp_path, redis.url(11), redis.url(12), "-c", "1", program=[str(path)]).wait()
-    try:
-        pids = [client.app.send_task("kind").get(timeout=SOON) for _ in range(3)]
-        assert len({*pids, worker.process.pid}) == 4
-        assert client.stats(worker)["executed"] == 0
-    finally:
-        assert worker.end() == 0, worker.text()
-        client.close()
+    check_fresh_processes(redis, tmp_path, NOWHERE, "kind")
 
 
 TWICE = """

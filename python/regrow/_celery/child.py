@@ -122,8 +122,10 @@ def _import_app(setup: Setup) -> Any:
         for name in setup.include:
             app.loader.import_task_module(name)
         for name, (module, kind) in setup.classes.items():
-            if name not in app.tasks:
-                app.register_task(getattr(app.loader.import_task_module(module), kind))
+            # One that cannot be made without arguments is unknown here: that is an error of its own tasks.
+            with contextlib.suppress(Exception):
+                if name not in app.tasks:
+                    app.register_task(getattr(app.loader.import_task_module(module), kind))
         app.conf.update({name: pickle.loads(value) for name, value in setup.changes.items()})
         app.loader.init_worker()
     finally:

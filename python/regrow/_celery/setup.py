@@ -77,13 +77,13 @@ def _home_of(app: Any) -> Optional[tuple[str, str]]:
 
 
 def _classes(app: Any) -> dict[str, tuple[str, str]]:
-    """The classes of tasks that a module holds: whoever has registered one need not have done so where it was imported."""
+    """The classes of the app's tasks that a module holds: an import of the module need not register them."""
     found = {}
     for name, task in list(app.tasks.items()):
         kind = type(task)
         module = kind.__module__
-        is_ours = module.partition(".")[0] in _NOT_HOMES or module in _MAIN
-        if not is_ours and getattr(sys.modules.get(module), kind.__name__, None) is kind:
+        is_home = module.partition(".")[0] not in _NOT_HOMES and module not in _MAIN
+        if is_home and getattr(sys.modules.get(module), kind.__name__, None) is kind:
             found[name] = module, kind.__name__
     return found
 
