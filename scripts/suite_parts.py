@@ -329,9 +329,10 @@ def test() -> list[Part]:
         *python_in_parts(PROFILE="checked"),
         *web("the web gateway beside Apache and nginx", Path("checked/regrow"), REGROW_LOAD_SECONDS="3"),
         *lint(),
-        *workspace(),
+        # What takes long comes before what is short, so that all lanes end together.
         make("loom", "each order of the atomic operations of the memory service and of fibers", lock="loom"),
         allocators("allocators", "some of jemalloc's and mimalloc's own tests over the memory service", BUILD, "--short"),
+        *workspace(),
         creations("creations", "some of bash's and make's own tests below regrow schedule", "--short"),
         *as_nobody(again=True),
     ]

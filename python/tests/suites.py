@@ -149,13 +149,13 @@ def outcomes_of(report: Path) -> dict[str, list[str]]:
     return {name: sorted(outcomes) for name, outcomes in found.items()}
 
 
-def differences(suite: Suite, plain: Session, isolated: Session) -> list[str]:
-    """The tests whose outcomes differ without an explanation, in words."""
-    found = []
+def differences(suite: Suite, plain: Session, isolated: Session) -> dict[str, str]:
+    """The tests whose outcomes differ without an explanation, each with words about it."""
+    found = {}
     for name in sorted(plain.outcomes.keys() | isolated.outcomes.keys()):
         before, after = plain.outcomes.get(name), isolated.outcomes.get(name)
         if before != after and not any(fnmatch.fnmatchcase(name, pattern) for pattern in suite.explained):
-            found.append(f"{name}: {before} without Regrow, {after} with it")
+            found[name] = f"{name}: {before} without Regrow, {after} with it"
     return found
 
 
@@ -168,7 +168,7 @@ def compare(suite: Suite, folder: Path, with_times: bool = False) -> tuple[str, 
     sessions = [place.run(), *([place.run()] if with_times else [])]
     sessions += [place.run(*plugin), *([place.run(*plugin), place.run(*plugin, "-n", "2")] if with_times else [])]
     plain, isolated = (sessions[1], sessions[3]) if with_times else sessions
-    wrong = differences(suite, plain, isolated)
+    wrong = [*differences(suite, plain, isolated).values()]
     if isolated.not_recycled > max(4, MOST_NOT_RECYCLED * isolated.tests):
         wrong.append(f"{isolated.not_recycled} of {isolated.tests} tests were not recycled")
     beyond_ms = (isolated.seconds - plain.seconds) / max(1, plain.tests) * 1e3
