@@ -2,7 +2,7 @@
 """Checks a wheel of the package: `check_wheel.py WHEEL TARGET`. It is what its name says, and has all that it needs.
 
     tag        one wheel for CPython 3.9 and later (abi3), and for each Linux with the GNU C library 2.17
-    library    needs no library beside that one, and nothing of it that is newer
+    library    needs no library beside that one and the compiler's, which unwinds frames, and nothing of it that is newer
     agent      what runs inside processes is in the library, byte for byte as it was built
     files      each file of the package is in the wheel
 
@@ -23,8 +23,10 @@ PYTHON_TAG = "cp39-abi3"
 PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64")
 NEWEST_GLIBC = (2, 17)
 LIBRARY = "regrow/_core.abi3.so"
-#: What each system with the GNU C library has: all of these are parts of it.
-NEEDED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
+#: What it must need: with an unwinder of its own, threads that the interpreter ends at its exit would end the process badly.
+LEAST_NEEDED = {"libc.so.6", "libgcc_s.so.1"}
+#: What each system with the GNU C library has: these are parts of it, or what it needs itself.
+NEEDED = {*LEAST_NEEDED, "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
 
 
 class WrongWheelError(Exception):
@@ -50,7 +52,7 @@ def readelf(option: str, library: Path) -> str:
 def check_library(library: Path) -> str:
     """Whether a system with the C library of the tag can load it. Gives the newest version that it needs of that."""
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", readelf("--dynamic", library)))
-    if not {"libc.so.6"} <= needed <= NEEDED:
+    if not LEAST_NEEDED <= needed <= NEEDED:
         raise WrongWheelError(f"{LIBRARY} needs {', '.join(sorted(needed))}")
     versions = re.findall(r"Name: GLIBC_([0-9.]+)", readelf("--version-info", library))
     newest = max((tuple(map(int, version.split("."))) for version in versions), default=(0, 0))

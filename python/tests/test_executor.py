@@ -13,6 +13,7 @@ import resource
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import weakref
@@ -29,6 +30,7 @@ import regrow
 import regrow._call.calls
 import regrow._call.future
 import regrow._call.order
+from conftest import Script
 
 
 def test_a_call_gives_its_value(executor: regrow.Executor) -> None:
@@ -715,3 +717,29 @@ def test_the_polling_thread_serves_calls_without_a_descriptor() -> None:
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.stdout, done.returncode) == ("True []\n3\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.1, 0.2])
+def test_a_program_ends_while_its_threads_are_in_calls(after_s: float, script: Script) -> None:
+    text = textwrap.dedent(
+        """
+        import sys, threading, time
+        import regrow
+
+        def go(call):
+            while True:
+                call()
+
+        if __name__ == "__main__":
+            executor = regrow.Executor(preload=["json"])
+            calls = [lambda: executor.submit(pow, 2, 3).result()] * 3 + [lambda: regrow.run("pass")]
+            assert calls[0]() == 8
+            for call in calls:
+                threading.Thread(target=go, args=(call,), daemon=True).start()
+            time.sleep(float(sys.argv[1]))
+            print("over")
+        """
+    )
+    done = script(text, str(after_s))
+    # Threads that start calls behind the end of the executor say so.
+    assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr
