@@ -35,6 +35,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::errors::{lock, os_error};
+use crate::exit::through_python;
 use crate::image::PyImage;
 use crate::pool::PyPool;
 pub(crate) use call::PyCall;
@@ -85,111 +86,122 @@ impl PyCalls {
         fds: Vec<(RawFd, RawFd)>,
         shared: Option<Py<PyAny>>,
     ) -> PyResult<()> {
-        let py = future.py();
-        let source = lock(&self.source).clone();
-        let source = source.ok_or_else(|| PyRuntimeError::new_err("there is nothing to start calls from"))?;
-        let start = Start { source, words, order, place, fds, shared };
-        let number = lock(&self.table).next_number();
-        let call = Arc::new(Call::new(number, start, future.clone().unbind()));
-        future.setattr(intern!(py, "call"), Bound::new(py, PyCall(Arc::clone(&call)))?)?;
-        if !lock(&self.table).add(&call) {
-            // The two refer to one another.
-            drop(call.take_start());
-            call.drop_future();
-            return Err(PyRuntimeError::new_err("cannot schedule new futures after shutdown"));
-        }
-        py.detach(|| self.start_waiting(Some(number)));
-        self.set_futures(py)?;
-        let needs_thread = {
-            let mut table = lock(&self.table);
-            let is_crowded = table.count_waiting() > 0;
-            if is_crowded {
-                table.attend_all();
+        through_python(|| {
+            let py = future.py();
+            let source = lock(&self.source).clone();
+            let source =
+                source.ok_or_else(|| PyRuntimeError::new_err("there is nothing to start calls from"))?;
+            let start = Start { source, words, order, place, fds, shared };
+            let number = lock(&self.table).next_number();
+            let call = Arc::new(Call::new(number, start, future.clone().unbind()));
+            future.setattr(intern!(py, "call"), Bound::new(py, PyCall(Arc::clone(&call)))?)?;
+            if !lock(&self.table).add(&call) {
+                // The two refer to one another.
+                drop(call.take_start());
+                call.drop_future();
+                return Err(PyRuntimeError::new_err("cannot schedule new futures after shutdown"));
             }
-            is_crowded || table.timeout.is_some()
-        };
-        if needs_thread { self.ensure_thread(future) } else { Ok(()) }
+            py.detach(|| self.start_waiting(Some(number)));
+            self.set_futures(py)?;
+            let needs_thread = {
+                let mut table = lock(&self.table);
+                let is_crowded = table.count_waiting() > 0;
+                if is_crowded {
+                    table.attend_all();
+                }
+                is_crowded || table.timeout.is_some()
+            };
+            if needs_thread { self.ensure_thread(future) } else { Ok(()) }
+        })
     }
 
     /// Has the polling thread serve a call that nobody serves: somebody looks at its future.
     fn attend(&self, future: &Bound<'_, PyAny>, call: &PyCall) -> PyResult<()> {
-        let waits = lock(&self.table).attend(call.0.number);
-        if waits { self.ensure_thread(future) } else { Ok(()) }
+        through_python(|| {
+            let waits = lock(&self.table).attend(call.0.number);
+            if waits { self.ensure_thread(future) } else { Ok(()) }
+        })
     }
 
     /// Serves a call until its end, or for this many seconds, unless another thread does so.
     #[pyo3(signature = (future, call, patience = None))]
     fn serve(&self, future: &Bound<'_, PyAny>, call: &PyCall, patience: Option<f64>) -> PyResult<()> {
-        let py = future.py();
-        let call = &call.0;
-        let Some(deadline) = lock(&self.table).claim(call.number).map(|entry| entry.deadline) else {
-            return Ok(());
-        };
-        let until = patience.and_then(|seconds| {
-            Duration::try_from_secs_f64(seconds.max(0.0))
-                .ok()
-                .and_then(|patience| Instant::now().checked_add(patience))
-        });
-        let waited = self.wait(py, call, until, deadline);
-        if !matches!(waited, Ok(true)) {
-            lock(&self.table).unclaim(call.number);
-            let begun = self.ensure_thread(future);
-            return waited.and(begun);
-        }
-        let has_waiting = {
-            let mut table = lock(&self.table);
-            table.leave_slot(call.number);
-            table.count_waiting() > 0
-        };
-        if has_waiting {
-            py.detach(|| self.start_waiting(None));
-        }
-        self.finish(py, call)?;
-        self.set_futures(py)
+        through_python(|| {
+            let py = future.py();
+            let call = &call.0;
+            let Some(deadline) = lock(&self.table).claim(call.number).map(|entry| entry.deadline) else {
+                return Ok(());
+            };
+            let until = patience.and_then(|seconds| {
+                Duration::try_from_secs_f64(seconds.max(0.0))
+                    .ok()
+                    .and_then(|patience| Instant::now().checked_add(patience))
+            });
+            let waited = self.wait(py, call, until, deadline);
+            if !matches!(waited, Ok(true)) {
+                lock(&self.table).unclaim(call.number);
+                let begun = self.ensure_thread(future);
+                return waited.and(begun);
+            }
+            let has_waiting = {
+                let mut table = lock(&self.table);
+                table.leave_slot(call.number);
+                table.count_waiting() > 0
+            };
+            if has_waiting {
+                py.detach(|| self.start_waiting(None));
+            }
+            self.finish(py, call)?;
+            self.set_futures(py)
+        })
     }
 
     /// One round of the polling thread: waits, starts calls, and sets the futures of those that are over. Returns what is next.
     fn poll(&self, py: Python<'_>) -> PyResult<u8> {
-        let sleep = {
-            let mut table = lock(&self.table);
-            table.polling = Some(thread::current().id());
-            table.sleep()
-        };
-        let Some(Sleep { poller, patience }) = sleep else { return Ok(OVER) };
-        let waited = py.detach(|| {
-            let ready = match &poller {
-                Some(poller) => poller.wait(patience),
-                None => {
-                    thread::sleep(patience.unwrap_or_default());
-                    Ok(Vec::new())
-                }
+        through_python(|| {
+            let sleep = {
+                let mut table = lock(&self.table);
+                table.polling = Some(thread::current().id());
+                table.sleep()
             };
-            let due = lock(&self.table).awake(ready.as_deref().unwrap_or(&[]));
-            // The next ones first: nothing runs in the slots that have become free.
-            self.let_go_ahead();
-            for number in ready.iter().flatten().chain(&due) {
-                self.look_at(*number);
-            }
-            self.start_waiting(None);
-            ready
-        });
-        waited.map_err(|error| os_error(&error))?;
-        self.set_futures(py)?;
-        Ok(if lock(&self.table).is_to_tell() { TELL } else { POLL_AGAIN })
+            let Some(Sleep { poller, patience }) = sleep else { return Ok(OVER) };
+            let waited = py.detach(|| {
+                let ready = match &poller {
+                    Some(poller) => poller.wait(patience),
+                    None => {
+                        thread::sleep(patience.unwrap_or_default());
+                        Ok(Vec::new())
+                    }
+                };
+                let due = lock(&self.table).awake(ready.as_deref().unwrap_or(&[]));
+                // The next ones first: nothing runs in the slots that have become free.
+                self.let_go_ahead();
+                for number in ready.iter().flatten().chain(&due) {
+                    self.look_at(*number);
+                }
+                self.start_waiting(None);
+                ready
+            });
+            waited.map_err(|error| os_error(&error))?;
+            self.set_futures(py)?;
+            Ok(if lock(&self.table).is_to_tell() { TELL } else { POLL_AGAIN })
+        })
     }
 
     /// Cancels a call that waits for its slot. False when it does not.
     fn cancel(&self, py: Python<'_>, call: &PyCall) -> PyResult<bool> {
-        if !lock(&self.table).withdraw(call.0.number) {
-            return Ok(false);
-        }
-        drop(call.0.take_start());
-        py.detach(|| {
-            call.0.end_ahead();
-            self.start_waiting(None);
-        });
-        self.finish(py, &call.0)?;
-        self.set_futures(py).map(|()| true)
+        through_python(|| {
+            if !lock(&self.table).withdraw(call.0.number) {
+                return Ok(false);
+            }
+            drop(call.0.take_start());
+            py.detach(|| {
+                call.0.end_ahead();
+                self.start_waiting(None);
+            });
+            self.finish(py, &call.0)?;
+            self.set_futures(py).map(|()| true)
+        })
     }
 
     /// Kills the process of a call, which may be about to start.
@@ -208,9 +220,11 @@ impl PyCalls {
 
     /// Has another number of calls run at a time. Calls that run go on.
     fn resize(&self, py: Python<'_>, slots: usize) -> PyResult<()> {
-        lock(&self.table).slots = slots;
-        py.detach(|| self.start_waiting(None));
-        self.set_futures(py)
+        through_python(|| {
+            lock(&self.table).slots = slots;
+            py.detach(|| self.start_waiting(None));
+            self.set_futures(py)
+        })
     }
 
     /// Takes no further calls. True when the polling thread is needed for those that there are.

@@ -14,6 +14,7 @@ mod calls;
 mod descriptors;
 mod errors;
 mod exchange;
+mod exit;
 mod files;
 mod image;
 mod immortal;
