@@ -23,9 +23,9 @@ PYTHON_TAG = "cp39-abi3"
 PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64")
 NEWEST_GLIBC = (2, 17)
 LIBRARY = "regrow/_core.abi3.so"
-#: What it must need: with an unwinder of its own, threads that the interpreter ends at its exit would end the process badly.
+#: What it must need. With an unwinder of its own the library would crash where the interpreter ends threads at its exit.
 LEAST_NEEDED = {"libc.so.6", "libgcc_s.so.1"}
-#: What each system with the GNU C library has: these are parts of it, or what it needs itself.
+#: What each system with the GNU C library has: `libgcc_s` comes with it, the others are parts of it.
 NEEDED = {*LEAST_NEEDED, "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
 
 

@@ -36,8 +36,8 @@ prepare() {
 build_wheel() {
     say 'wheel'
     rm -rf "$1"
-    # maturin finds zig in its own environment. Frames are unwound by the system's library: zig would put one of its own into the extension,
-    # which does not know the frames of a thread that the C library ends.
+    # maturin finds zig in its own environment. The extension takes the system's unwinder: zig would put one of its own into it, and that
+    # crashes where the C library ends a thread.
     PATH=$tools/bin:$PATH CARGO_TARGET_DIR=$cargo_target "$tools/bin/maturin" build --quiet --profile "$profile" --locked \
         --zig --compatibility manylinux_2_17 --interpreter "$tools/bin/python" --out "$1" \
         -- -C "link-arg=$("${CC:-cc}" -print-file-name=libgcc_s.so.1)"

@@ -15,7 +15,7 @@ pub(crate) fn through_python<R>(work: impl FnOnce() -> R) -> R {
     done
 }
 
-/// Is dropped where frames are unwound alone.
+/// Is dropped only where frames are unwound.
 struct Unwound;
 
 impl Drop for Unwound {

@@ -3,8 +3,8 @@
 Each parameter is a file: `canvas` is t/integration/test_canvas.py. Its sessions have a Redis of their own, since tests of some
 files leave a worker behind that others cannot use. The tests are not changed.
 
-Tests that end differently are repeated by themselves, with both pools, as Celery repeats most of its tests: on a busy machine
-one of them waits in vain for a result now and then, with the prefork pool too.
+Tests that end differently run again by themselves, with both pools, as Celery repeats most of its tests: on a busy machine a
+test of Celery waits in vain for a result now and then, with the prefork pool too.
 
 The folder that the variable `REGROW_CELERY` names is kept between runs: it has Celery's source archive, as pip fetches it, and
 an environment in which Celery is installed from it. check.sh names one.
