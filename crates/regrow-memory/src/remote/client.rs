@@ -40,8 +40,8 @@ impl RemoteClient {
     /// A client of the domain at a path, which has the same user. Maps the whole range, once.
     ///
     /// # Errors
-    /// [`DomainError::Socket`], [`DomainError::User`], [`DomainError::Full`], [`DomainError::Version`], [`DomainError::Gone`],
-    /// [`DomainError::Refused`] where the range cannot be mapped.
+    /// [`DomainError::Socket`], [`DomainError::User`], [`DomainError::Full`], [`DomainError::Short`], [`DomainError::OutOfDescriptors`],
+    /// [`DomainError::Version`], [`DomainError::Gone`], [`DomainError::Refused`] where the range cannot be mapped.
     pub fn connect(path: &Path) -> Result<RemoteClient, DomainError> {
         let connection = Arc::new(Connection::open(path)?);
         Ok(RemoteClient { connection, kept: Default::default(), granted: Vec::new() })

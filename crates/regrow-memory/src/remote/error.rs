@@ -41,6 +41,9 @@ pub enum DomainError {
         /// Why.
         source: io::Error,
     },
+    /// This process has no descriptors left for the files that the domain sends.
+    #[error("no descriptors are left for the files that the domain sends")]
+    OutOfDescriptors,
     /// What answers is no domain, or one of another version.
     #[error("what the domain says at first is not of this version: {what}")]
     Version {

@@ -6,8 +6,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
 use super::error::DomainError;
@@ -99,6 +99,10 @@ impl Hello {
                 }
                 _ => DomainError::Full { most: DESKS },
             });
+        }
+        // The kernel leaves out what this process has no descriptors for.
+        if received.flags.contains(ReturnFlags::CTRUNC) && files.len() < FILES {
+            return Err(DomainError::OutOfDescriptors);
         }
         let files = Files::try_from(files).map_err(|_| wrong("the files that come with it"))?;
         let chunks = u32::try_from(chunks).map_err(|_| wrong("the size of the range"))?;
