@@ -122,7 +122,7 @@ fn protect(agent: &Agent, fd: i32) -> bool {
 }
 
 /// What one table of pages maps.
-const TABLE_BYTES: u64 = 2 << 20;
+pub const TABLE_BYTES: u64 = 2 << 20;
 
 /// The next part of anonymous memory for which the image has pages, as far as the tables of pages that hold them go. In the rest a page
 /// that is there was touched by a run: it needs no protection, which would fill a table for nothing that every scan goes through.
