@@ -24,9 +24,6 @@ use super::{query, track};
 use crate::state::Agent;
 use crate::sys::{self, map};
 
-/// Where the image's layout says that the heap begins.
-const START_BRK: usize = 4;
-
 /// Which mappings the kernel is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
@@ -55,29 +52,6 @@ pub fn put_back(agent: &Agent, looks_closer: bool) -> ResetResult {
         }
     }
     note_sizes(agent);
-    Ok(())
-}
-
-/// Has the heap's tables of pages be there. A run that gave back the end of the heap has left none where that end crosses the border of one, and taking
-/// it again makes none.
-pub fn put_back_tables_of_heap(agent: &Agent) -> ResetResult {
-    let image = agent.image();
-    have_tables(agent, image.layout[START_BRK], image.brk)
-}
-
-/// Has each table of pages be there in a part of the program's memory that can be read. Where runs are trusted the look for written pages passes over what
-/// has no table, as if the image had nothing there.
-fn have_tables(agent: &Agent, start: u64, end: u64) -> ResetResult {
-    const MADV_POPULATE_READ: u32 = 22;
-    if !agent.trusts_runs() || !track::is_on(agent) {
-        return Ok(());
-    }
-    let mut at = start.next_multiple_of(regrow_abi::PAGE_BYTES);
-    while at < end {
-        // SAFETY: reads a page of the program, which may be the kernel's zero page then.
-        done(Broken::Mappings, unsafe { sys::madvise(at, regrow_abi::PAGE_BYTES, MADV_POPULATE_READ) })?;
-        at = (at & !(track::TABLE_BYTES - 1)) + track::TABLE_BYTES;
-    }
     Ok(())
 }
 
@@ -229,10 +203,7 @@ fn map_again(agent: &Agent, start: u64, end: u64, wanted: &VmaEntry) -> ResetRes
         let result = unsafe {
             sys::mmap(start, end - start, wanted.flags & 7, private | map::ANONYMOUS | stack, -1, 0)
         };
-        done(Broken::Mappings, result)?;
-        track_again(agent, start, end, wanted)?;
-        let is_readable = wanted.flags & vma_flags::READ != 0;
-        return if is_readable { have_tables(agent, start, end) } else { Ok(()) };
+        return done(Broken::Mappings, result).and_then(|()| track_again(agent, start, end, wanted));
     }
     let file = open_file(agent, wanted)?;
     let offset = wanted.offset + (start - wanted.start);

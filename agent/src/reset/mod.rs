@@ -182,7 +182,6 @@ fn everything(agent: &Agent, is_first: bool) -> ResetResult {
     let looks_closer = looks_closer(agent);
     sticky::check(agent)?;
     mappings::put_back(agent, looks_closer)?;
-    mappings::put_back_tables_of_heap(agent)?;
     if !agent.trusts_runs() {
         seals::check(agent)?;
     }

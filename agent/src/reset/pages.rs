@@ -112,6 +112,8 @@ struct Part {
     end: u64,
     /// Files that cannot be written to are mapped there, without a hole.
     of_files: bool,
+    /// Writes to it are tracked, where they are.
+    is_tracked: bool,
 }
 
 /// Divides mappings into parts. What is not the program's is in none.
@@ -135,11 +137,18 @@ impl Iterator for Parts<'_> {
             vmas = rest;
         }
         let [first, rest @ ..] = vmas else { return None };
-        let mut part = Part { start: first.start, end: first.end, of_files: is_of_file(first) };
+        let is_tracked = |vma: &VmaEntry| track::is_tracked(vma.flags);
+        let mut part = Part {
+            start: first.start,
+            end: first.end,
+            of_files: is_of_file(first),
+            is_tracked: is_tracked(first),
+        };
         vmas = rest;
         while let [next, rest @ ..] = vmas
             && is_ours(next)
             && is_of_file(next) == part.of_files
+            && is_tracked(next) == part.is_tracked
             && (!part.of_files || next.start == part.end)
         {
             part.end = next.end;
@@ -153,9 +162,10 @@ impl Iterator for Parts<'_> {
 impl PageCursor<'_> {
     /// Treats a part of the memory.
     fn look_at(&mut self, part: Part) -> ResetResult {
-        let (agent, Part { start, end, of_files }) = (self.agent, part);
+        let (agent, Part { start, end, of_files, is_tracked }) = (self.agent, part);
         if !of_files {
-            return scan::each_changed(agent, start, end, &mut |from, to, found| self.take(from, to, found));
+            let each = &mut |from, to, found| self.take(from, to, found);
+            return scan::each_changed(agent, start, end, is_tracked, each);
         }
         scan::each_of_files(agent, start, end, &mut |from, to, found| {
             self.absent_below(from)?;

@@ -24,8 +24,14 @@ pub enum PageFound {
 
 pub type EachPage<'a> = dyn FnMut(u64, u64, PageFound) -> ResetResult + 'a;
 
-/// Finds the pages of a span that can differ from the image, in order.
-pub fn each_changed(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>) -> ResetResult {
+/// Finds the pages of a span that can differ from the image, in order. Its mappings are tracked, or none of them is.
+pub fn each_changed(
+    agent: &Agent,
+    start: u64,
+    end: u64,
+    is_tracked: bool,
+    each: &mut EachPage<'_>,
+) -> ResetResult {
     if track::is_on(agent) && agent.trusts_runs() {
         let each = &mut |from: u64, to: u64, _| {
             if to - from < LONG_PAGES * PAGE_BYTES {
@@ -35,7 +41,8 @@ pub fn each_changed(agent: &Agent, start: u64, end: u64, each: &mut EachPage<'_>
             let mut room = [MaybeUninit::<PageRegion>::uninit(); 16];
             each_written(agent, from, to, (room.as_mut_ptr().cast(), room.len()), each)
         };
-        return by_ioctl(agent, start, end, &WRITTEN_ALONE, buffer(agent), each);
+        let wanted = Wanted { is_tracked, ..WRITTEN_ALONE };
+        return by_ioctl(agent, start, end, &wanted, buffer(agent), each);
     }
     let guard = guard_category(agent);
     if track::is_on(agent) {
@@ -136,7 +143,7 @@ fn guard_category(agent: &Agent) -> u64 {
 /// Whether a scan tells of guard pages: the kernel refuses a category that it does not know.
 pub fn knows_guards(agent: &Agent) -> bool {
     let own = agent.private() as u64;
-    let wanted = Wanted { inverted: 0, all_of: 0, any_of: IS_GUARD, told: IS_GUARD };
+    let wanted = Wanted { inverted: 0, all_of: 0, any_of: IS_GUARD, told: IS_GUARD, is_tracked: false };
     agent.has(features::PAGEMAP_SCAN)
         && by_ioctl(agent, own, own + PAGE_BYTES, &wanted, buffer(agent), &mut |_, _, _| Ok(())).is_ok()
 }
@@ -159,6 +166,9 @@ struct Scan {
 }
 
 const PAGEMAP_SCAN: usize = 0xc060_6610;
+/// Has a scan of a mapping that is not tracked fail, with this error.
+const CHECK_TRACKED: u64 = 1 << 1;
+const NOT_TRACKED: isize = -1;
 const IS_WRITTEN: u64 = 1 << 1;
 const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
@@ -175,6 +185,8 @@ struct Wanted {
     all_of: u64,
     any_of: u64,
     told: u64,
+    /// All mappings are tracked: one that is not is tracked first.
+    is_tracked: bool,
 }
 
 /// Anonymous pages.
@@ -183,6 +195,7 @@ const ANONYMOUS: Wanted = Wanted {
     all_of: IS_FILE | IS_ZERO,
     any_of: IS_PRESENT | IS_SWAPPED,
     told: IS_PRESENT,
+    is_tracked: false,
 };
 
 /// Pages that were written, and places without one or with the kernel's zero page. Whether a page is a file's is not asked for: the kernel would have to look at each
@@ -192,11 +205,13 @@ const WRITTEN: Wanted = Wanted {
     all_of: 0,
     any_of: IS_WRITTEN | IS_PRESENT | IS_ZERO,
     told: IS_WRITTEN | IS_PRESENT | IS_SWAPPED | IS_ZERO,
+    is_tracked: false,
 };
 
 /// Pages that were written, dropped or never there, without a word of which. The kernel looks for exactly this in a fifth of the time. A page that is
-/// not there is as one of zeros, or the file's, to whoever compares it.
-const WRITTEN_ALONE: Wanted = Wanted { inverted: 0, all_of: IS_WRITTEN, any_of: 0, told: IS_WRITTEN };
+/// not there is as one of zeros, or the file's, to whoever compares it. Of a mapping that is not tracked it passes over what has no table of pages.
+const WRITTEN_ALONE: Wanted =
+    Wanted { inverted: 0, all_of: IS_WRITTEN, any_of: 0, told: IS_WRITTEN, is_tracked: true };
 
 /// Where a scan has its regions written to, and how many there is room for. A scan that is made while another one goes on has its own.
 type Buffer = (*mut PageRegion, usize);
@@ -210,6 +225,8 @@ fn buffer(agent: &Agent) -> Buffer {
 /// From how many pages on a range without a gap is looked at more closely.
 const LONG_PAGES: u64 = 64;
 
+/// Calls a closure of its caller for each region: inlined, or the table of that closure's functions would have to be relocated.
+#[inline(always)]
 fn by_ioctl(
     agent: &Agent,
     start: u64,
@@ -220,11 +237,11 @@ fn by_ioctl(
 ) -> ResetResult {
     // SAFETY: the private area is this body's own, and no reference to it is alive.
     let fd = unsafe { (*agent.private()).pagemap };
-    let mut at = start;
+    let (mut at, mut checks) = (start, wanted.is_tracked);
     while at < end {
         let mut scan = Scan {
             size: size_of::<Scan>() as u64,
-            flags: 0,
+            flags: if checks { CHECK_TRACKED } else { 0 },
             start: at,
             end,
             walk_end: 0,
@@ -238,6 +255,14 @@ fn by_ioctl(
         };
         // SAFETY: the request takes this struct; the kernel writes at most as many regions as there is room for.
         let found = unsafe { sys::ioctl(fd, PAGEMAP_SCAN, &raw mut scan) };
+        if found == NOT_TRACKED && checks {
+            // A run, or the break of the heap, has mapped anew what lists of mappings do not tell from the image's.
+            checks = false;
+            if !track::resume_between(agent, at, end) {
+                return Err((Broken::Mappings, 1));
+            }
+            continue;
+        }
         if found < 0 {
             return Err((Broken::Proc, -found as i32));
         }

@@ -10,6 +10,10 @@
 //! A run can protect a page that it has written (`PAGEMAP_SCAN` does that too): then the scan passes it over. But a page that was written is
 //! no longer shared with the seed, which no protection brings back: `scan::each_protected` finds such pages.
 //!
+//! What is mapped anew is not registered: by the break of the heap that is set again, or by a run in the place of what the image has there. The lists of
+//! mappings do not tell it. Where runs are trusted the scan itself does (`PM_SCAN_CHECK_WPASYNC`), and then it is registered before it is looked at: of memory
+//! that is not, `PAGEMAP_SCAN` passes over what has no table of pages, as if nobody had lost anything there.
+//!
 //! A body without it (the kernel has none, the user may not, a range cannot be registered) compares all pages.
 
 use regrow_abi::{features, vma_flags};
@@ -68,6 +72,16 @@ pub fn resume(agent: &Agent, flags: u32, start: u64, bytes: u64) -> bool {
     fd < 0 || !is_tracked(flags) || register_range(fd, start, bytes)
 }
 
+/// Tracks the writes to all that is to be tracked between two addresses. False when the kernel refuses.
+pub fn resume_between(agent: &Agent, start: u64, end: u64) -> bool {
+    // SAFETY: as above.
+    let fd = unsafe { (*agent.private()).uffd };
+    each_mapping(agent, |from, bytes| {
+        let (from, to) = (from.max(start), (from + bytes).min(end));
+        from >= to || register_range(fd, from, to - from)
+    })
+}
+
 /// Protects a range of pages of one or more mappings that are tracked. False when the kernel refuses.
 pub fn protect_again(agent: &Agent, start: u64, end: u64) -> bool {
     // SAFETY: as above.
@@ -122,7 +136,7 @@ fn protect(agent: &Agent, fd: i32) -> bool {
 }
 
 /// What one table of pages maps.
-pub const TABLE_BYTES: u64 = 2 << 20;
+const TABLE_BYTES: u64 = 2 << 20;
 
 /// The next part of anonymous memory for which the image has pages, as far as the tables of pages that hold them go. In the rest a page
 /// that is there was touched by a run: it needs no protection, which would fill a table for nothing that every scan goes through.
