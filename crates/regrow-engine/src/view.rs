@@ -85,8 +85,15 @@ impl<'a> ShardView<'a> {
             || tables.shells.iter().any(|slot| slot.shell.is_used_by(pid))
     }
 
+    /// Whether somebody works on the body of the run that was started last: then it stands in no table.
+    #[must_use]
+    pub fn last_body_is_lent(self) -> bool {
+        let bodies = &self.tables().bodies;
+        self.last.is_some_and(|last| bodies.image_of(last).is_some() && bodies.get(last).is_none())
+    }
+
     /// Times of the run that was started last, when it was recycled and times are noted: waits until its body is armed
-    /// again, at most `timeout`.
+    /// again, at most `timeout`. None while that body is lent.
     #[must_use]
     pub fn last_times(self, timeout: Duration) -> Option<RunTimes> {
         let body = self.tables().bodies.get(self.last?)?;

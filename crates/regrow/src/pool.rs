@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use regrow_engine::keeping::inspection::Reports;
 use regrow_engine::listing::PoolUser;
@@ -154,7 +155,16 @@ impl Pool {
     /// the pool was built with [`PoolBuilder::timed`] and the run was recycled. Waits for the body, at most `timeout`.
     #[must_use]
     pub fn last_times(&self, timeout: Duration) -> Option<RunTimes> {
-        self.shard().view().last_times(timeout)
+        const LOOK: Duration = Duration::from_millis(1);
+        let began = Instant::now();
+        loop {
+            let shard = self.shard();
+            if !shard.view().last_body_is_lent() || began.elapsed() >= timeout {
+                return shard.view().last_times(timeout.saturating_sub(began.elapsed()));
+            }
+            drop(shard);
+            thread::sleep(LOOK);
+        }
     }
 
     /// Starts a run by exec that recycling has failed to start.

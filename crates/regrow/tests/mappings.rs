@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use regrow::{Command, Creation, Point, Pool, Strings, Warm};
+use regrow::{Command, Creation, Fallback, Point, Pool, Strings, Warm};
 
 const PYTHON: &str = "/usr/bin/python3";
 /// How long something may take that is going to happen.
@@ -153,11 +153,16 @@ impl Told {
         (creation, String::from_utf8(output.stdout).expect("UTF-8"))
     }
 
-    /// The same in a body.
+    /// The same in a body, which is waited for while it is made anew.
     fn run(&mut self, what: &str) -> String {
-        let (creation, mappings) = self.start(what);
-        assert_eq!(creation.point(), Some(Point::Warm), "{what}: {creation}");
-        mappings
+        let began = Instant::now();
+        loop {
+            let (creation, mappings) = self.start(what);
+            if creation.fallback() != Some(&Fallback::AllBusy) || began.elapsed() >= LIMIT {
+                assert_eq!(creation.point(), Some(Point::Warm), "{what}: {creation}");
+                return mappings;
+            }
+        }
     }
 
     /// The keeper of the body, when it has put that back.
