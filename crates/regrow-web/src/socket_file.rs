@@ -4,7 +4,8 @@
 //!  a file without a listener: removed ── bind ── owner, group, mode ── listen ── … ── removed
 //! ```
 //!
-//! The kernel refuses every connection before `listen`. So nobody connects before the file has its owner and its mode.
+//! The kernel refuses every connection before `listen`. So nobody connects before the file has its owner and its mode. Until then the file looks as one
+//! without a listener does: gateways that start at once do this one after another, by the lock of the folder.
 
 use std::fs::Permissions;
 use std::io;
@@ -13,6 +14,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use regrow_sys::folder_lock::FolderLock;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, openat};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use tokio::net::UnixListener;
@@ -37,6 +39,8 @@ impl SocketFile {
     /// Listens at a path. Replaces a socket that has no listener.
     pub(crate) fn open(path: &Path, rights: &SocketRights) -> Result<(UnixListener, Self), WebError> {
         let cannot = |source| WebError::Listen { address: path.display().to_string(), source };
+        // A folder that cannot be locked can still be the place of a socket.
+        let _alone = FolderLock::take(path).ok();
         remove_dead(path).map_err(cannot)?;
         let (socket, file) = bound(path).map_err(cannot)?;
         grant(path, rights)?;
@@ -47,6 +51,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        let _alone = FolderLock::take(&self.path).ok();
         // Another gateway may listen at this path by now.
         if std::fs::symlink_metadata(&self.path)
             .is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
@@ -143,6 +148,27 @@ mod tests {
         }
         drop(others);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn one_of_gateways_that_start_at_once_listens_in_place_of_a_dead_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        for _ in 0..100 {
+            drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket that dies"));
+            let start = || SocketFile::open(&path, &rights(None, Some(0o600)));
+            let runtime = tokio::runtime::Handle::current();
+            let started: Vec<_> = std::thread::scope(|scope| {
+                let enter = || {
+                    let _inside = runtime.enter();
+                    start()
+                };
+                let threads: Vec<_> = (0..3).map(|_| scope.spawn(enter)).collect();
+                threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+            });
+            assert_eq!(started.iter().filter(|one| one.is_ok()).count(), 1, "{started:?}");
+            assert!(UnixStream::connect(&path).is_ok());
+        }
     }
 
     #[test]

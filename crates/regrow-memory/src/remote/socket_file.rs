@@ -8,12 +8,9 @@ use std::fs::{Metadata, symlink_metadata};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use rustix::fs::{
-    CWD, FlockOperation, Mode, OFlags, RenameFlags, fchmod, flock, link, open, renameat_with, unlink,
-};
+use regrow_sys::folder_lock::FolderLock;
+use rustix::fs::{CWD, Mode, RenameFlags, fchmod, link, renameat_with, unlink};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
@@ -26,9 +23,6 @@ use super::error::DomainError;
 const BACKLOG: i32 = 64;
 /// How often a name is tried for that others take and leave meanwhile.
 const TRIES: u32 = 100;
-/// How long a folder may be locked by others, and how often it is looked at meanwhile. Any program can lock a folder that it can read.
-const PATIENCE: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// See the module. The file goes with it, unless the name is another one's by then.
 #[derive(Debug)]
@@ -84,33 +78,6 @@ impl Drop for SocketFile {
         if symlink_metadata(&self.path).is_ok_and(|file| identity(&file) == self.identity) {
             let _ = unlink(&self.path);
         }
-    }
-}
-
-/// The lock of the folder of a path.
-struct FolderLock(OwnedFd);
-
-impl FolderLock {
-    fn take(path: &Path) -> Result<FolderLock, Errno> {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let file = open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < end => thread::sleep(LOOK_EVERY),
-                taken => return taken.map(|()| FolderLock(file)),
-            }
-        }
-    }
-}
-
-impl Drop for FolderLock {
-    fn drop(&mut self) {
-        // A forked copy of this process holds the file until it executes something.
-        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
