@@ -131,6 +131,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, None, None]:
             if getattr(option, name, False):
                 raise pytest.UsageError("a debugger needs the test in pytest's own process: leave --regrow out")
         option.regrow_processes = processes_asked_for(getattr(option, "numprocesses", None))
+        option.regrow_by_xdist = getattr(option, "dist", "no") == "loadgroup"
         if config.pluginmanager.hasplugin("xdist"):
             option.numprocesses, option.dist, option.tx = None, "no", []
     yield

@@ -39,16 +39,84 @@ UNITS = """
 """
 
 
-def test_units_of_an_option_and_of_markers(pytester: pytest.Pytester) -> None:
-    make(pytester, "test_units.py", UNITS)
-    start(pytester, "--regrow-isolate=class", "--strict-markers", "--junitxml=x.xml").assert_outcomes(passed=8)
-    pids = {
+OF_A_MODULE = """
+    import os, pytest
+
+    pytestmark = pytest.mark.regrow_isolate("file")
+
+    @pytest.fixture(autouse=True)
+    def note(record_property): record_property("pid", os.getpid())
+
+    def test_a(): pass
+
+    @pytest.mark.regrow_isolate("class")
+    class TestTogether:
+        def test_a(self): pass
+        def test_b(self): pass
+
+    def test_b(): pass
+"""
+
+GROUPS = """
+    import os, pytest
+
+    @pytest.fixture(autouse=True)
+    def note(record_property): record_property("pid", os.getpid())
+
+    @pytest.mark.xdist_group("one")
+    def test_a(): pass
+
+    def test_alone(): pass
+
+    @pytest.mark.xdist_group(name="one")
+    @pytest.mark.regrow_isolate("test")
+    def test_b(): pass
+
+    @pytest.mark.xdist_group("two")
+    class TestTwo:
+        def test_a(self): pass
+        @pytest.mark.xdist_group("one")
+        def test_b(self): pass
+        def test_c(self): pass
+"""
+
+
+def pids_of(pytester: pytest.Pytester) -> dict[str, str | None]:
+    """The processes of the tests of a file, as a report has them."""
+    return {
         f"{case.get('classname')}.{case.get('name')}".partition(".")[2]: next(case.iter("property")).get("value")
         for case in ElementTree.parse(pytester.path / "x.xml").iter("testcase")
     }
+
+
+def test_units_of_an_option_and_of_markers(pytester: pytest.Pytester) -> None:
+    make(pytester, "test_units.py", UNITS)
+    start(pytester, "--regrow-isolate=class", "--strict-markers", "--junitxml=x.xml").assert_outcomes(passed=8)
+    pids = pids_of(pytester)
     assert pids["TestTogether.test_a"] == pids["TestTogether.test_b"]
     assert pids["test_with_others_a"] == pids["test_with_others_b"]
     assert len(set(pids.values())) == 6
+
+
+def test_a_marker_of_a_module_and_one_below_it(pytester: pytest.Pytester) -> None:
+    make(pytester, "test_units.py", OF_A_MODULE)
+    start(pytester, "--regrow", "--junitxml=x.xml").assert_outcomes(passed=4)
+    pids = pids_of(pytester)
+    assert pids["test_a"] == pids["test_b"]
+    assert pids["TestTogether.test_a"] == pids["TestTogether.test_b"]
+    assert len(set(pids.values())) == 2
+
+
+@pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed")
+def test_groups_of_xdist_share_a_process_where_it_is_asked_for(pytester: pytest.Pytester) -> None:
+    make(pytester, "test_groups.py", GROUPS)
+    start(pytester, "--regrow", "-n", "2", "--dist=loadgroup", "--junitxml=x.xml").assert_outcomes(passed=6)
+    pids = pids_of(pytester)
+    assert pids["test_a"] == pids["test_b"]
+    assert pids["TestTwo.test_a"] == pids["TestTwo.test_c"]
+    assert len(set(pids.values())) == 4
+    start(pytester, "--regrow", "-n", "2", "--junitxml=x.xml").assert_outcomes(passed=6)
+    assert len(set(pids_of(pytester).values())) == 6
 
 
 @pytest.mark.parametrize("arguments", ["'house'", "", "'test', 'class'"])
@@ -99,6 +167,18 @@ def test_what_a_test_leaves_behind_is_told(pytester: pytest.Pytester) -> None:
             "regrow: test_leaves.py::test_file leaves behind descriptor * (/*/left)",
         ]
     )
+
+
+def test_of_many_that_leave_something_behind_the_first_are_told(pytester: pytest.Pytester) -> None:
+    make(
+        pytester,
+        "test_many.py",
+        "import pytest, socket\n@pytest.mark.parametrize('n', range(12))\ndef test_n(n): test_n.kept = socket.socket()\n",
+    )
+    result = start(pytester, "--regrow")
+    result.assert_outcomes(passed=12)
+    assert sum("leaves behind descriptor" in line for line in result.outlines) == 10
+    result.stdout.fnmatch_lines(["regrow: 2 more tests leave something behind"])
 
 
 def test_what_tests_of_one_process_leave_behind_is_told_once(pytester: pytest.Pytester) -> None:

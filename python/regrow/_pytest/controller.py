@@ -117,12 +117,12 @@ class Schedule:
         self.gates: list[Gate] = []
         # Groups of tests, and why they are not to be recycled.
         self.waiting: deque[tuple[list[int], Optional[str]]] = deque()
-        for tests in grouped(session.items, session.config.option.regrow):
+        option = session.config.option
+        for tests in grouped(session.items, option.regrow, by_xdist=option.regrow_by_xdist):
             self.waiting.append((tests, self.why_exec))
         self.running: list[Run] = []
         self.watch = Watch()
         # Whether several frames may be taken at once: a time limit counts from frames, and a failure may end the session.
-        option = session.config.option
         self.may_rest = not (self.is_limited or option.maxfail or getattr(option, "stepwise", False))
         # The events of each test that is over, and the first test that has not been shown.
         self.reported: list[Optional[list[Event]]] = [None] * len(self.items)

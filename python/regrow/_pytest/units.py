@@ -7,6 +7,8 @@
     file        the tests of a file
 
 The marker `regrow_isolate("UNIT")` of a test, a class or a module stands above the unit of the session.
+
+With `--dist=loadgroup` of pytest-xdist the tests of one `xdist_group` share a process, as they do there, whatever the unit.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import pytest
 UNITS = ("test", "class", "module", "file")
 
 MARKER = "regrow_isolate"
+#: The marker of pytest-xdist.
+XDIST_MARKER = "xdist_group"
 
 # How much longer than pytest-timeout allows a test may take before its process is killed: pytest-timeout first has the time
 # to end the test itself, and to show where it stands.
@@ -35,18 +39,29 @@ def unit_of(item: pytest.Item, unit: str) -> str:
     return str(marker.args[0])
 
 
-def grouped(items: list[pytest.Item], session_unit: str) -> list[list[int]]:
+def xdist_groups(item: pytest.Item) -> Optional[tuple[str, ...]]:
+    """The groups of a test as pytest-xdist tells them apart. A marker that names none is of the group `default`."""
+    names = (mark.args[0] if mark.args else mark.kwargs.get("name", "default") for mark in item.iter_markers(XDIST_MARKER))
+    return tuple(sorted({str(name) for name in names})) or None
+
+
+def who_shares(item: pytest.Item, unit: str) -> object:
+    """What a test shares its process with: nothing, or what is equal for all that share one."""
+    if unit == "class":
+        return item.getparent(pytest.Class)
+    if unit == "module":
+        return item.getparent(pytest.File)  # type: ignore[type-abstract]
+    return item.nodeid.split("::")[0] if unit == "file" else None
+
+
+def grouped(items: list[pytest.Item], session_unit: str, *, by_xdist: bool = False) -> list[list[int]]:
     """The tests that share a process, by their index, in the order of the first of each group."""
     groups: dict[Any, list[int]] = {}
     for test, item in enumerate(items):
         unit = unit_of(item, session_unit)
-        of: object = None
-        if unit == "class":
-            of = item.getparent(pytest.Class)
-        elif unit == "module":
-            of = item.getparent(pytest.File)  # type: ignore[type-abstract]
-        elif unit == "file":
-            of = item.nodeid.split("::")[0]
+        of = who_shares(item, unit)
+        if by_xdist and (names := xdist_groups(item)) is not None:
+            unit, of = XDIST_MARKER, names
         groups.setdefault(test if of is None else (unit, of), []).append(test)
     return list(groups.values())
 
