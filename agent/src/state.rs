@@ -52,6 +52,8 @@ pub struct Private {
     pub coredump_filter: i32,
     /// The userfaultfd that tracks what runs write, or -1.
     pub uffd: i32,
+    /// Where writes are tracked: a scan for what was written tells also what never was there.
+    pub tells_holes: u32,
     /// The armed process saw that the engine is gone.
     pub engine_gone: u32,
     /// The body has been put back, or trimmed: what is mapped in it now is what a run has left there.

@@ -37,8 +37,9 @@ class Executor(concurrent.futures.Executor):
     copy of the prepared interpreter alone, which is dropped with it: for calls that run code which you do not trust.
 
     A function, its arguments and its result are pickled, as with `concurrent.futures.ProcessPoolExecutor`. Arrays of numpy
-    from 64 KiB on, and all else that gives pickles its buffers, are mapped and not copied; whoever gets one may write to it,
-    and nobody else sees that. A process that ends before its call returns is the error of that call alone, `BrokenProcess`.
+    from 64 KiB on, and all else that gives pickles its buffers, are written once, to memory that the other side maps; whoever
+    gets one may write to it, and nobody else sees that. A process that ends before its call returns is the error of that call
+    alone, `BrokenProcess`.
     """
 
     def __init__(

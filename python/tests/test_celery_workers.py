@@ -57,6 +57,64 @@ def test_another_worker_takes_over_from_one_that_was_killed(rabbitmq: RabbitMQ, 
         second.kill()
 
 
+def test_workers_share_the_tasks_and_one_that_is_killed_takes_none_along(
+    rabbitmq: RabbitMQ, redis: Redis, tmp_path: Path
+) -> None:
+    rabbitmq.wait()
+    client = Client(rabbitmq.url(), redis.url(8))
+    path = tmp_path / "notes"
+    workers = [Worker(tmp_path, rabbitmq.url(), redis.url(8), "-c", "1") for _ in range(2)]
+    try:
+        for worker in workers:
+            worker.wait()
+        results = {str(number): client.late(str(path), str(number), 0.1) for number in range(40)}
+        until(lambda: sum(line.startswith("end") for line in lines(path)) >= 10)
+        taken = [client.stats(worker) for worker in workers]
+        workers[0].kill()
+        for result in results.values():
+            result.get(timeout=SOON)
+        ends = Counter(line.split()[1] for line in lines(path) if line.startswith("end"))
+        assert set(ends) == set(results)
+        # One that had ended just before its worker was killed is done again: the broker did not know.
+        assert sum(ends.values()) - 40 <= 1, ends.most_common(3)
+        assert all(sum(stats["creations"].values()) >= 3 for stats in taken), taken
+        assert all(stats["executed"] == 0 for stats in taken), taken
+        assert workers[1].end() == 0, workers[1].text()
+    finally:
+        for worker in workers:
+            worker.kill()
+        client.close()
+
+
+def test_a_redis_that_is_killed_loses_no_task(tmp_path: Path) -> None:
+    # What it has been told is on disk. What a worker had taken and not acknowledged comes again when the broker's time is up.
+    options = {"visibility_timeout": 5}
+    redis = Redis(tmp_path)
+    client = Client(redis.url(0), redis.url(1), broker_transport_options=options)
+    path = tmp_path / "notes"
+    worker = Worker(tmp_path, redis.url(0), redis.url(1), "-c", "2", options=options)
+    try:
+        worker.wait()
+        for number in range(200):
+            client.late(str(path), str(number), 0.02, ignore_result=True)
+        until(lambda: len(lines(path)) >= 40)
+        redis.stop(signal.SIGKILL)
+        ended = sum(line.startswith("end") for line in lines(path))
+        redis.start()
+        wanted = {f"end {number}" for number in range(200)}
+        until(lambda: set(lines(path)) >= wanted, 90)
+        assert ended < 200
+        # One that ended while there was no broker to be told so is done again.
+        ends = Counter(line for line in lines(path) if line.startswith("end"))
+        assert sum(ends.values()) - 200 <= 4, ends.most_common(6)
+        assert client.stats(worker)["executed"] == 0
+        assert worker.end() == 0, worker.text()
+    finally:
+        worker.kill()
+        client.close()
+        redis.stop()
+
+
 def test_a_broker_that_restarts_loses_no_task(rabbitmq: RabbitMQ, redis: Redis, tmp_path: Path) -> None:
     rabbitmq.wait()
     # What is confirmed is on disk.

@@ -23,8 +23,20 @@ use crate::state::{Agent, Private, fd};
 use crate::sys;
 use result::ResetResult;
 
-/// One in how many resets looks closer at a body whose runs are trusted.
+/// One in how many resets of a body whose runs are trusted looks closer, and one in how many at all that it would look at if they were not.
 const RESETS_BETWEEN: u32 = 32;
+const RESETS_BETWEEN_ALL: u32 = 4 * RESETS_BETWEEN;
+
+/// How closely a reset looks at a body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// As runs are trusted or not: where they are, at sizes and at what was written.
+    Usual,
+    /// Where runs are trusted: at each mapping too; and pages that are as they should be are protected again.
+    Closer,
+    /// At all besides that a quick look passes over: a dropped page of a file, one that the kernel may drop.
+    AtAll,
+}
 
 const FAULT_RESET: u32 = fault::RESET_FAILS.number();
 const FAULT_KILL: u32 = fault::KEEPER_DIES_IN_RESET.number();
@@ -137,7 +149,7 @@ pub fn trim(agent: &Agent) {
         return;
     }
     mark_reset(agent);
-    if let Err((why, errno)) = pages::put_back(agent, 0, false, false) {
+    if let Err((why, errno)) = pages::put_back(agent, 0, false, Look::Usual) {
         agent.give_up(why, errno);
     }
 }
@@ -167,21 +179,25 @@ pub fn prefault(agent: &Agent) {
     }
 }
 
-/// Whether a reset looks closer at a body whose runs are trusted. It counts the resets.
-fn looks_closer(agent: &Agent) -> bool {
+/// How closely this reset looks at the body. It counts the resets.
+fn look(agent: &Agent) -> Look {
     if !agent.trusts_runs() {
-        return false;
+        return Look::Usual;
     }
     // SAFETY: the private area is this process's own, and no reference to it is alive.
     let resets = unsafe { &mut (*agent.private()).resets };
     *resets = resets.wrapping_add(1);
-    resets.is_multiple_of(RESETS_BETWEEN)
+    match *resets {
+        number if number.is_multiple_of(RESETS_BETWEEN_ALL) => Look::AtAll,
+        number if number.is_multiple_of(RESETS_BETWEEN) => Look::Closer,
+        _ => Look::Usual,
+    }
 }
 
 fn everything(agent: &Agent, is_first: bool) -> ResetResult {
-    let looks_closer = looks_closer(agent);
+    let look = look(agent);
     sticky::check(agent)?;
-    mappings::put_back(agent, looks_closer)?;
+    mappings::put_back(agent, look != Look::Usual)?;
     if !agent.trusts_runs() {
         seals::check(agent)?;
     }
@@ -191,6 +207,6 @@ fn everything(agent: &Agent, is_first: bool) -> ResetResult {
     // SAFETY: the private area is this process's own, and no reference to it is alive.
     let trims = unsafe { core::mem::replace(&mut (*agent.private()).trims, 0) != 0 };
     let hot = if trims { 0 } else { agent.image().hot_zero_pages };
-    pages::put_back(agent, hot, is_first, looks_closer)?;
+    pages::put_back(agent, hot, is_first, look)?;
     sticky::put_back(agent)
 }

@@ -24,7 +24,7 @@ use regrow_abi::{Broken, PAGE_BYTES, PageEntry, VmaEntry, features, vma_flags};
 
 use super::result::ResetResult;
 use super::scan::{self, PageFound};
-use super::track;
+use super::{Look, track};
 use crate::memory;
 use crate::state::{Agent, fd};
 use crate::sys;
@@ -47,6 +47,8 @@ struct PageCursor<'a> {
     drops_zero: bool,
     /// The scan leaves out pages that nobody has written.
     tracked: bool,
+    /// It looks for what was written alone.
+    is_quick: bool,
     /// Pages that are as they should be are write-protected again: the last runs may not have written them.
     protects: bool,
     /// Range of pages that are protected together.
@@ -69,9 +71,8 @@ struct Pending {
 }
 
 /// Gives every page the image's content. At most `hot` pages that the image does not have stay mapped, after the first run
-/// of a body only those that are not zero. With `protects` pages that are as they should be are write-protected again, where writes are
-/// tracked.
-pub fn put_back(agent: &Agent, hot: u32, is_first: bool, protects: bool) -> ResetResult {
+/// of a body only those that are not zero.
+pub(super) fn put_back(agent: &Agent, hot: u32, is_first: bool, look: Look) -> ResetResult {
     let vmas = agent.vmas();
     let mut cursor = PageCursor {
         agent,
@@ -83,7 +84,8 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool, protects: bool) -> Rese
         hot,
         drops_zero: is_first,
         tracked: track::is_on(agent),
-        protects: protects && track::is_on(agent),
+        is_quick: look != Look::AtAll && track::tells_all(agent),
+        protects: look != Look::Usual && track::is_on(agent),
         protect: (0, 0),
         pending: None,
         zeroed: 0,
@@ -97,10 +99,9 @@ pub fn put_back(agent: &Agent, hot: u32, is_first: bool, protects: bool) -> Rese
         cursor.look_at(part)?;
     }
     cursor.finish_pass()?;
-    if cursor.tracked && !agent.trusts_runs() {
+    if cursor.tracked && !cursor.is_quick {
         scan::each_protected(agent, &mut |from, to, found| cursor.take(from, to, found))?;
-        cursor.restore_last()?;
-        cursor.flush()?;
+        cursor.finish_pass()?;
     }
     cursor.count();
     Ok(())
@@ -164,8 +165,9 @@ impl PageCursor<'_> {
     fn look_at(&mut self, part: Part) -> ResetResult {
         let (agent, Part { start, end, of_files, is_tracked }) = (self.agent, part);
         if !of_files {
+            let is_quick = self.is_quick;
             let each = &mut |from, to, found| self.take(from, to, found);
-            return scan::each_changed(agent, start, end, is_tracked, each);
+            return scan::each_changed(agent, (start, end), is_tracked, is_quick, each);
         }
         scan::each_of_files(agent, start, end, &mut |from, to, found| {
             self.absent_below(from)?;

@@ -12,15 +12,17 @@
 //!
 //! What is mapped anew is not registered: by the break of the heap that is set again, or by a run in the place of what the image has there. The lists of
 //! mappings do not tell it. Where runs are trusted the scan itself does (`PM_SCAN_CHECK_WPASYNC`), and then it is registered before it is looked at: of memory
-//! that is not, `PAGEMAP_SCAN` passes over what has no table of pages, as if nobody had lost anything there.
+//! that is not, `PAGEMAP_SCAN` passes over what has no table of pages, as if nobody had lost anything there. Kernels before the middle of 2026 do so in memory
+//! that is registered as well: a trial tells, and there nobody looks for what was written alone.
 //!
 //! A body without it (the kernel has none, the user may not, a range cannot be registered) compares all pages.
 
 use regrow_abi::{features, vma_flags};
 
+use super::scan;
 use crate::arch::nr;
 use crate::state::Agent;
-use crate::sys;
+use crate::sys::{self, map};
 
 /// An image of fewer saved pages is small.
 const SMALL_PAGES: usize = 256;
@@ -52,11 +54,34 @@ pub fn begin(agent: &Agent) {
     // SAFETY: the request takes these three words.
     let has_api = fd >= 0 && unsafe { sys::ioctl(fd, UFFDIO_API, api.as_mut_ptr()) } == 0;
     if has_api && register(agent, fd) && protect(agent, fd) {
+        let tells_holes = agent.trusts_runs() && tells_holes(agent, fd);
         // SAFETY: as above.
-        unsafe { (*agent.private()).uffd = fd };
+        unsafe { ((*agent.private()).uffd, (*agent.private()).tells_holes) = (fd, tells_holes.into()) };
     } else if fd >= 0 {
         sys::close(fd);
     }
+}
+
+/// Tries in a table of pages of its own whether the quick scan tells what never was there.
+fn tells_holes(agent: &Agent, fd: i32) -> bool {
+    const BYTES: u64 = 2 * TABLE_BYTES;
+    // SAFETY: a mapping in no other one's place.
+    let at = unsafe { sys::mmap(0, BYTES, sys::prot::READ, map::PRIVATE | map::ANONYMOUS, -1, 0) };
+    if at < 0 {
+        return false;
+    }
+    let table = (at as u64).next_multiple_of(TABLE_BYTES);
+    let are_told =
+        register_range(fd, at as u64, BYTES) && scan::tells_holes(agent, table, table + TABLE_BYTES);
+    // SAFETY: the mapping of above.
+    unsafe { sys::munmap(at as u64, BYTES) };
+    are_told
+}
+
+/// Whether a reset may look for what was written alone: runs are trusted, and the kernel tells all of it.
+pub fn tells_all(agent: &Agent) -> bool {
+    // SAFETY: as above.
+    is_on(agent) && agent.trusts_runs() && unsafe { (*agent.private()).tells_holes != 0 }
 }
 
 /// Whether the body's writes are tracked.

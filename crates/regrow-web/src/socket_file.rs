@@ -40,11 +40,14 @@ impl SocketFile {
     pub(crate) fn open(path: &Path, rights: &SocketRights) -> Result<(UnixListener, Self), WebError> {
         let cannot = |source| WebError::Listen { address: path.display().to_string(), source };
         // A folder that cannot be locked can still be the place of a socket.
-        let _alone = FolderLock::take(path).ok();
+        let alone = FolderLock::take(path).ok();
         remove_dead(path).map_err(cannot)?;
         let (socket, file) = bound(path).map_err(cannot)?;
-        grant(path, rights)?;
-        listen(&socket, BACKLOG).map_err(|error| cannot(error.into()))?;
+        let listens =
+            grant(path, rights).and_then(|()| listen(&socket, BACKLOG).map_err(|error| cannot(error.into())));
+        // Where there is an error the file goes, for which it takes the lock itself.
+        drop(alone);
+        listens?;
         Ok((UnixListener::from_std(socket.into()).map_err(cannot)?, file))
     }
 }

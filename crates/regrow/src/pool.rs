@@ -153,6 +153,7 @@ impl Pool {
 
     /// When the run that was started last entered its program, left its body, and when the body was ready again, where
     /// the pool was built with [`PoolBuilder::timed`] and the run was recycled. Waits for the body, at most `timeout`.
+    /// Zeros where the body has been made anew meanwhile, which happens to those of an image that was used often.
     #[must_use]
     pub fn last_times(&self, timeout: Duration) -> Option<RunTimes> {
         const LOOK: Duration = Duration::from_millis(1);
