@@ -44,6 +44,7 @@ pub fn run(agent: &Agent) -> ! {
     if !agent.is_for_one_run() {
         reset::open_proc(agent);
         reset::track::begin(agent);
+        reset::quick::begin(agent);
     }
     if agent.is_warm() {
         sys::give_way();

@@ -9,6 +9,7 @@ mod guards;
 mod mappings;
 mod pages;
 mod query;
+pub mod quick;
 mod result;
 mod scan;
 mod seals;
@@ -21,22 +22,8 @@ use regrow_abi::{Broken, MappedSizes, PREFAULT_READ, fault};
 
 use crate::state::{Agent, Private, fd};
 use crate::sys;
+use quick::Look;
 use result::ResetResult;
-
-/// One in how many resets of a body whose runs are trusted looks closer, and one in how many at all that it would look at if they were not.
-const RESETS_BETWEEN: u32 = 32;
-const RESETS_BETWEEN_ALL: u32 = 4 * RESETS_BETWEEN;
-
-/// How closely a reset looks at a body.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    /// As runs are trusted or not: where they are, at sizes and at what was written.
-    Usual,
-    /// Where runs are trusted: at each mapping too; and pages that are as they should be are protected again.
-    Closer,
-    /// At all besides that a quick look passes over: a dropped page of a file, one that the kernel may drop.
-    AtAll,
-}
 
 const FAULT_RESET: u32 = fault::RESET_FAILS.number();
 const FAULT_KILL: u32 = fault::KEEPER_DIES_IN_RESET.number();
@@ -179,23 +166,8 @@ pub fn prefault(agent: &Agent) {
     }
 }
 
-/// How closely this reset looks at the body. It counts the resets.
-fn look(agent: &Agent) -> Look {
-    if !agent.trusts_runs() {
-        return Look::Usual;
-    }
-    // SAFETY: the private area is this process's own, and no reference to it is alive.
-    let resets = unsafe { &mut (*agent.private()).resets };
-    *resets = resets.wrapping_add(1);
-    match *resets {
-        number if number.is_multiple_of(RESETS_BETWEEN_ALL) => Look::AtAll,
-        number if number.is_multiple_of(RESETS_BETWEEN) => Look::Closer,
-        _ => Look::Usual,
-    }
-}
-
 fn everything(agent: &Agent, is_first: bool) -> ResetResult {
-    let look = look(agent);
+    let look = quick::look(agent);
     sticky::check(agent)?;
     mappings::put_back(agent, look != Look::Usual)?;
     if !agent.trusts_runs() {

@@ -22,9 +22,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use regrow_abi::{Broken, PAGE_BYTES, PageEntry, VmaEntry, features, vma_flags};
 
+use super::quick::{self, Look};
 use super::result::ResetResult;
 use super::scan::{self, PageFound};
-use super::{Look, track};
+use super::track;
 use crate::memory;
 use crate::state::{Agent, fd};
 use crate::sys;
@@ -72,7 +73,7 @@ struct Pending {
 
 /// Gives every page the image's content. At most `hot` pages that the image does not have stay mapped, after the first run
 /// of a body only those that are not zero.
-pub(super) fn put_back(agent: &Agent, hot: u32, is_first: bool, look: Look) -> ResetResult {
+pub fn put_back(agent: &Agent, hot: u32, is_first: bool, look: Look) -> ResetResult {
     let vmas = agent.vmas();
     let mut cursor = PageCursor {
         agent,
@@ -84,7 +85,7 @@ pub(super) fn put_back(agent: &Agent, hot: u32, is_first: bool, look: Look) -> R
         hot,
         drops_zero: is_first,
         tracked: track::is_on(agent),
-        is_quick: look != Look::AtAll && track::tells_all(agent),
+        is_quick: look != Look::AtAll && quick::is_on(agent),
         protects: look != Look::Usual && track::is_on(agent),
         protect: (0, 0),
         pending: None,

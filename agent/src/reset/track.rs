@@ -12,17 +12,16 @@
 //!
 //! What is mapped anew is not registered: by the break of the heap that is set again, or by a run in the place of what the image has there. The lists of
 //! mappings do not tell it. Where runs are trusted the scan itself does (`PM_SCAN_CHECK_WPASYNC`), and then it is registered before it is looked at: of memory
-//! that is not, `PAGEMAP_SCAN` passes over what has no table of pages, as if nobody had lost anything there. Kernels before the middle of 2026 do so in memory
-//! that is registered as well: a trial tells, and there nobody looks for what was written alone.
+//! that is not, `PAGEMAP_SCAN` passes over what has no table of pages, as if nobody had lost anything there. Some kernels do so in
+//! memory that is registered as well (see `quick`).
 //!
 //! A body without it (the kernel has none, the user may not, a range cannot be registered) compares all pages.
 
 use regrow_abi::{features, vma_flags};
 
-use super::scan;
 use crate::arch::nr;
 use crate::state::Agent;
-use crate::sys::{self, map};
+use crate::sys;
 
 /// An image of fewer saved pages is small.
 const SMALL_PAGES: usize = 256;
@@ -54,34 +53,11 @@ pub fn begin(agent: &Agent) {
     // SAFETY: the request takes these three words.
     let has_api = fd >= 0 && unsafe { sys::ioctl(fd, UFFDIO_API, api.as_mut_ptr()) } == 0;
     if has_api && register(agent, fd) && protect(agent, fd) {
-        let tells_holes = agent.trusts_runs() && tells_holes(agent, fd);
         // SAFETY: as above.
-        unsafe { ((*agent.private()).uffd, (*agent.private()).tells_holes) = (fd, tells_holes.into()) };
+        unsafe { (*agent.private()).uffd = fd };
     } else if fd >= 0 {
         sys::close(fd);
     }
-}
-
-/// Tries in a table of pages of its own whether the quick scan tells what never was there.
-fn tells_holes(agent: &Agent, fd: i32) -> bool {
-    const BYTES: u64 = 2 * TABLE_BYTES;
-    // SAFETY: a mapping in no other one's place.
-    let at = unsafe { sys::mmap(0, BYTES, sys::prot::READ, map::PRIVATE | map::ANONYMOUS, -1, 0) };
-    if at < 0 {
-        return false;
-    }
-    let table = (at as u64).next_multiple_of(TABLE_BYTES);
-    let are_told =
-        register_range(fd, at as u64, BYTES) && scan::tells_holes(agent, table, table + TABLE_BYTES);
-    // SAFETY: the mapping of above.
-    unsafe { sys::munmap(at as u64, BYTES) };
-    are_told
-}
-
-/// Whether a reset may look for what was written alone: runs are trusted, and the kernel tells all of it.
-pub fn tells_all(agent: &Agent) -> bool {
-    // SAFETY: as above.
-    is_on(agent) && agent.trusts_runs() && unsafe { (*agent.private()).tells_holes != 0 }
 }
 
 /// Whether the body's writes are tracked.
@@ -95,6 +71,12 @@ pub fn resume(agent: &Agent, flags: u32, start: u64, bytes: u64) -> bool {
     // SAFETY: as above.
     let fd = unsafe { (*agent.private()).uffd };
     fd < 0 || !is_tracked(flags) || register_range(fd, start, bytes)
+}
+
+/// Tracks the writes to a range of memory that is not the image's. False when the kernel refuses.
+pub fn register_other(agent: &Agent, start: u64, bytes: u64) -> bool {
+    // SAFETY: as above.
+    register_range(unsafe { (*agent.private()).uffd }, start, bytes)
 }
 
 /// Tracks the writes to all that is to be tracked between two addresses. False when the kernel refuses.
@@ -161,7 +143,7 @@ fn protect(agent: &Agent, fd: i32) -> bool {
 }
 
 /// What one table of pages maps.
-const TABLE_BYTES: u64 = 2 << 20;
+pub const TABLE_BYTES: u64 = 2 << 20;
 
 /// The next part of anonymous memory for which the image has pages, as far as the tables of pages that hold them go. In the rest a page
 /// that is there was touched by a run: it needs no protection, which would fill a table for nothing that every scan goes through.
