@@ -86,7 +86,7 @@ class Place:
         """What is listed as soon as that is as it should be."""
         deadline = time.monotonic() + LIMIT
         while not what(pools := self.status()):
-            assert time.monotonic() < deadline, pools
+            assert time.monotonic() < deadline, json.dumps(pools)
             time.sleep(0.05)
         return pools
 
@@ -138,7 +138,8 @@ def test_the_status_has_the_true_counts_of_an_executor(place: Place) -> None:
     expected = {"name": "Executor", "loaded": "json,re", "workers": 2, "waiting": 4, "failed": 2}
     # Of the four that wait two have their processes already, or fewer: none is started ahead that finds no body ready.
     (pool,) = place.until(lambda pools: user(pools) == expected and 2 <= sum(counts(pools[0])) - 5 <= 4)
-    (pool,) = place.until(lambda pools: pools[0]["bodies"].get("running") == sum(counts(pools[0])) - 5)
+    # One of those that was started ahead can have been one too many.
+    (pool,) = place.until(lambda pools: 2 <= pools[0]["bodies"].get("running", 0) <= sum(counts(pools[0])) - 5)
     assert pool["pid"] == program.pid
     assert pool["command"].endswith("work.py")
     stop.touch()
