@@ -49,10 +49,10 @@ def test_what_a_quick_reset_passes_over_a_closer_one_puts_back() -> None:
         quick(executor, calls.nothing, 200)
         quick(executor, calls.free_mapping, 8)
         quick(executor, calls.drop_pages_of_file, 8)
-        # One of 128 resets of a body looks at all of that, and bodies serve in turn, some of them seldom.
+        # One of 1,024 resets of a body looks at all of that, and bodies serve in turn, some of them seldom.
         looks = (calls.lost_pages_of_file, calls.lost_pages_when_memory_is_short, calls.lost_pages)
-        for _ in range(20):
-            quick(executor, calls.nothing, 200)
+        for _ in range(60):
+            quick(executor, calls.nothing, 500)
             found = [set(quick(executor, look, 20)) for look in looks]
             if found == [{0}] * 3:
                 break

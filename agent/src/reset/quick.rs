@@ -9,7 +9,7 @@ use crate::sys::{self, map};
 
 /// One in how many resets of a body whose runs are trusted looks closer, and one in how many at all that it would look at if they were not.
 const RESETS_BETWEEN: u32 = 32;
-const RESETS_BETWEEN_ALL: u32 = 4 * RESETS_BETWEEN;
+const RESETS_BETWEEN_ALL: u32 = 32 * RESETS_BETWEEN;
 
 /// How closely a reset looks at a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
