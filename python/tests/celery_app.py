@@ -15,6 +15,7 @@ from typing import Any, Optional
 from celery import Celery, signals
 from celery.exceptions import SoftTimeLimitExceeded
 from celery.utils.log import get_task_logger
+from kombu.message import Message
 
 from regrow._celery import child
 from regrow.celery import image_init
@@ -56,6 +57,16 @@ def on_process_end(pid: int, **_: Any) -> None:
     path = os.environ.get("REGROW_TEST_ENDS")
     if path:
         note(path, str(pid))
+
+
+if "REGROW_TEST_NO_ACKNOWLEDGEMENT" in os.environ:
+
+    @signals.worker_shutting_down.connect
+    def on_shutting_down(**_: Any) -> None:
+        def ack(self: Message, multiple: bool = False) -> None:
+            raise RuntimeError("there is no broker")
+
+        Message.ack = ack  # type: ignore[method-assign]
 
 
 def note(path: str, text: str) -> None:

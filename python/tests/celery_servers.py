@@ -81,6 +81,14 @@ class Redis:
     def url(self, database: int) -> str:
         return f"redis://127.0.0.1:{self.port}/{database}"
 
+    def tasks(self, database: int) -> set[str]:
+        """The tasks that it has as a broker: those that wait, and those that were taken and not acknowledged."""
+        with Connection(self.url(database)) as connection:
+            client = connection.default_channel.client
+            messages = [json.loads(message) for message in client.lrange("celery", 0, -1)]
+            messages += [json.loads(entry)[0] for entry in client.hvals("unacked")]
+        return {message["headers"]["id"] for message in messages}
+
 
 class RabbitMQ:
     """A rabbitmq-server with a node, a cookie and a port mapper of its own."""

@@ -17,8 +17,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from celery.utils.log import get_logger
 from kombu.asynchronous import Hub
 from kombu.message import Message
+
+logger = get_logger("celery.pool")
 
 #: How long a wait for the last processes of a worker lasts before timers and acknowledgements are looked at, in seconds.
 _LOOK = 0.2
@@ -96,7 +99,11 @@ class HubLoop:
             callback = ready.pop()
             function = getattr(callback, "fun", None)
             if isinstance(getattr(function, "__self__", None), Message):
-                callback()
+                try:
+                    callback()
+                except Exception as error:
+                    # The broker may be gone, and the tasks that still run are to end all the same.
+                    logger.error("A task that has ended could not be acknowledged: %r", error, exc_info=True)
             else:
                 self._hub.call_soon(callback)
 
