@@ -15,11 +15,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use regrow_sites::{DecodeError, Model};
+use regrow_sys::file_lock::FileLock;
 use regrow_sys::own_folder::{self, OwnFolderError};
-use rustix::fs::{FlockOperation, OFlags, RenameFlags};
+use rustix::fs::{OFlags, RenameFlags};
 use rustix::io::Errno;
 
 /// The folder in the folder of all state.
@@ -34,8 +35,6 @@ const MOST_BYTES: u64 = 16 << 20;
 const MOST_DAMAGED: u32 = 8;
 /// How long a save waits for others where nobody says.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it looks.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Why a model cannot be kept.
 #[derive(Debug, thiserror::Error)]
@@ -256,7 +255,7 @@ impl Kept {
     }
 
     /// Waits until nobody else writes.
-    fn lock(&self) -> Result<File, KeptError> {
+    fn lock(&self) -> Result<FileLock, KeptError> {
         let path = self.folder.join(LOCK);
         let flags = OFlags::NOFOLLOW.bits().cast_signed();
         let file = OpenOptions::new()
@@ -267,16 +266,10 @@ impl Kept {
             .custom_flags(flags)
             .open(&path);
         let file = file.map_err(system(&path, "cannot be opened"))?;
-        let began = Instant::now();
-        loop {
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(Errno::WOULDBLOCK) if began.elapsed() < self.patience => std::thread::sleep(LOOK_AGAIN),
-                Err(Errno::WOULDBLOCK) => return Err(KeptError::Locked { path, waited: self.patience }),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(system(&path, "cannot be locked")(error.into())),
-            }
-        }
+        FileLock::take(file.into(), self.patience).map_err(|error| match error {
+            Errno::WOULDBLOCK => KeptError::Locked { path, waited: self.patience },
+            error => system(&path, "cannot be locked")(error.into()),
+        })
     }
 }
 

@@ -13,7 +13,7 @@ pub mod ended;
 pub mod environ;
 pub mod exec;
 pub mod fault;
-pub mod folder_lock;
+pub mod file_lock;
 pub mod follow;
 pub mod front_gate;
 pub mod helper;

@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use regrow_sys::folder_lock::FolderLock;
+use regrow_sys::file_lock::FileLock;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, openat};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use tokio::net::UnixListener;
@@ -40,7 +40,7 @@ impl SocketFile {
     pub(crate) fn open(path: &Path, rights: &SocketRights) -> Result<(UnixListener, Self), WebError> {
         let cannot = |source| WebError::Listen { address: path.display().to_string(), source };
         // A folder that cannot be locked can still be the place of a socket.
-        let alone = FolderLock::take(path).ok();
+        let alone = FileLock::of_folder_of(path).ok();
         remove_dead(path).map_err(cannot)?;
         let (socket, file) = bound(path).map_err(cannot)?;
         let listens =
@@ -54,7 +54,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _alone = FolderLock::take(&self.path).ok();
+        let _alone = FileLock::of_folder_of(&self.path).ok();
         // Another gateway may listen at this path by now.
         if std::fs::symlink_metadata(&self.path)
             .is_ok_and(|found| (found.dev(), found.ino()) == self.identity)

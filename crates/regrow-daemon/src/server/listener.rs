@@ -1,8 +1,9 @@
 //! Where a daemon listens: a socket that it binds under a lock, or one that a service manager passes to it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::fs::FlockOperation;
+use regrow_sys::file_lock::FileLock;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -20,7 +21,7 @@ pub struct Listener {
     /// It is there before the first client.
     proof: Proof,
     /// What is removed and unlocked at the end; nothing when somebody else made the socket.
-    own: Option<(Place, OwnedFd)>,
+    own: Option<(Place, FileLock)>,
 }
 
 impl Listener {
@@ -34,11 +35,10 @@ impl Listener {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let lock = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)
             .map_err(system(path.display().to_string()))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(ServeError::AlreadyThere { path }),
-            Err(error) => return Err(system(path.display().to_string())(error)),
-        }
+        let lock = FileLock::take(lock, Duration::ZERO).map_err(|error| match error {
+            Errno::WOULDBLOCK => ServeError::AlreadyThere { path: path.clone() },
+            error => system(path.display().to_string())(error),
+        })?;
         let path = place.socket();
         // Whoever holds the lock may remove what a daemon that was killed has left.
         let _ = std::fs::remove_file(&path);

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use regrow_sys::folder_lock::FolderLock;
+use regrow_sys::file_lock::FileLock;
 use rustix::fs::{CWD, Mode, RenameFlags, fchmod, link, renameat_with, unlink};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -54,7 +54,7 @@ impl SocketFile {
     /// Listens at a path. A socket whose process was killed is replaced.
     pub(super) fn take(path: &Path) -> Result<(OwnedFd, SocketFile), DomainError> {
         let failed = failed("cannot listen at", path);
-        let _alone = FolderLock::take(path).map_err(&failed)?;
+        let _alone = FileLock::of_folder_of(path).map_err(&failed)?;
         let (listener, aside) = listen_aside(path).map_err(&failed)?;
         // The name may be another one's for a moment after it is this one's.
         let file = symlink_metadata(&aside).map_err(|error| errno(&error));
@@ -73,7 +73,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // Without the lock it stays, as that of a process that was killed.
-        let Ok(_alone) = FolderLock::take(&self.path) else { return };
+        let Ok(_alone) = FileLock::of_folder_of(&self.path) else { return };
         // Somebody may have removed it already, or has taken the name.
         if symlink_metadata(&self.path).is_ok_and(|file| identity(&file) == self.identity) {
             let _ = unlink(&self.path);
