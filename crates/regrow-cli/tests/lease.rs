@@ -12,7 +12,6 @@ mod ends;
 mod untrusted;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
@@ -101,8 +100,7 @@ fn a_program_that_is_replaced_is_never_run_from_an_earlier_file() {
     let program = service.folder().join("program");
     let replace = |with: &str| {
         let new = service.folder().join("new");
-        fs::copy(with, &new).unwrap();
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+        regrow_testkit::program::copy(with.as_ref(), &new).unwrap();
         fs::rename(&new, &program).unwrap();
     };
     let mut borrower = Borrower::of(&service);

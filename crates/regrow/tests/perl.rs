@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -58,8 +57,10 @@ impl Place {
     fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::write(&path, text).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+        // Another process writes it: a child that another test makes would have a file of this one open, and nobody could execute it.
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "printf %s \"$0\" >\"$1\" && chmod 755 \"$1\"", text]).arg(&path);
+        assert!(shell.status().expect("the shell starts").success());
         std::thread::sleep(COARSE);
         path
     }

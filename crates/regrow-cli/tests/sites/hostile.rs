@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use regrow_testkit::program;
 use serde_json::Value;
 
 use crate::common::{regrow, stderr};
@@ -22,11 +22,10 @@ fn names_of_programs_and_scripts_may_be_anything() {
         b"new\nline\ttab",
     ];
     for name in names {
-        let program = folder.join(OsStr::from_bytes(name));
-        fs::copy("/bin/true", &program).unwrap();
+        let copy = folder.join(OsStr::from_bytes(name));
+        program::copy("/bin/true".as_ref(), &copy).unwrap();
         let script = folder.join(OsStr::from_bytes(&[name, b".sh"].concat()));
-        fs::write(&script, "#!/bin/sh\nexpr 1 : 1 >/dev/null\n").unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        program::write(&script, b"#!/bin/sh\nexpr 1 : 1 >/dev/null\n").unwrap();
     }
     let mut command = regrow();
     command.current_dir(folder).args([

@@ -28,8 +28,7 @@ done
 
 fn project(folder: &Path) {
     fs::write(folder.join("Makefile"), MAKEFILE).unwrap();
-    fs::write(folder.join("check.sh"), CHECK).unwrap();
-    fs::set_permissions(folder.join("check.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    regrow_testkit::program::write(&folder.join("check.sh"), CHECK.as_bytes()).unwrap();
     for name in ["one", "two", "three"] {
         fs::write(folder.join(format!("{name}.c")), format!("int {name}(void) {{ return 1; }}")).unwrap();
     }
