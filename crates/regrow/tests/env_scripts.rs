@@ -1,7 +1,10 @@
 //! Scripts whose first line has `env` find their interpreter: they are runs of what it finds, and nobody can tell.
 
+#[path = "common/elsewhere.rs"]
+mod elsewhere;
+
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command as StdCommand, Output};
 
@@ -26,14 +29,11 @@ impl Folder {
         self.0.path()
     }
 
-    /// Writes a script, by another process: a file that this one has just written can still be open in a child of another test.
+    /// Writes a script, and the folder that it is in.
     fn script(&self, name: &str, text: &str) {
         let path = self.path().join(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("it is made");
-        let source = self.path().join("source");
-        fs::write(&source, text).expect("written");
-        fs::set_permissions(&source, fs::Permissions::from_mode(0o755)).expect("its mode");
-        assert!(StdCommand::new("cp").arg(&source).arg(&path).status().expect("cp").success());
+        elsewhere::write(&path, text);
     }
 
     /// Runs a program with a search path as it is without Regrow, and out of a pool; gives the latter's point.

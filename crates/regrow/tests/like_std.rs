@@ -2,6 +2,9 @@
 
 #![allow(unsafe_code, reason = "`pre_exec` is unsafe")]
 
+#[path = "common/elsewhere.rs"]
+mod elsewhere;
+
 use std::fmt::Debug;
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, Write};
@@ -48,11 +51,9 @@ fn raw(status: io::Result<ExitStatus>) -> i32 {
     status.expect("the program starts").into_raw()
 }
 
-/// A file that another process writes, so that no descriptor for writing it is in a child of this one.
+/// A file that another process writes, with a mode.
 fn write_elsewhere(path: &Path, content: &str, mode: u32) {
-    let mut command = std::process::Command::new("sh");
-    let status = command.args(["-c", "printf %s \"$0\" >\"$1\"", content]).arg(path).status();
-    assert!(status.expect("the shell starts").success());
+    elsewhere::write(path, content);
     std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("permissions");
 }
 

@@ -1,5 +1,8 @@
 //! Single use: a body serves one run. What a run does to its memory reaches no other run, whatever it is.
 
+#[path = "common/elsewhere.rs"]
+mod elsewhere;
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -185,11 +188,7 @@ fn two_scripts_share_a_body_unless_they_are_told_not_to() {
     let lab = Lab::new();
     let scripts = ["one.pl", "two.pl"].map(|name| {
         let path = lab.dir.path().join(name);
-        // Another process writes it: a child that another test makes would have a file of this one open, and nobody could execute it.
-        let text = "#!/usr/bin/perl\nselect undef, undef, undef, 0.01;\n";
-        let mut shell = StdCommand::new("sh");
-        shell.args(["-c", "printf %s \"$0\" >\"$1\" && chmod 755 \"$1\"", text]).arg(&path);
-        assert!(shell.status().expect("the shell starts").success());
+        elsewhere::write(&path, "#!/usr/bin/perl\nselect undef, undef, undef, 0.01;\n");
         path
     });
     let of_both = |pool: &Pool| {
